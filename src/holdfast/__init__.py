@@ -1,0 +1,81 @@
+"""Durable sessions for AI agents: one append-only log per conversation, on any store."""
+
+from .catalog import Page, Parent, Pending, PendingQuery, Query, Row
+from .codec import LIMITS, Limits
+from .errors import (
+    BlobNotFound,
+    HeadMoved,
+    HoldfastError,
+    InvalidValue,
+    LeaseHeld,
+    LeaseLost,
+    LogDamaged,
+    LogReplaced,
+    MissingExtra,
+    SessionExists,
+    SessionMoved,
+    SessionNotFound,
+    StoreError,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from .events import Appended, Event, Key, NewEvent, Scope, key, new_id
+from .store import (
+    BlobRef,
+    CaughtUp,
+    Damage,
+    Draft,
+    Lease,
+    Receipt,
+    Remains,
+    Snapshot,
+    Store,
+    StoreInfo,
+)
+from .stores import connect
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LIMITS",
+    "Appended",
+    "BlobNotFound",
+    "BlobRef",
+    "CaughtUp",
+    "Damage",
+    "Draft",
+    "Event",
+    "HeadMoved",
+    "HoldfastError",
+    "InvalidValue",
+    "Key",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
+    "Limits",
+    "LogDamaged",
+    "LogReplaced",
+    "MissingExtra",
+    "NewEvent",
+    "Page",
+    "Parent",
+    "Pending",
+    "PendingQuery",
+    "Query",
+    "Receipt",
+    "Remains",
+    "Row",
+    "Scope",
+    "SessionExists",
+    "SessionMoved",
+    "SessionNotFound",
+    "Snapshot",
+    "Store",
+    "StoreError",
+    "StoreInfo",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "connect",
+    "key",
+    "new_id",
+]

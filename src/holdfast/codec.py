@@ -1,0 +1,213 @@
+"""What may be stored, and the exact bytes it is stored as.
+
+The limits and their one check, the hash that `verify` recomputes, typed payloads.
+Every store calls `check` before it writes anything, so that all refuse the same
+values with the same error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from .errors import InvalidValue
+from .events import KINDS, Event, Key, NewEvent, Payload, Scope
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """The sizes, depths and counts that hold on every store."""
+
+    name_bytes: int = 512
+    kind_bytes: int = 100
+    event_bytes: int = 64 << 20
+    append_events: int = 1_000
+    append_bytes: int = 128 << 20
+    depth: int = 128
+    blob_bytes: int = 64 << 20
+    draft_bytes: int = 1 << 20
+    snapshot_bytes: int = 1 << 20
+    map_entries: int = 100
+    map_bytes: int = 16 << 10
+    claim_bytes: int = 2_048
+    page: int = 1_000
+
+
+LIMITS = Limits()
+
+_STRINGS = re.compile(rb'"(?:[^"\\]+|\\.)*"')
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> None:
+    """Refuse a name that some store could not hold: 1 to `limit` bytes of UTF-8, no NUL."""
+    if not isinstance(value, str):
+        raise InvalidValue(field=field, problem=f"is {type(value).__name__}", remedy="pass a str")
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidValue(
+            field=field, problem="holds a lone surrogate", remedy="pass valid Unicode"
+        ) from error
+    if not 1 <= size <= limit:
+        raise InvalidValue(
+            field=field,
+            problem=f"has {size} bytes of UTF-8",
+            remedy=f"use 1 to {limit}",
+            limit=limit,
+        )
+    if "\0" in value:
+        raise InvalidValue(field=field, problem="holds a NUL character", remedy="remove it")
+
+
+def check_key(key: Key | Scope) -> None:
+    """Refuse a key with a part that is not a name."""
+    check_name("tenant", key.tenant)
+    check_name("session", key.session)
+    if isinstance(key, Key):
+        check_name("thread", key.thread)
+
+
+def check_count(field: str, value: Any, *, least: int, most: int | None = None) -> None:
+    """Refuse a number that is not a whole one from `least` to `most`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidValue(
+            field=field, problem=f"is {value!r}", remedy=f"pass a whole number from {least}"
+        )
+    if most is not None and value > most:
+        raise InvalidValue(
+            field=field, problem=f"is {value}", remedy=f"pass at most {most}", limit=most
+        )
+
+
+def check_size(field: str, data: Any, limit: int) -> None:
+    """Refuse bytes or text above `limit` bytes."""
+    size = len(data)
+    if size > limit:
+        raise InvalidValue(
+            field=field, problem=f"has {size} bytes", remedy=f"use at most {limit}", limit=limit
+        )
+
+
+def check(key: Key, events: Sequence[NewEvent]) -> None:
+    """Refuse an append that some store could not keep whole; called before any write."""
+    check_key(key)
+    if not 1 <= len(events) <= LIMITS.append_events:
+        raise InvalidValue(
+            field="events",
+            problem=f"holds {len(events)} events",
+            remedy=f"append 1 to {LIMITS.append_events} at a time",
+            limit=LIMITS.append_events,
+        )
+    total = 0
+    for event in events:
+        check_event(event)
+        total += len(event.data)
+    if total > LIMITS.append_bytes:
+        raise InvalidValue(
+            field="events",
+            problem=f"hold {total} bytes of data",
+            remedy="append fewer at a time",
+            limit=LIMITS.append_bytes,
+        )
+
+
+def check_event(event: NewEvent) -> None:
+    """Refuse an event outside the limits, or whose data is not one line of JSON."""
+    if not isinstance(event, NewEvent):
+        raise InvalidValue(
+            field="events", problem=f"hold {type(event).__name__}", remedy="pass NewEvent values"
+        )
+    check_name("id", event.id)
+    check_name("kind", event.kind, limit=LIMITS.kind_bytes)
+    check_count("v", event.v, least=1, most=1 << 31)
+    if event.run is not None:
+        check_name("run", event.run)
+    if event.actor is not None:
+        check_name("actor", event.actor)
+    if event.cause is not None:
+        check_name("cause", event.cause)
+    check_data(event.data)
+
+
+def check_data(data: Raw) -> None:
+    """Refuse data that is not one line of JSON within the size and depth limits."""
+    if not isinstance(data, Raw):
+        raise InvalidValue(
+            field="data", problem=f"is {type(data).__name__}", remedy="make it with NewEvent.of"
+        )
+    check_size("data", data, LIMITS.event_bytes)
+    text = bytes(data)
+    if too_deep(text):
+        raise InvalidValue(
+            field="data",
+            problem=f"is nested deeper than {LIMITS.depth} levels",
+            remedy="flatten it, or store it as a JSON string",
+            limit=LIMITS.depth,
+        )
+    if b"\n" in text or b"\r" in text:
+        raise InvalidValue(
+            field="data", problem="has line breaks", remedy="make it with NewEvent.of"
+        )
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidValue(
+            field="data", problem=f"is not JSON ({error})", remedy="make it with NewEvent.of"
+        ) from error
+
+
+def too_deep(text: bytes) -> bool:
+    """Whether the brackets of a JSON text nest past the limit; counted here because a
+    decoder's own limit is the caller's stack, and so differs from caller to caller."""
+    if text.count(b"[") + text.count(b"{") <= LIMITS.depth:
+        return False
+    level = 0
+    for bracket in _STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS):
+        level += 1 if bracket in b"[{" else -1
+        if level > LIMITS.depth:
+            return True
+    return False
+
+
+def fingerprint(event: NewEvent) -> bytes:
+    """SHA-256 over the JSON array of id, kind and v, a line feed, and the data."""
+    digest = hashlib.sha256(msgspec.json.encode((event.id, event.kind, event.v)))
+    digest.update(b"\n")
+    digest.update(event.data)
+    return digest.digest()
+
+
+def erased(reason: str) -> Raw:
+    """What stands in place of data that was erased on a person's demand."""
+    return Raw(msgspec.json.encode({"erased": reason}))
+
+
+def understood(event: NewEvent) -> bool:
+    """Whether this version knows the event's kind and version; if not, do not drive."""
+    return event.kind in KINDS and event.v == 1
+
+
+def typed(event: Event) -> Payload | None:
+    """The payload as its kind's type, or None for what is unknown, too new or erased."""
+    if not understood(event):
+        return None
+    try:
+        return msgspec.json.decode(event.data, type=KINDS[event.kind])
+    except msgspec.MsgspecError:
+        return None
+
+
+def dense(events: Iterable[Event], after: int) -> None:
+    """Refuse events whose numbers are not `after` + 1, + 2, …"""
+    for number, event in enumerate(events, after + 1):
+        if event.seq != number:
+            raise InvalidValue(
+                field="events",
+                problem=f"number {event.seq} stands where {number} belongs",
+                remedy="give all events of the log, in order",
+            )

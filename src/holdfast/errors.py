@@ -1,0 +1,239 @@
+"""Every error that Holdfast raises on purpose.
+
+Each has a stable `code`, says whether a retry can help (`retryable`), and carries
+fields instead of prose: callers branch on the class and its fields, never on the
+text. This module knows nothing of events, stores or drivers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(eq=False, kw_only=True)
+class HoldfastError(Exception):
+    """The root of all our errors."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The error's facts by name, as a server sends them."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.fields)
+
+
+def _rebuild(cls: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
+    return cls(**fields)
+
+
+@dataclass(eq=False, kw_only=True)
+class InvalidValue(HoldfastError):
+    """The one refusal of what cannot be stored or asked for; nothing was written."""
+
+    code = "invalid_value"
+
+    field: str
+    problem: str
+    remedy: str
+    limit: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}; {self.remedy}"
+
+
+@dataclass(eq=False, kw_only=True)
+class SessionNotFound(HoldfastError):
+    """No log has this key in this tenant: never made, or deleted."""
+
+    code = "session_not_found"
+
+    tenant: str
+    session: str
+    thread: str = "main"
+
+    def __str__(self) -> str:
+        return f"no thread {self.thread!r} of session {self.session!r} in tenant {self.tenant!r}"
+
+
+@dataclass(eq=False, kw_only=True)
+class SessionExists(HoldfastError):
+    """The key that should begin a log has one already."""
+
+    code = "session_exists"
+
+    tenant: str
+    session: str
+    thread: str = "main"
+
+    def __str__(self) -> str:
+        return f"thread {self.thread!r} of session {self.session!r} exists already"
+
+
+@dataclass(eq=False, kw_only=True)
+class SessionMoved(HoldfastError):
+    """The log was sealed because its session continues elsewhere."""
+
+    code = "session_moved"
+
+    tenant: str
+    session: str
+    thread: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} was moved to {self.to!r} and takes no new events here"
+
+
+@dataclass(eq=False, kw_only=True)
+class HeadMoved(HoldfastError):
+    """Another writer appended first: read what it wrote, then decide again."""
+
+    code = "head_moved"
+    retryable = True
+
+    tenant: str
+    session: str
+    thread: str
+    expected: int
+    head: int
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread!r} of session {self.session!r} "
+            f"is at event {self.head}, not {self.expected}"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class LogReplaced(HoldfastError):
+    """The log under this key is another one than the caller knew: start from its beginning."""
+
+    code = "log_replaced"
+
+    tenant: str
+    session: str
+    thread: str
+    known: str
+    log: str | None
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread!r} of session {self.session!r} is not log {self.known!r} any more"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class LeaseLost(HoldfastError):
+    """The lease was released, or somebody else took the thread over: stop driving."""
+
+    code = "lease_lost"
+
+    tenant: str
+    session: str
+    thread: str
+    token: int
+    newest: int
+    owner: str | None
+
+    def __str__(self) -> str:
+        holder = f"held by {self.owner!r}" if self.owner else "released"
+        return (
+            f"lease {self.token} of thread {self.thread!r} of session {self.session!r} "
+            f"is not the newest, which is {self.newest} ({holder})"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class LeaseHeld(HoldfastError):
+    """Somebody drives this thread: wait, or take over with `steal=reason`."""
+
+    code = "lease_held"
+    retryable = True
+
+    tenant: str
+    session: str
+    thread: str
+    owner: str
+    since: int
+    left: int
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread!r} of session {self.session!r} is driven by {self.owner!r} "
+            f"since {self.since} for {self.left} ms more"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class BlobNotFound(HoldfastError):
+    """The session owns no blob with this hash."""
+
+    code = "blob_not_found"
+
+    tenant: str
+    session: str
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} has no blob {self.sha256}"
+
+
+@dataclass(eq=False, kw_only=True)
+class StoreError(HoldfastError):
+    """The backend failed; the driver's error is `__cause__`."""
+
+    code = "store_error"
+
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+@dataclass(eq=False, kw_only=True)
+class StoreUnavailable(StoreError):
+    """The backend did not answer or refused to write; the same call may be sent again."""
+
+    code = "store_unavailable"
+    retryable = True
+
+
+@dataclass(eq=False, kw_only=True)
+class StoreTooNew(StoreError):
+    """A newer Holdfast wrote this store: upgrade this program."""
+
+    code = "store_too_new"
+
+    found: int
+    known: int
+
+
+@dataclass(eq=False, kw_only=True)
+class LogDamaged(StoreError):
+    """One event cannot be read; all others can, `after=seq` goes on behind it."""
+
+    code = "log_damaged"
+
+    tenant: str
+    session: str
+    thread: str
+    seq: int
+
+
+@dataclass(eq=False, kw_only=True)
+class MissingExtra(HoldfastError, ImportError):
+    """An optional package is needed for this."""
+
+    code = "missing_extra"
+
+    extra: str
+    needed_for: str
+
+    def __str__(self) -> str:
+        return f"{self.needed_for} needs an optional package: pip install 'holdfast[{self.extra}]'"

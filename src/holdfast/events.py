@@ -1,0 +1,296 @@
+"""The words of the log: keys, events, ids, and the payload of each kind.
+
+An event is one fact. Its envelope is closed; whatever may grow is in `data`, one
+line of JSON text that is kept as it was given. This module knows no store.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from .errors import InvalidValue
+
+T = TypeVar("T")
+
+
+class Scope(Struct, frozen=True, order=True):
+    """Names one session."""
+
+    tenant: str
+    session: str
+
+
+class Key(Struct, frozen=True, order=True):
+    """Names one log: a thread of a session."""
+
+    tenant: str
+    session: str
+    thread: str
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.tenant, self.session)
+
+
+def key(session: str, thread: str = "main", tenant: str = "main") -> Key:
+    """The log of `session`, with the usual thread and tenant."""
+    return Key(tenant, session, thread)
+
+
+def new_id() -> str:
+    """A UUIDv7: unique, and rising with time, so that indexes grow at their end."""
+    ms, rest = divmod(time.time_ns(), 1_000_000)
+    fraction = (rest << 12) // 1_000_000
+    low = int.from_bytes(os.urandom(8), "big") >> 2
+    text = f"{ms << 80 | 7 << 76 | fraction << 64 | 2 << 62 | low:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def to_json(value: Any) -> Raw:
+    """One line of JSON; refuses what JSON cannot hold instead of changing it."""
+    if isinstance(value, Raw):
+        return Raw(msgspec.json.format(bytes(value), indent=-1))
+    try:
+        text = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        # UnicodeEncodeError, for a lone surrogate, is a ValueError.
+        raise InvalidValue(
+            field="data", problem=f"cannot be written as JSON ({error})", remedy="use JSON values"
+        ) from error
+    if b"null" in text and _not_a_number(value):
+        raise InvalidValue(
+            field="data", problem="holds NaN or infinity", remedy="use a string or null for them"
+        )
+    return Raw(text)
+
+
+def _not_a_number(value: Any) -> bool:
+    # msgspec writes NaN and the infinities as null without a word.
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return True
+        elif isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, Struct):
+            todo.extend(getattr(item, name) for name in item.__struct_fields__)
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            todo.extend(item)
+    return False
+
+
+class NewEvent(Struct, frozen=True, kw_only=True):
+    """A fact that is not in a log yet. Its id is the idempotency key."""
+
+    kind: str
+    data: Raw
+    id: str = field(default_factory=new_id)
+    v: int = 1
+    run: str | None = None
+    actor: str | None = None
+    cause: str | None = None
+
+    @classmethod
+    def of(cls, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
+        """An event of `kind` with `payload` (a Struct, a dict, any JSON value) encoded."""
+        return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
+
+
+class Event(NewEvent, frozen=True, kw_only=True):
+    """A fact in its log: `seq` is dense from 1, `at` is the store's clock, UTC in ms."""
+
+    seq: int
+    at: int
+
+    def payload(self, type: type[T]) -> T:
+        """The data decoded as `type`; fields that `type` does not know are passed over."""
+        return msgspec.json.decode(self.data, type=type)
+
+    def json(self) -> Any:
+        """The data as plain Python values."""
+        return msgspec.json.decode(self.data)
+
+
+class Appended(Struct, frozen=True):
+    """What an append did: a number per input event, known or new; how many were new."""
+
+    seqs: tuple[int, ...]
+    head: int
+    fresh: int
+
+
+# The payload of each kind. Once released, a kind keeps its meaning for ever; a field
+# may be added with a default. `KINDS` below is the list.
+
+
+class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The base of all payloads."""
+
+
+class Call(Payload, frozen=True, kw_only=True):
+    """One tool call of a model's message. The id is ours; the provider's is `provider_id`."""
+
+    id: str
+    name: str
+    arguments: Any = None
+    provider_id: str | None = None
+
+
+class SessionCreated(Payload, frozen=True, kw_only=True):
+    agent: str | None = None
+    title: str | None = None
+    user: str | None = None
+    workspace: str | None = None
+    ttl: int | None = None
+    labels: list[str] = []
+    metadata: dict[str, Any] = {}
+
+
+class SessionTouched(Payload, frozen=True, kw_only=True):
+    surface: str | None = None
+
+
+class SessionMovedTo(Payload, frozen=True, kw_only=True):
+    to: str
+
+
+class SessionReopened(Payload, frozen=True, kw_only=True):
+    reason: str | None = None
+
+
+class ThreadCreated(Payload, frozen=True, kw_only=True):
+    agent: str | None = None
+    title: str | None = None
+    parent: str | None = None
+
+
+class ThreadForked(Payload, frozen=True, kw_only=True):
+    parent: str
+    at: int
+    agent: str | None = None
+    title: str | None = None
+
+
+class ThreadRenamed(Payload, frozen=True, kw_only=True):
+    title: str
+
+
+class LabelAdded(Payload, frozen=True, kw_only=True):
+    label: str
+
+
+class LabelRemoved(Payload, frozen=True, kw_only=True):
+    label: str
+
+
+class MetadataChanged(Payload, frozen=True, kw_only=True):
+    set: dict[str, Any] = {}
+    drop: list[str] = []
+
+
+class SurfaceAttached(Payload, frozen=True, kw_only=True):
+    surface: str
+    address: str
+    detail: dict[str, Any] = {}
+
+
+class SurfaceDetached(Payload, frozen=True, kw_only=True):
+    surface: str
+    address: str
+
+
+class MessageReceived(Payload, frozen=True, kw_only=True):
+    text: str = ""
+    parts: list[Any] = []
+
+
+class MessageCompleted(Payload, frozen=True, kw_only=True):
+    text: str = ""
+    parts: list[Any] = []
+    calls: list[Call] = []
+    model: str | None = None
+    usage: dict[str, int] = {}
+
+
+class MessageInterrupted(Payload, frozen=True, kw_only=True):
+    text: str = ""
+    reason: str | None = None
+
+
+class RunStarted(Payload, frozen=True, kw_only=True):
+    driver: str | None = None
+    inputs: list[int] = []
+
+
+class RunWaiting(Payload, frozen=True, kw_only=True):
+    due: int | None = None
+
+
+class RunFinished(Payload, frozen=True, kw_only=True):
+    status: Literal["done", "failed", "aborted", "interrupted"] = "done"
+    due: int | None = None
+    error: str | None = None
+
+
+class ToolStarted(Payload, frozen=True, kw_only=True):
+    call: str
+    name: str
+    key: str | None = None
+
+
+class ToolFinished(Payload, frozen=True, kw_only=True):
+    call: str
+    outcome: Literal["ok", "failed", "denied", "cancelled", "unknown"] = "ok"
+    result: Any = None
+    error: str | None = None
+
+
+class PendingOpened(Payload, frozen=True, kw_only=True):
+    id: str
+    what: Literal["approval", "question", "plan", "access", "external"]
+    call: str | None = None
+    title: str | None = None
+    assignee: str | None = None
+    expires: int | None = None
+    detail: Any = None
+
+
+class PendingSettled(Payload, frozen=True, kw_only=True):
+    id: str
+    outcome: Literal["approved", "denied", "answered", "expired", "superseded", "abandoned"]
+    answer: Any = None
+    reason: str | None = None
+
+
+KINDS: dict[str, type[Payload]] = {
+    "session.created": SessionCreated,
+    "session.touched": SessionTouched,
+    "session.moved": SessionMovedTo,
+    "session.reopened": SessionReopened,
+    "thread.created": ThreadCreated,
+    "thread.forked": ThreadForked,
+    "thread.renamed": ThreadRenamed,
+    "label.added": LabelAdded,
+    "label.removed": LabelRemoved,
+    "metadata.changed": MetadataChanged,
+    "surface.attached": SurfaceAttached,
+    "surface.detached": SurfaceDetached,
+    "message.received": MessageReceived,
+    "message.completed": MessageCompleted,
+    "message.interrupted": MessageInterrupted,
+    "run.started": RunStarted,
+    "run.waiting": RunWaiting,
+    "run.finished": RunFinished,
+    "tool.started": ToolStarted,
+    "tool.finished": ToolFinished,
+    "pending.opened": PendingOpened,
+    "pending.settled": PendingSettled,
+}

@@ -1,0 +1,265 @@
+"""The decisions that every store makes inside its transaction. Pure.
+
+A store looks up what is there (row, lease, known ids), asks one of these functions,
+and writes what it answers. So the order of the checks is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..catalog import Project, Row, RowChange, apply, unseals
+from ..codec import LIMITS, check_count, check_name, check_size
+from ..errors import (
+    HeadMoved,
+    InvalidValue,
+    LeaseHeld,
+    LeaseLost,
+    LogReplaced,
+    SessionMoved,
+    SessionNotFound,
+)
+from ..events import Event, Key, NewEvent, Scope, new_id
+from ..store import Lease, Snapshot
+
+APART = 64 << 10  # payloads above this many bytes are kept apart from their events
+
+
+class LeaseState(Struct, frozen=True):
+    """The newest lease of a log; `owner` is None when it was released."""
+
+    token: int = 0
+    owner: str | None = None
+    since: int = 0
+    until: int = 0
+
+
+class Extension(Struct, frozen=True):
+    """What an append comes to: the numbers to report and, if any event is new, what to write."""
+
+    seqs: tuple[int, ...]
+    fresh: list[Event]
+    changes: list[RowChange]
+    row: Row
+
+
+def new_row(key: Key, now: int) -> Row:
+    """The row of a log that begins now, under a new incarnation."""
+    return Row(
+        tenant=key.tenant,
+        session=key.session,
+        thread=key.thread,
+        log=new_id(),
+        created=now,
+        active=now // 1000,
+    )
+
+
+def found(key: Key, row: Row | None, log: str | None = None) -> Row:
+    """The row, if the log exists and is the incarnation that the caller knows."""
+    if row is None:
+        raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
+    if log is not None and row.log != log:
+        raise LogReplaced(
+            tenant=key.tenant, session=key.session, thread=key.thread, known=log, log=row.log
+        )
+    return row
+
+
+def extend(
+    row: Row,
+    lease: LeaseState,
+    events: Sequence[NewEvent],
+    known: Mapping[str, int],
+    *,
+    project: Project,
+    now: int,
+    expected: int | None = None,
+    fence: Lease | None = None,
+) -> Extension:
+    """Decide an append to the log of `row`, in which the ids of `known` are already."""
+    numbers = dict(known)
+    seqs: list[int] = []
+    fresh: list[Event] = []
+    for event in events:
+        seq = numbers.get(event.id)
+        if seq is None:
+            seq = numbers[event.id] = row.head + len(fresh) + 1
+            fresh.append(numbered(event, seq, now))
+        seqs.append(seq)
+    if not fresh:
+        return Extension(tuple(seqs), [], [], row)
+    changes = [project(event) for event in fresh]
+    if row.sealed is not None and (fence is None or not unseals(changes[0])):
+        raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
+    if fence is not None:
+        check_fence(row, lease, fence)
+    if expected is not None:
+        check_head(row, expected)
+    return Extension(tuple(seqs), fresh, changes, apply(row, fresh, changes))
+
+
+def numbered(event: NewEvent, seq: int, at: int) -> Event:
+    """The event as it stands in a log."""
+    return Event(
+        kind=event.kind,
+        data=event.data,
+        id=event.id,
+        v=event.v,
+        run=event.run,
+        actor=event.actor,
+        cause=event.cause,
+        seq=seq,
+        at=at,
+    )
+
+
+def check_head(row: Row, expected: int) -> None:
+    """Refuse when the log is not at the number that the caller knows."""
+    if row.head != expected:
+        raise HeadMoved(
+            tenant=row.tenant,
+            session=row.session,
+            thread=row.thread,
+            expected=expected,
+            head=row.head,
+        )
+
+
+def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
+    """Refuse a lease that is not the newest of this incarnation, or that was released."""
+    if lease.log != row.log or lease.token != state.token or state.owner is None:
+        raise LeaseLost(
+            tenant=row.tenant,
+            session=row.session,
+            thread=row.thread,
+            token=lease.token,
+            newest=state.token,
+            owner=state.owner,
+        )
+
+
+def acquire(
+    row: Row, state: LeaseState, owner: str, *, ttl: float, steal: str | None, now: int
+) -> tuple[Lease, LeaseState]:
+    """Decide who drives: a new lease, or `LeaseHeld`."""
+    check_name("owner", owner)
+    if steal is not None:
+        check_name("steal", steal)
+    if not 0.001 <= ttl <= 86_400:
+        raise InvalidValue(field="ttl", problem=f"is {ttl}", remedy="use 0.001 to 86,400 seconds")
+    if state.owner is not None and state.until > now and steal is None:
+        raise LeaseHeld(
+            tenant=row.tenant,
+            session=row.session,
+            thread=row.thread,
+            owner=state.owner,
+            since=state.since,
+            left=state.until - now,
+        )
+    ms = int(ttl * 1000)
+    # Never below the clock: a store that lost its leases (a rebuilt index) still
+    # hands out tokens above those it forgot.
+    token = max(state.token + 1, now)
+    lease = Lease(
+        key=row.key,
+        log=row.log,
+        token=token,
+        owner=owner,
+        since=now,
+        until=now + ms,
+        ttl=ms,
+        reason=steal,
+    )
+    return lease, LeaseState(token, owner, now, now + ms)
+
+
+def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, LeaseState]:
+    """Decide a renewal: the same token for another while."""
+    check_fence(row, state, lease)
+    until = now + lease.ttl
+    renewed = msgspec.structs.replace(lease, until=until)
+    return renewed, LeaseState(state.token, state.owner, state.since, until)
+
+
+def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> LeaseState:
+    """Decide a release; releasing what this lease released before changes nothing."""
+    if lease.log == row.log and lease.token == state.token and state.owner is None:
+        return state
+    check_fence(row, state, lease)
+    if head is not None:
+        check_head(row, head)
+    return LeaseState(token=state.token)
+
+
+def check_at(row: Row, at: int) -> None:
+    """Refuse a fork point that the log does not have."""
+    check_count("at", at, least=1, most=row.head)
+
+
+def check_range(after: int, before: int | None, limit: int | None) -> None:
+    """Refuse bounds of a read that are not whole numbers."""
+    check_count("after", after, least=0)
+    if before is not None:
+        check_count("before", before, least=0)
+    if limit is not None:
+        check_count("limit", limit, least=1)
+
+
+def check_draft(message: str, offset: int, text: str) -> None:
+    """Refuse a piece of a draft that cannot be kept."""
+    check_name("message", message)
+    check_count("offset", offset, least=0)
+    if not isinstance(text, str):
+        raise InvalidValue(field="text", problem=f"is {type(text).__name__}", remedy="pass a str")
+    try:
+        check_size("text", text.encode(), LIMITS.draft_bytes)
+    except UnicodeEncodeError as error:
+        raise InvalidValue(
+            field="text", problem="holds a lone surrogate", remedy="pass valid Unicode"
+        ) from error
+
+
+def check_snapshot(row: Row, snapshot: Snapshot) -> None:
+    """Refuse a snapshot of another incarnation, of a future, or too large."""
+    found(row.key, row, snapshot.log)
+    check_name("version", snapshot.version)
+    check_count("seq", snapshot.seq, least=0, most=row.head)
+    check_size("state", snapshot.state, LIMITS.snapshot_bytes)
+
+
+def check_claim(tenant: str, name: str, owner: Scope) -> None:
+    """Refuse a claim for a session of another tenant."""
+    check_name("tenant", tenant)
+    check_name("name", name, limit=LIMITS.claim_bytes)
+    check_name("session", owner.session)
+    if owner.tenant != tenant:
+        raise InvalidValue(
+            field="owner", problem="is of another tenant", remedy="claim within one tenant"
+        )
+
+
+def check_seqs(row: Row, seqs: Sequence[int]) -> list[int]:
+    """The numbers to erase, each once; refuses one that the log does not have."""
+    for seq in seqs:
+        check_count("seqs", seq, least=1, most=row.head)
+    return sorted(set(seqs))
+
+
+def join_draft(pieces: Mapping[int, str]) -> str:
+    """The text of a draft as far as its pieces connect; a later piece at a place wins."""
+    text = ""
+    for offset in sorted(pieces):
+        if offset > len(text):
+            break
+        text = text[:offset] + pieces[offset] + text[offset + len(pieces[offset]) :]
+    return text
+
+
+def apart(data: bytes, sha256: str) -> dict[str, Any]:
+    """What a reader that asked for `inline=False` gets in place of a large payload."""
+    return {"apart": {"size": len(data), "sha256": sha256}}
