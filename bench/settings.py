@@ -1,0 +1,88 @@
+"""How much is measured, and where."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class Sizes(Struct, frozen=True, kw_only=True):
+    """The counts of every workload."""
+
+    turns: int = 1_000  # of one session, a round
+    together: int = 32  # sessions at once
+    turns_together: int = 60  # of each of them, a round
+    turns_adk: int = 60  # of peers that take tens of milliseconds a turn, a round
+    turns_langgraph: int = 300  # of a peer that rewrites its history, a round
+    early: int = 200
+    late: int = 20_000
+    late_langgraph: int = 2_000
+    window: int = 500
+    window_langgraph: int = 25
+    counted: int = 64  # appends whose rows and pages are counted
+    events: int = 100_000  # of the thread that is opened
+    tail: int = 511  # of them after the snapshot, the most that there can be
+    entries: int = 16_000  # of the log that is loaded
+    few: int = 1_000  # sessions in the small catalog
+    many: int = 100_000  # and in the large one
+    queries: int = 30  # of each sort, a round
+    rounds: int = 9
+
+
+QUICK = Sizes(
+    turns=200,
+    turns_together=10,
+    turns_adk=12,
+    turns_langgraph=50,
+    late=2_000,
+    late_langgraph=400,
+    window=100,
+    window_langgraph=10,
+    counted=32,
+    events=10_000,
+    entries=4_000,
+    many=10_000,
+    queries=10,
+    rounds=3,
+)
+
+
+class Settings(Struct, kw_only=True):
+    """One run of the benchmark. `step` is told of each thing about to be measured."""
+
+    sizes: Sizes
+    rounds: int
+    peers: bool = True
+    step: Callable[[str], None] = lambda what: None
+    place: str | None = None
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """A fresh folder on a real disk (`TMPDIR`), gone afterwards."""
+        path = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=self.place))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def file_system(path: str) -> str:
+    """The type of the file system that holds `path`, or "" where it cannot be told."""
+    try:
+        with open("/proc/mounts", encoding="utf-8") as file:
+            mounts = [line.split()[1:3] for line in file]
+    except OSError:
+        return ""
+    here = os.path.realpath(path)
+    over = [(point, kind) for point, kind in mounts if _holds(point, here)]
+    return max(over, key=lambda mount: len(mount[0]))[1] if over else ""
+
+
+def _holds(point: str, path: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")

@@ -1,0 +1,23 @@
+"""The command `holdfast`. Only `main` is here: what it needs is an extra, imported when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from ..errors import MissingExtra
+
+EXTRA = ("cyclopts", "rich")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 1 for an error, 2 for wrong usage."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        from .app import run  # noqa: PLC0415  the extra may be missing, and then we say so
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        print(f"error: {MissingExtra(extra='cli', needed_for='holdfast')}", file=sys.stderr)
+        return 1
+    return run(arguments)

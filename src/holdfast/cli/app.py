@@ -1,0 +1,101 @@
+"""The verbs put together, and what becomes of errors, Ctrl-C and a closed pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Group, Parameter
+
+from ..errors import HoldfastError
+from . import failure
+from .demo import demo
+from .doctor import doctor, version
+from .listing import sessions
+from .output import tolerant
+from .show import show
+from .tail import tail
+from .upkeep import delete, purge, repair, verify
+
+HELP = """Durable sessions for AI agents: look at them, follow them, keep them sound.
+
+```
+holdfast sessions --store sqlite:shop.db
+holdfast show customer-42
+holdfast VERB --help
+```
+"""
+READING, UPKEEP = Group("Reading", sort_key=1), Group("Upkeep", sort_key=2)
+VERBS = {
+    sessions: READING,
+    show: READING,
+    tail: READING,
+    verify: UPKEEP,
+    repair: UPKEEP,
+    delete: UPKEEP,
+    purge: UPKEEP,
+    doctor: UPKEEP,
+    demo: UPKEEP,
+}
+INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports of SIGINT and SIGPIPE
+
+
+def build() -> App:
+    """The command line with all its verbs."""
+    app = App(
+        name="holdfast",
+        help=HELP,
+        version=version,
+        help_format="markdown",
+        default_parameter=Parameter(negative=""),
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+        print_error=False,
+        exit_on_error=False,
+    )
+    for verb, group in VERBS.items():
+        app.command(verb, group=group)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    tolerant()
+    tokens = options_behind_verb(arguments)
+    json = "--json" in tokens[: tokens.index("--") if "--" in tokens else None]
+    verb = tokens[0] if tokens and not tokens[0].startswith("-") else None
+    try:
+        code = build()(tokens)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except CycloptsError as error:
+        return failure.report_usage(str(error), verb, json=json)
+    except failure.UsageError as error:
+        return failure.report_usage(str(error), verb, json=json)
+    except HoldfastError as error:
+        return failure.report(error, json=json)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return BROKEN_PIPE
+
+
+def options_behind_verb(arguments: Sequence[str]) -> list[str]:
+    """The same command line with `--store`, `--tenant` and `--json` behind the verb."""
+    leading: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].partition("=")[0] in ("--store", "--tenant", "--json"):
+        takes_value = rest[0] in ("--store", "--tenant")
+        leading += [rest.pop(0)]
+        if takes_value and rest:
+            leading += [rest.pop(0)]
+    return [*rest[:1], *leading, *rest[1:]]
+
+
+def _forget_stdout() -> None:
+    # The interpreter flushes stdout when it ends, and would complain of the closed pipe.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,112 @@
+"""Events as text for people. Pure.
+
+What this version does not know is shown as the JSON it is; nothing is left out
+without saying so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from .. import events as ev
+from ..codec import typed
+from ..errors import LogDamaged
+from ..events import Event
+from .output import json_text, plain
+from .render import moment, size
+
+CUT = 1_000  # characters of an event that are shown, unless all are asked for
+INDENT = " " * 8
+
+STYLES = {"message": "green", "tool": "yellow", "pending": "magenta", "run": "blue"}
+
+
+def event_text(event: Event, *, full: bool = False) -> Text:
+    """An event: number, time and kind, then what it says."""
+    lines = cut("\n".join(describe(event)), full).split("\n")
+    style = STYLES.get(event.kind.partition(".")[0], "cyan")
+    text = Text.assemble(
+        (f"{event.seq:>6}", "bold"),
+        (f"  {moment(event.at)}  ", "dim"),
+        (plain(event.kind), style),
+    )
+    if event.actor is not None:
+        text.append(f"  {plain(event.actor)}", style="bold")
+    first, *rest = lines
+    text.append(f"  {_line(first)}" if first else "")
+    for line in rest:
+        text.append(f"\n{INDENT}{_line(line)}")
+    return text
+
+
+def damaged_text(error: LogDamaged) -> Text:
+    """The place of an event that cannot be read."""
+    return Text.assemble((f"{error.seq:>6}", "bold"), ("  unreadable  ", "red"), plain(str(error)))
+
+
+def _line(text: str) -> str:
+    return plain(text.removesuffix("\r").expandtabs(4))
+
+
+def cut(text: str, full: bool) -> str:
+    """The text, or its beginning and how much more there is."""
+    if full or len(text) <= CUT:
+        return text
+    return f"{text[:CUT]}… and {len(text) - CUT:,} more characters (--full shows them)"
+
+
+def describe(event: Event) -> Iterator[str]:
+    """What an event says, without its envelope; the lines may hold line feeds."""
+    data = event.json()
+    match data:
+        case {"erased": str(reason), **rest} if not rest:
+            yield f"erased: {reason}"
+            return
+        case {"apart": {"size": int(count), "sha256": str()}, **rest} if not rest:
+            yield f"{size(count)} of data (--full shows them)"
+            return
+    payload = typed(event)
+    yield from _raw(data) if payload is None else _payload(payload, data)
+
+
+def _raw(data: Any) -> Iterator[str]:
+    yield json_text(data) if data != {} else ""
+
+
+def _payload(payload: ev.Payload, data: Any) -> Iterator[str]:
+    match payload:
+        case ev.MessageReceived() | ev.MessageInterrupted() | ev.MessageCompleted():
+            yield from _message(payload)
+        case ev.ToolStarted():
+            yield f"{payload.name} (call {payload.call})"
+        case ev.ToolFinished():
+            said = payload.error if payload.error is not None else json_text(payload.result)
+            yield f"{payload.outcome}: {said} (call {payload.call})"
+        case ev.PendingOpened():
+            yield f"{payload.what} {payload.id} {payload.title or ''}".rstrip()
+            if payload.detail is not None:
+                yield json_text(payload.detail)
+        case ev.PendingSettled():
+            yield f"{payload.outcome} {payload.id} {payload.reason or ''}".rstrip()
+            if payload.answer is not None:
+                yield json_text(payload.answer)
+        case ev.RunFinished():
+            yield f"{payload.status} {payload.error or ''}".rstrip()
+        case _:
+            yield from _raw(data)
+
+
+def _message(
+    payload: ev.MessageReceived | ev.MessageInterrupted | ev.MessageCompleted,
+) -> Iterator[str]:
+    if isinstance(payload, ev.MessageInterrupted):
+        yield f"{payload.text} [interrupted: {payload.reason or 'no reason given'}]"
+        return
+    yield payload.text
+    yield from (json_text(part) for part in payload.parts)
+    if isinstance(payload, ev.MessageCompleted):
+        for call in payload.calls:
+            yield f"→ {call.name}({json_text(call.arguments)}) (call {call.id})"

@@ -1,0 +1,150 @@
+"""`holdfast doctor`: what this machine has, and whether the store opens and takes writes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import sys
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from rich.text import Text
+
+from ..errors import HoldfastError
+from ..events import Scope, new_id
+from ..store import Store, StoreInfo
+from ..stores import connect
+from .options import EVERYWHERE, Common, place
+from .output import Output
+from .render import fact, size
+
+
+class Finding(Struct, kw_only=True):
+    """What doctor found out about a store; None is what could not be found out."""
+
+    url: str
+    exists: bool | None = None
+    opens: bool | None = None
+    writable: bool | None = None
+    info: StoreInfo | None = None
+    problems: list[str] = []
+
+
+async def doctor(*, common: Common = EVERYWHERE) -> int:
+    """Say what this machine has and how the store is: versions, kind, durability, limits.
+
+    ```
+    holdfast doctor --store sqlite:shop.db
+    ```
+
+    Opens the store and writes a mark that it takes away again; a store that does not exist
+    is not created. The exit code is 1 when there is a problem. With `--json`: one document.
+    """
+    out = common.output()
+    finding = await examine(common.url, common.tenant)
+    if out.json:
+        out.emit({"ok": not finding.problems, **versions(), "store": finding})
+    else:
+        _print(out, finding)
+    return int(bool(finding.problems))
+
+
+def versions() -> dict[str, str]:
+    """The versions that matter to a report."""
+    return {
+        "holdfast": version("holdfast"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "msgspec": msgspec.__version__,
+        "sqlite": sqlite3.sqlite_version,
+        "cyclopts": version("cyclopts"),
+        "rich": version("rich"),
+    }
+
+
+def version(package: str = "holdfast") -> str:
+    """The installed version of a package."""
+    try:
+        return installed(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+async def examine(url: str, tenant: str) -> Finding:
+    """Open the store if it is there, and try to write."""
+    # A URL of a server may hold a password; of a path it is worth seeing.
+    path = place(url)
+    finding = Finding(url=url if path is not None or url == "memory:" else url.partition(":")[0])
+    if path is not None:
+        finding.exists = path.exists()
+        if not finding.exists:
+            _examine_folder(path, finding)
+            return finding
+    try:
+        async with connect(url) as store:
+            finding.opens = True
+            finding.info = store.info()
+            finding.writable = False
+            await _write(store, tenant)
+            finding.writable = True
+    except (HoldfastError, OSError) as error:
+        finding.opens = finding.opens or False
+        finding.problems.append(f"{'cannot write' if finding.opens else 'cannot open'}: {error}")
+    return finding
+
+
+async def _write(store: Store, tenant: str) -> None:
+    # A name is the smallest thing that a store writes, and unclaim leaves nothing of it.
+    name, owner = f"doctor:{new_id()}", Scope(tenant, "doctor")
+    await store.claim(tenant, name, owner)
+    await store.unclaim(tenant, name, owner)
+
+
+def _examine_folder(path: Path, finding: Finding) -> None:
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    finding.writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    if not finding.writable:
+        finding.problems.append(f"there is no store, and none can be made in {str(folder)!r}")
+
+
+def _print(out: Output, finding: Finding) -> None:
+    for name, found in versions().items():
+        out.print(fact(name, found))
+    out.print("", fact("store", finding.url))
+    if finding.exists is False:
+        out.print(fact("", "not there yet; the first program that connects makes it"))
+    for name in ("opens", "writable"):
+        if (answer := getattr(finding, name)) is not None:
+            out.print(fact(name, "yes" if answer else "no"))
+    if finding.info is not None:
+        for name, value in _about(finding.info):
+            out.print(fact(name, str(value)))
+    out.print("")
+    for problem in finding.problems:
+        out.print(Text(f"problem: {problem}", style="red"))
+    if not finding.problems:
+        out.print(Text("all is well", style="green"))
+
+
+def _about(info: StoreInfo) -> list[tuple[str, Any]]:
+    limits = info.limits
+    return [
+        ("kind", info.kind),
+        ("location", info.location),
+        ("durability", DURABILITY[info.durability]),
+        ("schema", info.schema),
+        ("limits", f"event {size(limits.event_bytes)}, append {limits.append_events:,} events"),
+        ("", f"or {size(limits.append_bytes)}, names {size(limits.name_bytes)}"),
+    ]
+
+
+DURABILITY = {
+    "none": "none: gone with the process",
+    "process": "process: survives the death of the process, not of the machine",
+    "machine": "machine: survives the loss of power",
+}

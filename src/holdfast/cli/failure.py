@@ -1,0 +1,58 @@
+"""Errors as a user meets them: one line that says what happened and what to do."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .. import errors
+from ..errors import HoldfastError
+from .output import json_text, plain
+
+HINTS: dict[type[HoldfastError], str] = {
+    errors.SessionNotFound: "`holdfast sessions` lists what is there",
+    errors.LogReplaced: "it was deleted and begun again: run the command again",
+    errors.LeaseHeld: "wait until its driver is done",
+    errors.StoreUnavailable: "try again; `holdfast doctor` looks at the store",
+    errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
+    errors.LogDamaged: "`holdfast verify` lists all damage",
+}
+
+
+class UsageError(Exception):
+    """The command line is wrong in a way that its parser cannot know."""
+
+
+def report(error: HoldfastError, *, json: bool) -> int:
+    """Tell the user of an error; returns the exit code."""
+    message = str(error)
+    hint = HINTS.get(type(error))
+    if json:
+        _tell_program(error.code, message, error.fields)
+    else:
+        _tell_person(f"{message}; {hint}" if hint else message)
+    return 1
+
+
+def report_usage(message: str, verb: str | None, *, json: bool) -> int:
+    """Tell the user that the command line is wrong; returns the exit code."""
+    if json:
+        _tell_program("usage", message, {})
+    else:
+        _tell_person(f"{message.rstrip('.')}; see: holdfast {f'{verb} ' if verb else ''}--help")
+    return 2
+
+
+def _tell_person(message: str) -> None:
+    print("error:", plain(" ".join(message.split())), file=sys.stderr)
+
+
+def _tell_program(code: str, message: str, fields: dict[str, Any]) -> None:
+    # Arguments that were not UTF-8 arrive as lone surrogates, which JSON cannot hold.
+    fields = {k: _whole(v) if isinstance(v, str) else v for k, v in fields.items()}
+    document = {"code": code, "message": _whole(message), "fields": fields}
+    print(json_text(document), file=sys.stderr)
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

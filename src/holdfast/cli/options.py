@@ -1,0 +1,94 @@
+"""The options that every verb takes, and the store they name.
+
+No verb creates a store: a wrong path is said to be wrong instead of being answered
+from a new and empty database.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote, unquote
+
+from cyclopts import Group, Parameter
+
+from ..errors import InvalidValue
+from ..stores import Connecting, connect
+from .output import Output
+
+COMMON = Group("Options of every verb", sort_key=90)
+HERE = ("sqlite", "file")  # the stores that live at a path on this machine
+
+
+@Parameter(name="*", group=COMMON)
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What every verb takes."""
+
+    store: Annotated[
+        str | None,
+        Parameter(
+            help="The store: sqlite:PATH or file:DIR. Default: $HOLDFAST_STORE, else "
+            "holdfast.db in your data folder."
+        ),
+    ] = None
+    tenant: Annotated[str, Parameter(help="The tenant whose sessions to work on.")] = "main"
+    json: Annotated[bool, Parameter(help="Write JSON to stdout, and errors as JSON.")] = False
+
+    @property
+    def url(self) -> str:
+        return self.store or os.environ.get("HOLDFAST_STORE") or default_store()
+
+    def open(self) -> Connecting:
+        """The store, if it is there (`InvalidValue` if not)."""
+        return open_store(self.url)
+
+    def output(self) -> Output:
+        return Output(json=self.json)
+
+
+EVERYWHERE = Common()
+
+
+def data_folder(
+    platform: str = sys.platform,
+    environ: Mapping[str, str] = os.environ,
+    home: Path | None = None,
+) -> Path:
+    """Where this user's programs keep data, by the custom of the platform."""
+    home = home or Path.home()
+    if platform == "win32":
+        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "holdfast"
+    if platform == "darwin":
+        return home / "Library" / "Application Support" / "holdfast"
+    return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "holdfast"
+
+
+def default_store() -> str:
+    """The URL of the store that is used when none is named."""
+    return "sqlite:" + quote(str(data_folder() / "holdfast.db"), safe="/:\\")
+
+
+def place(url: str) -> Path | None:
+    """Where on this machine the store is, if it is at a path."""
+    scheme, _, rest = url.partition(":")
+    if scheme not in HERE:
+        return None
+    return Path(unquote(rest.partition("?")[0].removeprefix("//")))
+
+
+def open_store(url: str) -> Connecting:
+    """Connect to a store that exists."""
+    connecting = connect(url)
+    path = place(url)
+    if path is not None and not path.exists():
+        raise InvalidValue(
+            field="store",
+            problem=f"there is nothing at {str(path)!r}",
+            remedy="name your program's store with --store URL or HOLDFAST_STORE",
+        )
+    return connecting

@@ -1,0 +1,167 @@
+"""`holdfast show`: one thread as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any, TypeAlias
+
+from cyclopts import Parameter, validators
+
+from ..catalog import Query, Row
+from ..errors import LogDamaged, SessionNotFound
+from ..events import Event, Key
+from ..store import Draft, Store, wall_clock
+from .describe import cut, damaged_text, event_text
+from .listing import whole
+from .options import EVERYWHERE, Common
+from .output import Output
+from .render import fact, row_text
+
+Session: TypeAlias = Annotated[
+    str, Parameter(help="The session's id; put -- before one that begins with a dash.")
+]
+Thread: TypeAlias = Annotated[str, Parameter(help="Which of its threads.")]
+Count: TypeAlias = Annotated[
+    int, Parameter(help="How many events.", validator=validators.Number(gte=0))
+]
+After: TypeAlias = Annotated[
+    int | None,
+    Parameter(
+        help="Begin behind this number instead of at the last events.",
+        validator=validators.Number(gte=0),
+    ),
+]
+Full: TypeAlias = Annotated[bool, Parameter(help="Show long texts whole.")]
+
+
+async def show(
+    session: Session,
+    *,
+    thread: Thread = "main",
+    events: Count = 20,
+    all: Annotated[bool, Parameter(help="All events.")] = False,
+    after: After = None,
+    full: Full = False,
+    common: Common = EVERYWHERE,
+) -> int:
+    """Show a session: its row, what it waits for, and its last events.
+
+    ```
+    holdfast show customer-42 --events 50
+    ```
+
+    With `--json`: one document, `{"row": …, "threads": […], "drafts": […], "events": […]}`.
+    An event that cannot be read is shown as unreadable, and the exit code is 1.
+    """
+    out = common.output()
+    async with common.open() as store:
+        key = Key(common.tenant, session, thread)
+        row = await row_of(store, key)
+        drafts = await store.drafts(key)
+        others = await store.find(Query(tenant=key.tenant, session=session), limit=100)
+        threads = [other.thread for other in others.items]
+        first = 0 if all and after is None else start(row, events, after)
+        limit = None if all else events
+        inline = full or out.json
+        async with aclosing(read_on(store, row, first, limit, inline=inline)) as found:
+            if out.json:
+                return await _show_json(out, row, threads, drafts, found)
+            return await _show_text(out, row, threads, drafts, found, first, full=full)
+
+
+async def row_of(store: Store, key: Key) -> Row:
+    """The row of a thread (`SessionNotFound`)."""
+    row = await store.row(key)
+    if row is None:
+        raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
+    return row
+
+
+def start(row: Row, events: int, after: int | None) -> int:
+    """The number behind which to begin, so that the last `events` are shown."""
+    return max(row.head - events, 0) if after is None else after
+
+
+async def read_on(
+    store: Store, row: Row, after: int, limit: int | None, *, inline: bool = True
+) -> AsyncGenerator[Event | LogDamaged, None]:
+    """The events up to the row's head, with those that cannot be read in their places."""
+    end = row.head if limit is None else min(after + limit, row.head)
+    while after < end:
+        reading = store.read(
+            row.key, after=after, before=end + 1, log=row.log, inline=inline
+        )
+        try:
+            async with aclosing(reading):
+                async for event in reading:
+                    after = event.seq
+                    yield event
+            return
+        except LogDamaged as error:
+            after = max(error.seq, after + 1)
+            yield error
+
+
+async def _show_json(
+    out: Output,
+    row: Row,
+    threads: list[str],
+    drafts: list[Draft],
+    found: AsyncIterator[Event | LogDamaged],
+) -> int:
+    events = [item async for item in found]
+    out.emit(
+        {
+            "row": whole(row),
+            "threads": threads,
+            "drafts": drafts,
+            "events": [as_json(item) for item in events],
+        }
+    )
+    return int(any(isinstance(item, LogDamaged) for item in events))
+
+
+def as_json(item: Event | LogDamaged) -> Any:
+    """An event, or in the place of one that cannot be read its number and the error."""
+    if isinstance(item, LogDamaged):
+        return {"seq": item.seq, "error": {"code": item.code, "message": str(item)}}
+    return item
+
+
+async def _show_text(
+    out: Output,
+    row: Row,
+    threads: list[str],
+    drafts: list[Draft],
+    found: AsyncIterator[Event | LogDamaged],
+    first: int,
+    *,
+    full: bool,
+) -> int:
+    out.print(*row_text(row, wall_clock()))
+    if len(threads) > 1:
+        out.print(fact("threads", ", ".join(threads)))
+    out.print("")
+    code, last = 0, first
+    async for item in found:
+        code |= put(out, item, full=full)
+        last = item.seq
+    for draft in drafts:
+        out.print(fact("in flight", cut(draft.text, full)))
+    if first:
+        out.remark(f"{min(first, row.head):,} earlier events: add --all, or --after NUMBER")
+    if last < row.head:
+        out.remark(f"{row.head - last:,} later events: add --after {last}")
+    return code
+
+
+def put(out: Output, item: Event | LogDamaged, *, full: bool) -> int:
+    """Write one event in either form; returns 1 for one that cannot be read."""
+    if out.json:
+        out.emit(as_json(item))
+    elif isinstance(item, LogDamaged):
+        out.print(damaged_text(item))
+    else:
+        out.print(event_text(item, full=full))
+    return int(isinstance(item, LogDamaged))

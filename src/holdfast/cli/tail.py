@@ -1,0 +1,106 @@
+"""`holdfast tail`: one thread as it grows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Coroutine
+from contextlib import aclosing
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..catalog import Row
+from ..errors import LogDamaged
+from ..events import Key
+from ..store import CaughtUp, Store
+from .options import EVERYWHERE, Common
+from .output import Output
+from .show import After, Count, Full, Session, Thread, put, read_on, row_of, start
+
+
+async def tail(
+    session: Session,
+    *,
+    thread: Thread = "main",
+    events: Count = 10,
+    after: After = None,
+    follow: Annotated[
+        bool, Parameter(help="Stay and show new events until Ctrl-C.", negative="--no-follow")
+    ] = True,
+    full: Full = False,
+    common: Common = EVERYWHERE,
+) -> int:
+    """Show the last events of a session, then each new one as it is written, until Ctrl-C.
+
+    ```
+    holdfast tail customer-42
+    holdfast tail customer-42 --json | jq -r .kind
+    ```
+
+    Whichever process appends, nothing is missed or repeated. With `--json`: one line an event.
+    """
+    out = common.output()
+    async with common.open() as store:
+        row = await row_of(store, Key(common.tenant, session, thread))
+        first = start(row, events, after)
+        if not follow:
+            return await _replay(out, store, row, first, full=full)
+        await while_read(_follow(out, store, row, first, full=full))
+    return 0
+
+
+async def _replay(out: Output, store: Store, row: Row, after: int, *, full: bool) -> int:
+    code = 0
+    async with aclosing(read_on(store, row, after, None, inline=full or out.json)) as found:
+        async for item in found:
+            code |= put(out, item, full=full)
+    return code
+
+
+async def _follow(out: Output, store: Store, row: Row, after: int, *, full: bool) -> None:
+    while True:
+        try:
+            async with aclosing(store.follow(row.key, after=after, log=row.log)) as following:
+                async for item in following:
+                    if not isinstance(item, CaughtUp):
+                        put(out, item, full=full)
+                        after = item.seq
+        except LogDamaged as error:
+            put(out, error, full=full)
+            after = max(error.seq, after + 1)
+
+
+async def while_read(work: Coroutine[None, None, None]) -> None:
+    """Do `work`, and end as a write would when the reader of our pipe goes away.
+
+    Otherwise `holdfast tail … | head -1` would stay until the next event.
+    """
+    loop = asyncio.get_running_loop()
+    task, left = loop.create_task(work), loop.create_future()
+    pipe = _pipe()
+    if pipe is not None:
+        loop.add_reader(pipe, lambda: left.done() or left.set_result(None))
+    try:
+        await asyncio.wait([task, left], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise BrokenPipeError
+    finally:
+        if pipe is not None:
+            loop.remove_reader(pipe)
+        task.cancel()
+        left.cancel()
+        await asyncio.wait([task])
+    task.result()
+
+
+def _pipe() -> int | None:
+    # The writing end of a pipe reads as ready only once nobody holds the other end.
+    try:
+        number = sys.stdout.fileno()
+    except OSError:
+        return None
+    piped = sys.platform != "win32" and stat.S_ISFIFO(os.fstat(number).st_mode)
+    return number if piped else None

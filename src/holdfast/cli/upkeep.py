@@ -1,0 +1,194 @@
+"""`holdfast verify`, `repair`, `delete` and `purge`: what keeps a store sound and small."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing
+from typing import Annotated, TypeAlias
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from ..catalog import Query, Row
+from ..errors import SessionNotFound
+from ..events import Key, Scope
+from ..store import Receipt, Store
+from .failure import UsageError
+from .options import EVERYWHERE, Common
+from .output import Output, plain
+from .render import damage_text, number, receipt_text
+from .show import Session
+
+Target: TypeAlias = Annotated[
+    str | None, Parameter(help="Only this session. Default: the whole store, all tenants.")
+]
+OneThread: TypeAlias = Annotated[
+    str | None, Parameter(help="Only this thread of it. Default: all.")
+]
+
+
+async def verify(
+    session: Target = None, *, thread: OneThread = None, common: Common = EVERYWHERE
+) -> int:
+    """Recompute what is stored and report every piece that does not agree. Changes nothing.
+
+    ```
+    holdfast verify && echo sound
+    ```
+
+    The exit code is 1 when there is damage. With `--json`: one line a finding.
+    """
+    found, _ = await _check(_target(session, thread, common), common, repair=False)
+    return int(found > 0)
+
+
+async def repair(
+    session: Target = None, *, thread: OneThread = None, common: Common = EVERYWHERE
+) -> int:
+    """Verify, and put right what can be: lists are rebuilt from the log, and an event
+    that cannot be read is replaced by an erased one. Says all that it did.
+
+    ```
+    holdfast repair customer-42
+    ```
+
+    The exit code is 1 when damage is left. With `--json`: one line a finding.
+    """
+    found, repaired = await _check(_target(session, thread, common), common, repair=True)
+    return int(repaired < found)
+
+
+def _target(session: str | None, thread: str | None, common: Common) -> Scope | Key | None:
+    if session is None:
+        if thread is not None:
+            raise UsageError("--thread needs a SESSION")
+        return None
+    if thread is None:
+        return Scope(common.tenant, session)
+    return Key(common.tenant, session, thread)
+
+
+async def _check(
+    target: Scope | Key | None, common: Common, *, repair: bool
+) -> tuple[int, int]:
+    out = common.output()
+    found = repaired = 0
+    async with common.open() as store:
+        with out.working("repairing" if repair else "verifying") as progress:
+            async with aclosing(store.verify(target, repair=repair)) as findings:
+                async for damage in findings:
+                    found += 1
+                    repaired += damage.repaired
+                    out.emit(damage) if out.json else out.print(damage_text(damage))
+                    progress(f"({number(found, 'finding')})")
+        if not found and target is not None and not await _threads(store, target):
+            raise _missing(target)
+    if not out.json:
+        out.print(_verdict(found, repaired, repair=repair))
+    return found, repaired
+
+
+def _verdict(found: int, repaired: int, *, repair: bool) -> Text:
+    if not found:
+        return Text("sound: nothing is damaged", style="green")
+    if repair:
+        left = f", {found - repaired:,} left" if repaired < found else ""
+        return Text(f"{number(found, 'finding')}: {repaired:,} repaired{left}")
+    return Text(f"{number(found, 'finding')}; `holdfast repair` puts right what can be")
+
+
+async def _threads(store: Store, target: Scope | Key) -> list[Row]:
+    if isinstance(target, Key):
+        row = await store.row(target)
+        return [row] if row is not None else []
+    query = Query(tenant=target.tenant, session=target.session)
+    page = await store.find(query, limit=1_000)
+    return page.items
+
+
+def _missing(target: Scope | Key) -> SessionNotFound:
+    thread = target.thread if isinstance(target, Key) else "main"
+    return SessionNotFound(tenant=target.tenant, session=target.session, thread=thread)
+
+
+def delete(
+    session: Session,
+    *,
+    thread: Annotated[str | None, Parameter(help="Only this thread, not the session.")] = None,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False,
+    common: Common = EVERYWHERE,
+) -> int:
+    """Delete a session with all its threads, attachments and names, or one thread, for ever.
+
+    ```
+    holdfast delete customer-42 --yes
+    ```
+
+    Asks before it does; where nobody can answer, `--yes` is needed. Prints what was removed,
+    and what is left where until `holdfast purge`. With `--json`: that receipt as one document.
+    """
+    out = common.output()
+    target = _target(session, thread, common)
+    assert target is not None
+    if not yes and not _agreed(asyncio.run(_look(target, common)), target, out):
+        out.remark("nothing was deleted")
+        return 1
+    receipt = asyncio.run(_delete(target, common))
+    _print_receipt(out, receipt)
+    return 0
+
+
+async def _look(target: Scope | Key, common: Common) -> list[Row]:
+    async with common.open() as store:
+        if rows := await _threads(store, target):
+            return rows
+    raise _missing(target)
+
+
+async def _delete(target: Scope | Key, common: Common) -> Receipt:
+    async with common.open() as store:
+        receipt = await store.delete(target)
+    if not any(receipt.removed.values()):
+        raise _missing(target)
+    return receipt
+
+
+def _agreed(rows: list[Row], target: Scope | Key, out: Output) -> bool:
+    """Ask on the terminal. Not under an event loop, which would hold a Ctrl-C back."""
+    if not sys.stdin.isatty():
+        raise UsageError("delete cannot ask here; add --yes to delete without being asked")
+    events = sum(row.head - (row.parent.at if row.parent else 0) for row in rows)
+    what = f"session {target.session!r} ({number(len(rows), 'thread')}"
+    if isinstance(target, Key):
+        what = f"thread {target.thread!r} of session {target.session!r} ("
+    else:
+        what += ", "
+    question = f"Delete {what}{number(events, 'event')}) for ever? [y/N] "
+    print(plain(question), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+async def purge(*, common: Common = EVERYWHERE) -> int:
+    """Remove from the store's files what deletes left in free pages and logs. All tenants.
+
+    ```
+    holdfast purge
+    ```
+
+    Best when nobody else has the store open; prints what is left if somebody has.
+    With `--json`: the receipt as one document.
+    """
+    out = common.output()
+    async with common.open() as store:
+        with out.working("purging"):
+            receipt = await store.purge()
+    _print_receipt(out, receipt)
+    return 0
+
+
+def _print_receipt(out: Output, receipt: Receipt) -> None:
+    if out.json:
+        out.emit(receipt)
+    else:
+        out.print(*receipt_text(receipt))

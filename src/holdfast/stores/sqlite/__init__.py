@@ -1,0 +1,5 @@
+"""The port on one SQLite file."""
+
+from .store import SqliteStore
+
+__all__ = ["SqliteStore"]

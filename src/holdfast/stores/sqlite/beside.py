@@ -1,0 +1,167 @@
+"""What stands beside the log, on a connection: leases, drafts, snapshots, blobs, claims."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+
+from msgspec import Raw
+
+from ...errors import BlobNotFound, SessionNotFound
+from ...events import Key, Scope
+from ...store import BlobRef, Draft, Lease, Snapshot
+from .. import rules
+from ..rules import LeaseState
+from .log import existing, known_ids
+
+# Leases
+
+
+def acquire(
+    conn: sqlite3.Connection, now: int, key: Key, owner: str, ttl: float, steal: str | None
+) -> Lease:
+    entry = existing(conn, key)
+    lease, state = rules.acquire(entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=now)
+    _save_lease(conn, entry.id, state)
+    return lease
+
+
+def renew(conn: sqlite3.Connection, now: int, lease: Lease) -> Lease:
+    entry = existing(conn, lease.key)
+    renewed, state = rules.renew(entry.row, entry.lease, lease, now)
+    _save_lease(conn, entry.id, state)
+    return renewed
+
+
+def release(conn: sqlite3.Connection, lease: Lease, head: int | None) -> None:
+    entry = existing(conn, lease.key)
+    _save_lease(conn, entry.id, rules.release(entry.row, entry.lease, lease, head))
+
+
+def _save_lease(conn: sqlite3.Connection, id: int, state: LeaseState) -> None:
+    conn.execute(
+        "UPDATE logs SET token = ?, owner = ?, since = ?, until = ? WHERE id = ?",
+        (state.token, state.owner, state.since, state.until, id),
+    )
+
+
+# Drafts
+
+
+def put_draft(
+    conn: sqlite3.Connection, key: Key, message: str, offset: int, text: str, fence: Lease
+) -> None:
+    entry = existing(conn, key)
+    rules.check_fence(entry.row, entry.lease, fence)
+    conn.execute(
+        "INSERT OR REPLACE INTO drafts (log, message, token, start, text) VALUES (?, ?, ?, ?, ?)",
+        (entry.id, message, fence.token, offset, text),
+    )
+
+
+def drafts(conn: sqlite3.Connection, key: Key) -> list[Draft]:
+    entry = existing(conn, key)
+    pieces: dict[str, tuple[int, dict[int, str]]] = {}
+    found = conn.execute(
+        "SELECT message, token, start, text FROM drafts WHERE log = ? ORDER BY message, token",
+        (entry.id,),
+    )
+    for message, token, start, text in found:
+        if message not in pieces or pieces[message][0] < token:
+            pieces[message] = (token, {})
+        pieces[message][1][start] = text
+    done = known_ids(conn, entry, list(pieces))
+    return [
+        Draft(message, rules.join_draft(parts), token)
+        for message, (token, parts) in pieces.items()
+        if message not in done
+    ]
+
+
+# Snapshots
+
+
+def save_snapshot(conn: sqlite3.Connection, key: Key, snapshot: Snapshot, fence: Lease) -> None:
+    entry = existing(conn, key)
+    rules.check_snapshot(entry.row, snapshot)
+    rules.check_fence(entry.row, entry.lease, fence)
+    conn.execute(
+        "INSERT INTO snapshots (log, version, token, seq, state) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (log, version) DO UPDATE"
+        " SET token = excluded.token, seq = excluded.seq, state = excluded.state"
+        " WHERE (token, seq) <= (excluded.token, excluded.seq)",
+        (entry.id, snapshot.version, fence.token, snapshot.seq, b"j" + bytes(snapshot.state)),
+    )
+
+
+def load_snapshot(conn: sqlite3.Connection, key: Key, version: str) -> Snapshot | None:
+    entry = existing(conn, key)
+    found = conn.execute(
+        "SELECT seq, state FROM snapshots WHERE log = ? AND version = ?", (entry.id, version)
+    ).fetchone()
+    if found is None or found[1][:1] != b"j":
+        return None
+    return Snapshot(log=entry.row.log, seq=found[0], version=version, state=Raw(found[1][1:]))
+
+
+# Blobs
+
+
+def put_blob(conn: sqlite3.Connection, scope: Scope, data: bytes, sha256: str) -> BlobRef:
+    there = conn.execute(
+        "SELECT 1 FROM logs WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
+    ).fetchone()
+    if there is None:
+        raise SessionNotFound(tenant=scope.tenant, session=scope.session)
+    conn.execute(
+        "INSERT OR IGNORE INTO owners (tenant, session) VALUES (?, ?)",
+        (scope.tenant, scope.session),
+    )
+    conn.execute(
+        "INSERT OR IGNORE INTO blobs (owner, sha256, size, data)"
+        " SELECT id, ?, ?, ? FROM owners WHERE tenant = ? AND session = ?",
+        (sha256, len(data), b"b" + data, scope.tenant, scope.session),
+    )
+    return BlobRef(sha256, len(data))
+
+
+def get_blob(conn: sqlite3.Connection, scope: Scope, ref: BlobRef) -> bytes:
+    found = conn.execute(
+        "SELECT data FROM blobs JOIN owners ON owners.id = blobs.owner"
+        " WHERE tenant = ? AND session = ? AND sha256 = ?",
+        (scope.tenant, scope.session, ref.sha256),
+    ).fetchone()
+    if found is None or hashlib.sha256(found[0][1:]).hexdigest() != ref.sha256:
+        raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+    return bytes(found[0][1:])
+
+
+# Claims
+
+
+def claim(
+    conn: sqlite3.Connection, tenant: str, name: str, owner: Scope, instead_of: Scope | None
+) -> Scope:
+    holder = claimed(conn, tenant, name)
+    if holder is None or holder == instead_of:
+        conn.execute(
+            "INSERT OR REPLACE INTO claims (tenant, name, session) VALUES (?, ?, ?)",
+            (tenant, name, owner.session),
+        )
+        holder = owner
+    return holder
+
+
+def claimed(conn: sqlite3.Connection, tenant: str, name: str) -> Scope | None:
+    """Who holds a name."""
+    found = conn.execute(
+        "SELECT session FROM claims WHERE tenant = ? AND name = ?", (tenant, name)
+    ).fetchone()
+    return found and Scope(tenant, found[0])
+
+
+def unclaim(conn: sqlite3.Connection, tenant: str, name: str, owner: Scope) -> None:
+    conn.execute(
+        "DELETE FROM claims WHERE tenant = ? AND name = ? AND session = ?",
+        (tenant, name, owner.session),
+    )

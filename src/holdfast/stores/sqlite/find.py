@@ -1,0 +1,157 @@
+"""Queries on a connection: find, the inbox, what is runnable.
+
+Each kind of query has its index named outright, so that its plan is the same at a
+thousand sessions and at a hundred thousand.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ... import catalog
+from ...catalog import Page, Pending, PendingQuery, Query, Row
+from ...events import Key
+from .schema import LIVE
+
+_row = msgspec.json.Decoder(Row).decode
+_item = msgspec.json.Decoder(Pending).decode
+
+
+def find(conn: sqlite3.Connection, query: Query, cursor: str | None, limit: int) -> Page[Row]:
+    """One page of rows, and the number of all if the query asks for it."""
+    sql, values = find_sql(query, cursor, limit + 1)
+    found = conn.execute(sql, values).fetchall()
+    more = None
+    if len(found) > limit:
+        value, id, _ = found[limit - 1]
+        more = catalog.make_cursor(query, value, id)
+    total = None
+    if query.total:
+        where, values = _where(query)
+        (total,) = conn.execute(
+            f"SELECT count(*) FROM logs {_by(query)} WHERE {where}", values
+        ).fetchone()
+    return Page(items=[_row(doc) for _, _, doc in found[:limit]], cursor=more, total=total)
+
+
+def find_sql(query: Query, cursor: str | None, limit: int) -> tuple[str, list[Any]]:
+    """The statement for one page, as (SQL, values); it selects (place, id, doc)."""
+    where, values = _where(query)
+    place = query.order
+    if cursor is not None:
+        sign = "<" if query.newest_first else ">"
+        where += f" AND (logs.{place}, logs.id) {sign} (?, ?)"
+        values += catalog.read_cursor(query, cursor)
+    way = "DESC" if query.newest_first else "ASC"
+    return (
+        f"SELECT logs.{place}, logs.id, logs.doc FROM logs {_by(query)} WHERE {where}"
+        f" ORDER BY logs.{place} {way}, logs.id {way} LIMIT ?",
+        [*values, limit],
+    )
+
+
+def _by(query: Query) -> str:
+    """The index that a query goes by; a condition on a map goes by `terms` instead."""
+    if catalog.terms(query):
+        return ""
+    if query.session is not None:
+        index = "logs_threads" if query.order == "active" else "logs_key"
+    elif query.stale_until is not None:
+        index = "logs_stale"
+    elif query.user is not None:
+        index = "logs_user"
+    elif query.workspace is not None:
+        index = "logs_workspace"
+    elif query.agent is not None and query.order == "active":
+        index = "logs_agent"
+    else:
+        index = "logs_active" if query.order == "active" else "logs_created"
+    return f"INDEXED BY {index}"
+
+
+def _where(query: Query) -> tuple[str, list[Any]]:
+    parts = [f"logs.state = {LIVE}", "logs.tenant = ?"]
+    values: list[Any] = [query.tenant]
+    if query.session is None:
+        parts.append("logs.thread = 'main'")
+    for name in ("session", "user", "workspace", "agent", "run"):
+        if (value := getattr(query, name)) is not None:
+            parts.append(f"logs.{name} = ?")
+            values.append(value)
+    if query.phases:
+        parts.append(f"logs.phase IN ({','.join('?' * len(query.phases))})")
+        values.extend(query.phases)
+    for name, sign, value in (
+        ("created", ">=", query.created_from),
+        ("created", "<", query.created_until),
+        ("active", ">=", query.active_from),
+        ("active", "<", query.active_until),
+        ("stale_at", "<", query.stale_until),
+    ):
+        if value is not None:
+            parts.append(f"logs.{name} {sign} ?")
+            values.append(value)
+    for map, key, term in catalog.terms(query):
+        parts.append(
+            "logs.id IN (SELECT log FROM terms"
+            " WHERE terms.tenant = ? AND map = ? AND key = ? AND term = ?)"
+        )
+        values += [query.tenant, map, key, term]
+    return " AND ".join(parts), values
+
+
+def pending(
+    conn: sqlite3.Connection, query: PendingQuery, cursor: str | None, limit: int
+) -> Page[Pending]:
+    """One page of the inbox, oldest first."""
+    sql, values = pending_sql(query, cursor, limit + 1)
+    found = conn.execute(sql, values).fetchall()
+    more = None
+    if len(found) > limit:
+        at, log, id, _ = found[limit - 1]
+        more = catalog.make_cursor(query, at, f"{log}/{id}")
+    return Page(items=[_item(item) for _, _, _, item in found[:limit]], cursor=more)
+
+
+def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[str, list[Any]]:
+    """The statement for one page of the inbox, as (SQL, values)."""
+    parts = ["tenant = ?"]
+    values: list[Any] = [query.tenant]
+    for name in ("session", "what", "assignee"):
+        if (value := getattr(query, name)) is not None:
+            parts.append(f"{name} = ?")
+            values.append(value)
+    if cursor is not None:
+        at, tie = catalog.read_cursor(query, cursor)
+        log, _, id = str(tie).partition("/")
+        parts.append("(at, log, id) > (?, ?, ?)")
+        values += [at, int(log), id]
+    return (
+        f"SELECT at, log, id, item FROM pending INDEXED BY pending_at WHERE {' AND '.join(parts)}"
+        " ORDER BY at, log, id LIMIT ?",
+        [*values, limit],
+    )
+
+
+def runnable(
+    conn: sqlite3.Connection, now: int, tenant: str, agents: Sequence[str], limit: int
+) -> list[Key]:
+    """Logs of these agents that want a driver and have no live lease."""
+    sql, values = runnable_sql(now, tenant, agents, limit)
+    return [Key(tenant, session, thread) for _, _, session, thread in conn.execute(sql, values)]
+
+
+def runnable_sql(now: int, tenant: str, agents: Sequence[str], limit: int) -> tuple[str, list[Any]]:
+    """The statement for what is runnable, as (SQL, values)."""
+    marks = ",".join("?" * len(agents))
+    return (
+        "SELECT wake, id, session, thread FROM logs INDEXED BY logs_wake"
+        f" WHERE tenant = ? AND agent IN ({marks}) AND wake <= ?"
+        f" AND (owner IS NULL OR until <= ?) AND state = {LIVE}"
+        " ORDER BY wake, id LIMIT ?",
+        [tenant, *agents, now, now, limit],
+    )

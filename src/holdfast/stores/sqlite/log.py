@@ -1,0 +1,586 @@
+"""The log on a connection: append, read, fork, restore, erase.
+
+Plain functions, each called inside a transaction of the writer or of a reader. What
+an append comes to is decided by `rules.extend`; here it is looked up and written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from ... import catalog
+from ...catalog import Project, Row, RowChange
+from ...codec import dense, erased, fingerprint
+from ...errors import InvalidValue, LogDamaged, SessionExists
+from ...events import Appended, Event, Key, NewEvent
+from ...store import Lease
+from .. import rules
+from ..rules import APART, Extension, LeaseState
+from .schema import LIVE, RESTORING
+
+PAGE_EVENTS = 512
+PAGE_BYTES = 4 << 20
+
+_row_decoder = msgspec.json.Decoder(Row)
+_encode = msgspec.json.Encoder().encode
+
+_ENTRY = "id, base, shared, token, owner, since, until, doc"
+_EVENT = "seq, id, kind, v, run, actor, cause, at, data"
+
+
+class Entry(NamedTuple):
+    """A log as the `logs` table has it."""
+
+    id: int
+    base: int | None
+    shared: int
+    lease: LeaseState
+    row: Row
+
+
+class Bodies(Protocol):
+    """Where the data of events are: in the database, or in files that it indexes."""
+
+    def put(
+        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
+    ) -> list[bytes]:
+        """Keep the data of fresh events; what the `data` column is to hold of each."""
+        ...
+
+    def get(
+        self, conn: sqlite3.Connection, log: int, key: Key, records: list[tuple[Any, ...]]
+    ) -> Iterable[Event]:
+        """The events of some records of one log, whole."""
+        ...
+
+
+class InDatabase:
+    """Data as bytes behind a format byte: `j` is JSON, `p` says that it is in `payloads`."""
+
+    def put(
+        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
+    ) -> list[bytes]:
+        columns = []
+        for event in plan.fresh:
+            data = bytes(event.data)
+            if len(data) > APART:
+                stub = rules.apart(data, hashlib.sha256(data).hexdigest())
+                conn.execute(
+                    "INSERT INTO payloads (log, seq, data) VALUES (?, ?, ?)",
+                    (entry.id, event.seq, b"j" + data),
+                )
+                columns.append(b"p" + _encode(stub))
+            else:
+                columns.append(b"j" + data)
+        return columns
+
+    def get(
+        self, conn: sqlite3.Connection, log: int, key: Key, records: list[tuple[Any, ...]]
+    ) -> Iterable[Event]:
+        for record in records:
+            data = record[8]
+            if data[:1] == b"p":
+                (data,) = conn.execute(
+                    "SELECT data FROM payloads WHERE log = ? AND seq = ?", (log, record[0])
+                ).fetchone() or (b"",)
+            if data[:1] != b"j":
+                raise damaged(key, record[0])
+            yield event_of(record, data[1:])
+
+
+def event_of(record: tuple[Any, ...], data: bytes) -> Event:
+    """An event from its record and its data."""
+    seq, id, kind, v, run, actor, cause, at, _ = record
+    return Event(
+        kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at
+    )
+
+
+def damaged(key: Key, seq: int) -> LogDamaged:
+    return LogDamaged(
+        problem=f"event {seq} of {key.session!r}/{key.thread!r} is unreadable: "
+        "`holdfast verify` tells more, reading on after it works",
+        tenant=key.tenant,
+        session=key.session,
+        thread=key.thread,
+        seq=seq,
+    )
+
+
+# Looking up
+
+
+def lookup(conn: sqlite3.Connection, key: Key) -> Entry | None:
+    """The log that has this key, if one does."""
+    found = conn.execute(
+        f"SELECT {_ENTRY} FROM logs WHERE tenant = ? AND session = ? AND thread = ?",
+        (key.tenant, key.session, key.thread),
+    ).fetchone()
+    return found and _entry(found)
+
+
+def existing(conn: sqlite3.Connection, key: Key, log: str | None = None) -> Entry:
+    """The log that has this key, and is the incarnation that the caller knows."""
+    entry = lookup(conn, key)
+    rules.found(key, entry.row if entry else None, log)
+    assert entry is not None
+    return entry
+
+
+def entry_by_id(conn: sqlite3.Connection, id: int) -> Entry:
+    return _entry(conn.execute(f"SELECT {_ENTRY} FROM logs WHERE id = ?", (id,)).fetchone())
+
+
+def _entry(record: tuple[Any, ...]) -> Entry:
+    id, base, shared, token, owner, since, until, doc = record
+    return Entry(id, base, shared, LeaseState(token, owner, since, until), _row_decoder.decode(doc))
+
+
+def segments(conn: sqlite3.Connection, entry: Entry) -> list[tuple[int, int, int]]:
+    """Which log holds which numbers, as (log, after, upto), oldest first."""
+    found = [(entry.id, entry.shared, entry.row.head)]
+    base, upto = entry.base, entry.shared
+    while base is not None:
+        id, (base, shared) = base, _base(conn, base)
+        found.append((id, shared, upto))
+        upto = shared
+    return found[::-1]
+
+
+def _base(conn: sqlite3.Connection, id: int) -> tuple[int | None, int]:
+    base, shared = conn.execute("SELECT base, shared FROM logs WHERE id = ?", (id,)).fetchone()
+    return base, shared
+
+
+def holder(conn: sqlite3.Connection, entry: Entry, seq: int) -> tuple[int, int]:
+    """The log that holds a number of this one, and how much that one shares itself."""
+    for id, after, upto in segments(conn, entry):
+        if after < seq <= upto:
+            return id, after
+    raise AssertionError(f"no log holds {seq}")
+
+
+def known_ids(conn: sqlite3.Connection, entry: Entry, ids: Sequence[str]) -> dict[str, int]:
+    """The numbers of those ids that the log has, the shared ones included."""
+    known: dict[str, int] = {}
+    if entry.row.head == 0:
+        return known
+    parts = [(entry.id, 0, entry.row.head)] if entry.base is None else segments(conn, entry)
+    for log, _, upto in parts:
+        for start in range(0, len(ids), 500):
+            some = ids[start : start + 500]
+            marks = ",".join("?" * len(some))
+            known.update(
+                conn.execute(
+                    f"SELECT id, seq FROM events WHERE log = ? AND seq <= ? AND id IN ({marks})",
+                    (log, upto, *some),
+                )
+            )
+    return known
+
+
+# Appending
+
+
+def append(
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    project: Project,
+    now: int,
+    key: Key,
+    events: Sequence[NewEvent],
+    hashes: Sequence[bytes],
+    *,
+    expected: int | None,
+    fence: Lease | None,
+    log: str | None,
+    create: bool,
+) -> Appended:
+    """Carry out one append; writes nothing if it is refused."""
+    entry = lookup(conn, key)
+    begins = entry is None and create and log is None
+    if begins:
+        entry = Entry(0, None, 0, LeaseState(), rules.new_row(key, now))
+    rules.found(key, entry.row if entry else None, log)
+    assert entry is not None
+    known = known_ids(conn, entry, [event.id for event in events])
+    plan = rules.extend(
+        entry.row,
+        entry.lease,
+        events,
+        known,
+        project=project,
+        now=now,
+        expected=expected,
+        fence=fence,
+    )
+    if begins:
+        entry = begin(conn, entry.row)
+    if plan.fresh:
+        if len(plan.fresh) < len(events):
+            hashes = [fingerprint(event) for event in plan.fresh]
+        extend(conn, bodies, entry, plan, hashes)
+    return Appended(plan.seqs, plan.row.head, len(plan.fresh))
+
+
+def begin(
+    conn: sqlite3.Connection,
+    row: Row,
+    *,
+    base: int | None = None,
+    shared: int = 0,
+    state: int = LIVE,
+    until: int = 0,
+) -> Entry:
+    """A new, empty log; one being restored has no key yet."""
+    key = (row.tenant, row.session, row.thread) if state == LIVE else (None, None, None)
+    cursor = conn.execute(
+        "INSERT INTO logs (log, state, tenant, session, thread, base, shared, token, since, until,"
+        " user, workspace, agent, phase, run, created, active, stale_at, wake, doc)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (row.log, state, *key, base, shared, until, *_columns(row), _encode(row)),
+    )
+    assert cursor.lastrowid is not None
+    return Entry(cursor.lastrowid, base, shared, LeaseState(), row)
+
+
+def extend(
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    entry: Entry,
+    plan: Extension,
+    hashes: Sequence[bytes],
+    *,
+    listed: bool = True,
+) -> None:
+    """Write fresh events and the row after them."""
+    columns = bodies.put(conn, entry, plan, hashes)
+    conn.executemany(
+        "INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (entry.id, e.seq, e.id, e.kind, e.v, e.run, e.actor, e.cause, e.at, hash, data)
+            for e, hash, data in zip(plan.fresh, hashes, columns, strict=True)
+        ],
+    )
+    drop_drafts(conn, entry.id, plan.changes)
+    if listed:
+        save_row(conn, entry.id, entry.row, plan.row)
+    else:
+        conn.execute("UPDATE logs SET doc = ? WHERE id = ?", (_encode(plan.row), entry.id))
+
+
+def drop_drafts(conn: sqlite3.Connection, log: int, changes: Iterable[RowChange]) -> None:
+    for change in changes:
+        for op in change:
+            if op.do == "drop_draft":
+                conn.execute("DELETE FROM drafts WHERE log = ? AND message = ?", (log, op.key))
+
+
+def _columns(row: Row) -> tuple[Any, ...]:
+    return (
+        row.user,
+        row.workspace,
+        row.agent,
+        row.phase,
+        row.run,
+        row.created,
+        row.active,
+        row.stale_at,
+        row.wake,
+    )
+
+
+def save_row(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
+    """Write a row, touching an index only where what it searches by changed."""
+    if _columns(old) == _columns(new):
+        conn.execute("UPDATE logs SET doc = ? WHERE id = ?", (_encode(new), id))
+    else:
+        conn.execute(
+            "UPDATE logs SET user = ?, workspace = ?, agent = ?, phase = ?, run = ?,"
+            " created = ?, active = ?, stale_at = ?, wake = ?, doc = ? WHERE id = ?",
+            (*_columns(new), _encode(new), id),
+        )
+    if any(getattr(old, name) is not getattr(new, name) for name in catalog.MAPS):
+        _save_maps(conn, id, old, new)
+
+
+def _save_maps(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
+    before, after = catalog.row_terms(old), catalog.row_terms(new)
+    conn.executemany(
+        "DELETE FROM terms WHERE tenant = ? AND map = ? AND key = ? AND term = ? AND log = ?",
+        [(old.tenant, *term, id) for term in before - after],
+    )
+    conn.executemany(
+        "INSERT OR IGNORE INTO terms (tenant, map, key, term, log) VALUES (?, ?, ?, ?, ?)",
+        [(new.tenant, *term, id) for term in after - before],
+    )
+    conn.executemany(
+        "DELETE FROM pending WHERE log = ? AND id = ?",
+        [(id, name) for name in old.pending if name not in new.pending],
+    )
+    for item in catalog.pending_items(new):
+        if old.pending.get(item.id) != new.pending[item.id]:
+            conn.execute(
+                "INSERT OR REPLACE INTO pending (log, id, tenant, session, what, assignee, at, item)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    id,
+                    item.id,
+                    item.tenant,
+                    item.session,
+                    item.what,
+                    item.assignee,
+                    item.at,
+                    _encode(item),
+                ),
+            )
+
+
+# Reading
+
+
+def read_page(
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    key: Key,
+    *,
+    after: int,
+    before: int | None,
+    limit: int,
+    reverse: bool,
+    log: str | None,
+    inline: bool,
+) -> tuple[str, list[Event], LogDamaged | None]:
+    """One page of events with after < seq < before, and what stopped it, if something did."""
+    entry = existing(conn, key, log)
+    upto = entry.row.head if before is None else min(before - 1, entry.row.head)
+    parts = [(entry.id, 0, upto)] if entry.base is None else segments(conn, entry)
+    events: list[Event] = []
+    size = 0
+    for part, low, high in reversed(parts) if reverse else parts:
+        first, last = max(low, after), min(high, upto)
+        if first >= last:
+            continue
+        records = _records(conn, part, first, last, limit - len(events), reverse, size)
+        if not inline:
+            records = [_stubbed(record) for record in records]
+        try:
+            for event in bodies.get(conn, part, key, records):
+                events.append(event)
+                size += len(event.data)
+        except LogDamaged as error:
+            return entry.row.log, events, error
+        if len(events) >= limit or size >= PAGE_BYTES:
+            break
+    return entry.row.log, events, None
+
+
+def _records(
+    conn: sqlite3.Connection,
+    log: int,
+    after: int,
+    upto: int,
+    limit: int,
+    reverse: bool,
+    size: int,
+) -> list[tuple[Any, ...]]:
+    order = "DESC" if reverse else "ASC"
+    cursor = conn.execute(
+        f"SELECT {_EVENT} FROM events WHERE log = ? AND seq > ? AND seq <= ?"
+        f" ORDER BY seq {order} LIMIT ?",
+        (log, after, upto, limit),
+    )
+    records = []
+    for record in cursor:
+        records.append(record)
+        data = record[8]
+        # What is kept apart is large, so it ends the page.
+        size += PAGE_BYTES if data[:1] == b"p" else len(data)
+        if size >= PAGE_BYTES:
+            break
+    cursor.close()
+    return records
+
+
+def _stubbed(record: tuple[Any, ...]) -> tuple[Any, ...]:
+    data = record[8]
+    return (*record[:8], b"j" + data[1:]) if data[:1] == b"p" else record
+
+
+# Forking and restoring
+
+
+def fork(
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    project: Project,
+    now: int,
+    key: Key,
+    thread: str,
+    at: int,
+    first: NewEvent,
+) -> None:
+    """Begin a thread that shares the numbers up to `at`."""
+    entry = existing(conn, key)
+    target = Key(key.tenant, key.session, thread)
+    there = lookup(conn, target)
+    if there is not None:
+        known = known_ids(conn, there, [first.id])
+        if there.shared == at and known.get(first.id) == at + 1:
+            return
+        raise SessionExists(tenant=key.tenant, session=key.session, thread=thread)
+    rules.check_at(entry.row, at)
+    if known_ids(conn, entry, [first.id]).get(first.id, at + 1) <= at:
+        raise InvalidValue(
+            field="first", problem="has an id of the shared events", remedy="use a new id"
+        )
+    base, _ = holder(conn, entry, at)
+    row = msgspec.structs.replace(rules.new_row(target, now), head=at)
+    event = rules.numbered(first, at + 1, now)
+    change = project(event)
+    after = catalog.apply(row, [event], [change])
+    new = begin(conn, row, base=base, shared=at)
+    extend(conn, bodies, new, Extension((at + 1,), [event], [change], after), [fingerprint(event)])
+
+
+def begin_restore(
+    conn: sqlite3.Connection, now: int, until: int, key: Key, parent: catalog.Parent | None
+) -> Entry:
+    """An unnamed log to restore into; discards those whose restorer is gone."""
+    if lookup(conn, key) is not None:
+        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
+    row = rules.new_row(key, now)
+    base, shared = None, 0
+    if parent is not None:
+        entry = existing(conn, Key(key.tenant, key.session, parent.thread))
+        rules.check_at(entry.row, parent.at)
+        base, _ = holder(conn, entry, parent.at)
+        shared = parent.at
+        row = msgspec.structs.replace(row, head=shared)
+    return begin(conn, row, base=base, shared=shared, state=RESTORING, until=until)
+
+
+def restore_some(
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    project: Project,
+    until: int,
+    id: int,
+    events: Sequence[Event],
+) -> None:
+    """Write the next events of a restore, numbers, ids and times as given."""
+    entry = entry_by_id(conn, id)
+    row = entry.row
+    dense(events, row.head)
+    ids = [event.id for event in events]
+    if len(set(ids)) < len(ids) or known_ids(conn, entry, ids):
+        raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
+    if row.head == entry.shared:
+        row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
+    changes = [project(event) for event in events]
+    plan = Extension((), list(events), changes, catalog.apply(row, events, changes))
+    hashes = [fingerprint(event) for event in events]
+    extend(conn, bodies, entry, plan, hashes, listed=False)
+    conn.execute("UPDATE logs SET until = ? WHERE id = ?", (until, id))
+
+
+def end_restore(conn: sqlite3.Connection, key: Key, id: int) -> None:
+    """Give the restored log its key."""
+    entry = entry_by_id(conn, id)
+    if entry.row.head == entry.shared:
+        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+    if lookup(conn, key) is not None:
+        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
+    conn.execute(
+        "UPDATE logs SET state = ?, tenant = ?, session = ?, thread = ?, until = 0 WHERE id = ?",
+        (LIVE, key.tenant, key.session, key.thread, id),
+    )
+    blank = Row(tenant=key.tenant, session=key.session, thread=key.thread, log=entry.row.log)
+    save_row(conn, id, blank, entry.row)
+
+
+# Erasing and projecting anew
+
+
+def erase(
+    conn: sqlite3.Connection,
+    project: Project,
+    key: Key,
+    seqs: Sequence[int],
+    reason: str,
+    fence: Lease | None,
+    bodies: Bodies,
+) -> dict[str, int]:
+    """Replace the data of events; rows are projected anew, snapshots dropped."""
+    entry = existing(conn, key)
+    numbers = rules.check_seqs(entry.row, seqs)
+    if fence is not None:
+        rules.check_fence(entry.row, entry.lease, fence)
+    holders: set[int] = set()
+    for seq in numbers:
+        id, _ = holder(conn, entry, seq)
+        holders.add(id)
+        blank(conn, id, seq, reason)
+    dropped = 0
+    for id in holders:
+        for log in family(conn, id):
+            dropped += conn.execute("DELETE FROM snapshots WHERE log = ?", (log,)).rowcount
+        again(conn, bodies, project, id)
+    return {"payloads": len(numbers), "snapshots": dropped}
+
+
+def blank(conn: sqlite3.Connection, log: int, seq: int, reason: str) -> None:
+    """Put `{"erased": reason}` in place of an event's data, with its hash."""
+    id, kind, v = conn.execute(
+        "SELECT id, kind, v FROM events WHERE log = ? AND seq = ?", (log, seq)
+    ).fetchone()
+    data = erased(reason)
+    hash = fingerprint(NewEvent(kind=kind, data=data, id=id, v=v))
+    conn.execute(
+        "UPDATE events SET data = ?, hash = ? WHERE log = ? AND seq = ?",
+        (b"j" + bytes(data), hash, log, seq),
+    )
+    conn.execute("DELETE FROM payloads WHERE log = ? AND seq = ?", (log, seq))
+
+
+def family(conn: sqlite3.Connection, id: int) -> list[int]:
+    """A log and all that were forked from it, directly or not."""
+    return [
+        found
+        for (found,) in conn.execute(
+            "WITH RECURSIVE family (id) AS (SELECT ? UNION"
+            " SELECT logs.id FROM logs JOIN family ON logs.base = family.id)"
+            " SELECT id FROM family",
+            (id,),
+        )
+    ]
+
+
+def projected(conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry) -> Row:
+    """The row as the log's own events make it."""
+    row = msgspec.structs.replace(
+        rules.new_row(entry.row.key, entry.row.created), log=entry.row.log, head=entry.shared
+    )
+    upto = entry.row.head
+    while row.head < upto:
+        records = _records(conn, entry.id, row.head, upto, PAGE_EVENTS, False, 0)
+        events = list(bodies.get(conn, entry.id, entry.row.key, records))
+        if not events:
+            raise damaged(entry.row.key, row.head + 1)
+        row = catalog.apply(row, events, [project(event) for event in events])
+    return row
+
+
+def again(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int) -> None:
+    """Write a row anew from its log."""
+    entry = entry_by_id(conn, id)
+    state, *_ = conn.execute("SELECT state FROM logs WHERE id = ?", (id,)).fetchone()
+    if state == LIVE:
+        save_row(conn, id, entry.row, projected(conn, bodies, project, entry))

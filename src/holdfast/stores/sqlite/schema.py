@@ -1,0 +1,174 @@
+"""The tables, their versions, and how a connection is opened.
+
+Rowid tables with integer log keys, and ids that rise with time, so that the large
+tables and their indexes grow at their end. `logs` holds one row per log: its lease,
+the fields that lists search by, and the whole `Row` as JSON in `doc`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...errors import HoldfastError, InvalidValue, StoreError, StoreTooNew, StoreUnavailable
+
+APPLICATION = 0x486F6C64  # "Hold"
+
+TABLES = """
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    log TEXT NOT NULL UNIQUE,
+    state INTEGER NOT NULL,
+    tenant TEXT, session TEXT, thread TEXT,
+    base INTEGER, shared INTEGER NOT NULL,
+    token INTEGER NOT NULL, owner TEXT, since INTEGER NOT NULL, until INTEGER NOT NULL,
+    user TEXT, workspace TEXT, agent TEXT, phase TEXT, run TEXT,
+    created INTEGER, active INTEGER, stale_at INTEGER, wake INTEGER,
+    doc BLOB
+);
+CREATE UNIQUE INDEX logs_key ON logs (tenant, session, thread);
+CREATE INDEX logs_active ON logs (tenant, active, id) WHERE thread = 'main';
+CREATE INDEX logs_created ON logs (tenant, created, id) WHERE thread = 'main';
+CREATE INDEX logs_user ON logs (tenant, user, active, id) WHERE thread = 'main';
+CREATE INDEX logs_workspace ON logs (tenant, workspace, active, id) WHERE thread = 'main';
+CREATE INDEX logs_agent ON logs (tenant, agent, active, id) WHERE thread = 'main';
+CREATE INDEX logs_threads ON logs (tenant, session, active, id);
+CREATE INDEX logs_stale ON logs (tenant, stale_at, id) WHERE stale_at IS NOT NULL;
+CREATE INDEX logs_wake ON logs (tenant, agent, wake, id) WHERE wake IS NOT NULL;
+CREATE INDEX logs_base ON logs (base, shared) WHERE base IS NOT NULL;
+CREATE INDEX logs_state ON logs (state) WHERE state <> 0;
+
+CREATE TABLE events (
+    rid INTEGER PRIMARY KEY,
+    log INTEGER NOT NULL, seq INTEGER NOT NULL,
+    id TEXT NOT NULL, kind TEXT NOT NULL, v INTEGER NOT NULL,
+    run TEXT, actor TEXT, cause TEXT,
+    at INTEGER NOT NULL, hash BLOB NOT NULL, data BLOB NOT NULL
+);
+CREATE UNIQUE INDEX events_seq ON events (log, seq);
+CREATE UNIQUE INDEX events_id ON events (id, log);
+
+CREATE TABLE payloads (
+    log INTEGER NOT NULL, seq INTEGER NOT NULL, data BLOB NOT NULL
+);
+CREATE UNIQUE INDEX payloads_seq ON payloads (log, seq);
+
+CREATE TABLE terms (
+    tenant TEXT NOT NULL, map TEXT NOT NULL, key TEXT NOT NULL, term TEXT NOT NULL,
+    log INTEGER NOT NULL,
+    PRIMARY KEY (tenant, map, key, term, log)
+) WITHOUT ROWID;
+CREATE INDEX terms_log ON terms (log);
+
+CREATE TABLE pending (
+    log INTEGER NOT NULL, id TEXT NOT NULL,
+    tenant TEXT NOT NULL, session TEXT NOT NULL, what TEXT NOT NULL, assignee TEXT,
+    at INTEGER NOT NULL, item BLOB NOT NULL,
+    PRIMARY KEY (log, id)
+) WITHOUT ROWID;
+CREATE INDEX pending_at ON pending (tenant, at, log, id);
+
+CREATE TABLE claims (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, session TEXT NOT NULL,
+    PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+CREATE INDEX claims_session ON claims (tenant, session);
+
+CREATE TABLE drafts (
+    log INTEGER NOT NULL, message TEXT NOT NULL, token INTEGER NOT NULL,
+    start INTEGER NOT NULL, text TEXT NOT NULL,
+    PRIMARY KEY (log, message, token, start)
+) WITHOUT ROWID;
+
+CREATE TABLE snapshots (
+    log INTEGER NOT NULL, version TEXT NOT NULL, token INTEGER NOT NULL,
+    seq INTEGER NOT NULL, state BLOB NOT NULL
+);
+CREATE UNIQUE INDEX snapshots_version ON snapshots (log, version);
+
+CREATE TABLE owners (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT, session TEXT
+);
+CREATE UNIQUE INDEX owners_key ON owners (tenant, session);
+
+CREATE TABLE blobs (
+    owner INTEGER NOT NULL, sha256 TEXT NOT NULL, size INTEGER NOT NULL, data BLOB NOT NULL
+);
+CREATE UNIQUE INDEX blobs_sha256 ON blobs (owner, sha256);
+"""
+
+# One script per version, from the one before; a new file runs them all.
+MIGRATIONS = (TABLES,)
+VERSION = len(MIGRATIONS)
+
+# The states of a log.
+LIVE, RESTORING, DEAD = 0, 1, 2
+
+
+def connect(path: str, *, synchronous: str) -> sqlite3.Connection:
+    """A connection in autocommit mode, set up alike wherever it is used."""
+    conn = sqlite3.connect(
+        path, timeout=30.0, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    conn.execute(f"PRAGMA synchronous = {synchronous}")
+    conn.execute("PRAGMA secure_delete = ON")
+    conn.execute("PRAGMA temp_store = MEMORY")
+    return conn
+
+
+def prepare(conn: sqlite3.Connection, path: str) -> None:
+    """Create or migrate the tables. The caller holds the writers' lock, so of many
+    processes that open a file at once one does it and the others find it done."""
+    (version,) = conn.execute("PRAGMA user_version").fetchone()
+    (application,) = conn.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION:
+        if version or conn.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise InvalidValue(
+                field="url",
+                problem=f"{path!r} is a database of another program",
+                remedy="name a new file",
+            )
+        conn.execute("PRAGMA journal_mode = WAL")
+    if version > VERSION:
+        raise StoreTooNew(
+            problem=f"{path!r} has schema {version}, this program knows {VERSION}: upgrade holdfast",
+            found=version,
+            known=VERSION,
+        )
+    if version < VERSION:
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            for script in MIGRATIONS[version:]:
+                for statement in script.split(";"):
+                    conn.execute(statement)
+            conn.execute(f"PRAGMA application_id = {APPLICATION}")
+            conn.execute(f"PRAGMA user_version = {VERSION}")
+            conn.execute("COMMIT")
+        except BaseException:
+            conn.execute("ROLLBACK")
+            raise
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into ours, the driver's kept as the cause."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except (sqlite3.OperationalError, OSError) as error:
+        raise StoreUnavailable(problem=f"the store cannot be used now: {error}") from error
+    except sqlite3.Error as error:
+        raise StoreError(problem=f"the store failed: {error}") from error
+
+
+def folder_of(path: str) -> Path:
+    """The folder of a database file, which must exist; says so if it does not."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise InvalidValue(
+            field="url", problem=f"folder {str(folder)!r} does not exist", remedy="make it first"
+        )
+    return folder

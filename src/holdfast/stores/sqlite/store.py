@@ -1,0 +1,448 @@
+"""`SqliteStore`: the port on one SQLite file, for any number of processes.
+
+Each method checks its arguments, then runs a function of `log`, `beside`, `find`,
+`remove` or `upkeep` inside a transaction: of the writer if it changes something, of
+a reader if not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ... import catalog
+from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...codec import LIMITS, check, check_event, check_key, check_name, check_size, fingerprint
+from ...errors import InvalidValue
+from ...events import Appended, Event, Key, NewEvent, Scope
+from ...store import (
+    BlobRef,
+    CaughtUp,
+    Damage,
+    Draft,
+    Durability,
+    Lease,
+    Receipt,
+    Remains,
+    Snapshot,
+    StoreInfo,
+    wall_clock,
+)
+from .. import rules
+from ..lock import FileLock
+from ..rules import APART
+from ..wakes import Wakes, follow
+from . import beside, find, remove, schema, upkeep
+from . import log as logs
+from .log import Bodies, InDatabase
+from .writer import Readers, Watcher, Writer
+
+RESTORE_BYTES = 4 << 20
+RESTORE_EVENTS = 1_000
+RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
+SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
+
+
+class SqliteStore:
+    """Sessions in one SQLite file. Open it with `holdfast.connect("sqlite:PATH")`."""
+
+    kind = "sqlite"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: Durability,
+        writer: Writer,
+        lock: FileLock,
+        bodies: Bodies,
+        project: Project,
+        clock: Callable[[], int],
+    ) -> None:
+        self._path = path
+        self._durability: Durability = durability
+        self._project = project
+        self._clock = clock
+        self._lock = lock
+        self._bodies = bodies
+        self._writer = writer
+        self._wakes = Wakes()
+        self._readers = Readers(self._connect)
+        self._watcher = Watcher(
+            self._connect, self._wakes.wake_all, wanted=lambda: bool(self._wakes)
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        durability: str = "machine",
+        project: Project = catalog.project,
+        clock: Callable[[], int] = wall_clock,
+    ) -> SqliteStore:
+        """Open the file, creating or migrating it; safe for many processes at once."""
+        level = check_durability(durability)
+        name = check_path(os.fspath(path))
+        conn, lock = await asyncio.to_thread(_open, name, SYNCHRONOUS[level])
+        return cls(
+            name,
+            durability=level,
+            writer=Writer(conn, lock),
+            lock=lock,
+            bodies=InDatabase(),
+            project=project,
+            clock=clock,
+        )
+
+    def _connect(self) -> sqlite3.Connection:
+        return schema.connect(self._path, synchronous="NORMAL")
+
+    # The log
+
+    async def append(
+        self,
+        key: Key,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | None = None,
+        fence: Lease | None = None,
+        log: str | None = None,
+        create: bool = False,
+    ) -> Appended:
+        check(key, events)
+        hashes = [fingerprint(event) for event in events]
+
+        def job(conn: sqlite3.Connection) -> Appended:
+            return logs.append(
+                conn,
+                self._bodies,
+                self._project,
+                self._clock(),
+                key,
+                events,
+                hashes,
+                expected=expected,
+                fence=fence,
+                log=log,
+                create=create,
+            )
+
+        done = await self._writer.run(job, size=sum(len(event.data) for event in events))
+        self._wakes.wake(key)
+        return done
+
+    async def read(
+        self,
+        key: Key,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        log: str | None = None,
+        inline: bool = True,
+    ) -> AsyncGenerator[Event, None]:
+        check_key(key)
+        rules.check_range(after, before, limit)
+        while True:
+            size = logs.PAGE_EVENTS if limit is None else min(limit, logs.PAGE_EVENTS)
+            log, page, damage = await self._readers.run(
+                partial(
+                    logs.read_page,
+                    bodies=self._bodies,
+                    key=key,
+                    after=after,
+                    before=before,
+                    limit=size,
+                    reverse=reverse,
+                    log=log,
+                    inline=inline,
+                )
+            )
+            for event in page:
+                yield event
+            if damage is not None:
+                raise damage
+            if limit is not None:
+                limit -= len(page)
+            if not page or limit == 0:
+                return
+            if reverse:
+                before = page[-1].seq
+            else:
+                after = page[-1].seq
+
+    def follow(
+        self, key: Key, *, after: int = 0, log: str | None = None
+    ) -> AsyncGenerator[Event | CaughtUp, None]:
+        self._watcher.start()
+        return follow(self, self._wakes, key, after, log)
+
+    async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
+        check_name("thread", thread)
+        check(key, [first])
+        await self._writer.run(
+            lambda conn: logs.fork(
+                conn, self._bodies, self._project, self._clock(), key, thread, at, first
+            )
+        )
+
+    async def restore(
+        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
+    ) -> None:
+        check_key(key)
+        entry = await self._writer.run(
+            lambda conn: logs.begin_restore(
+                conn, self._clock(), self._clock() + RESTORE_MS, key, parent
+            )
+        )
+        try:
+            some: list[Event] = []
+            size = 0
+            async for event in events:
+                check_event(event)
+                some.append(event)
+                size += len(event.data)
+                if size >= RESTORE_BYTES or len(some) == RESTORE_EVENTS:
+                    await self._restore_some(entry.id, some)
+                    some, size = [], 0
+            if some:
+                await self._restore_some(entry.id, some)
+            await self._writer.run(lambda conn: logs.end_restore(conn, key, entry.id))
+        except BaseException:
+            await asyncio.shield(self._discard(entry.id))
+            raise
+        self._wakes.wake(key)
+
+    async def _restore_some(self, id: int, events: list[Event]) -> None:
+        await self._writer.run(
+            lambda conn: logs.restore_some(
+                conn, self._bodies, self._project, self._clock() + RESTORE_MS, id, events
+            )
+        )
+
+    async def _discard(self, id: int) -> None:
+        await self._writer.run(
+            lambda conn: conn.execute("UPDATE logs SET until = -1 WHERE id = ?", (id,)) and None
+        )
+        await self._sweep()
+
+    async def erase(
+        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
+    ) -> Receipt:
+        check_key(key)
+        check_name("reason", reason)
+        removed = await self._writer.run(
+            lambda conn: logs.erase(conn, self._project, key, seqs, reason, fence, self._bodies)
+        )
+        return Receipt(removed=removed, remains=self._left_behind())
+
+    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+        check_key(target)
+        if fence is not None and isinstance(target, Scope):
+            raise InvalidValue(
+                field="fence", problem="guards one thread", remedy="delete by Key with it"
+            )
+        removed, keys = await self._writer.run(lambda conn: remove.hide(conn, target, fence))
+        for key in keys:
+            self._wakes.wake(key)
+        await self._sweep()
+        shared = await self._readers.run(remove.shared_still)
+        return Receipt(removed=dict(removed), remains=(*shared, *self._left_behind()))
+
+    async def _sweep(self) -> None:
+        while await self._writer.run(lambda conn: remove.sweep(conn, self._clock())):
+            pass
+
+    def _left_behind(self) -> tuple[Remains, ...]:
+        return (
+            Remains(
+                where=f"{self._path}-wal",
+                what="copies of changed pages, until SQLite overwrites them",
+                remedy="holdfast purge",
+            ),
+        )
+
+    # The catalog
+
+    async def row(self, key: Key) -> Row | None:
+        check_key(key)
+        entry = await self._readers.run(lambda conn: logs.lookup(conn, key))
+        return entry.row if entry else None
+
+    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
+        catalog.check_query(query, limit)
+        return await self._readers.run(lambda conn: find.find(conn, query, cursor, limit))
+
+    async def pending(
+        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
+    ) -> Page[Pending]:
+        catalog.check_query(query, limit)
+        return await self._readers.run(lambda conn: find.pending(conn, query, cursor, limit))
+
+    async def claim(
+        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
+    ) -> Scope:
+        rules.check_claim(tenant, name, owner)
+        return await self._writer.run(
+            lambda conn: beside.claim(conn, tenant, name, owner, instead_of)
+        )
+
+    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
+        rules.check_claim(tenant, name, owner)
+        await self._writer.run(lambda conn: beside.unclaim(conn, tenant, name, owner))
+
+    # Driving
+
+    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
+        check_name("tenant", tenant)
+        return await self._readers.run(
+            lambda conn: find.runnable(conn, self._clock(), tenant, agents, limit)
+        )
+
+    async def acquire(
+        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+    ) -> Lease:
+        check_key(key)
+        return await self._writer.run(
+            lambda conn: beside.acquire(conn, self._clock(), key, owner, ttl, steal)
+        )
+
+    async def renew(self, lease: Lease) -> Lease:
+        return await self._writer.run(lambda conn: beside.renew(conn, self._clock(), lease))
+
+    async def release(self, lease: Lease, *, head: int | None = None) -> None:
+        await self._writer.run(lambda conn: beside.release(conn, lease, head))
+
+    async def put_draft(
+        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
+    ) -> None:
+        check_key(key)
+        rules.check_draft(message, offset, text)
+        await self._writer.run(
+            lambda conn: beside.put_draft(conn, key, message, offset, text, fence), size=len(text)
+        )
+
+    async def drafts(self, key: Key) -> list[Draft]:
+        check_key(key)
+        return await self._readers.run(lambda conn: beside.drafts(conn, key))
+
+    # Beside it
+
+    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
+        check_key(scope)
+        check_size("data", data, LIMITS.blob_bytes)
+        sha256 = hashlib.sha256(data).hexdigest()
+        return await self._writer.run(
+            lambda conn: beside.put_blob(conn, scope, data, sha256), size=len(data)
+        )
+
+    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+        check_key(scope)
+        return await self._readers.run(lambda conn: beside.get_blob(conn, scope, ref))
+
+    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+        check_key(key)
+        await self._writer.run(lambda conn: beside.save_snapshot(conn, key, snapshot, fence))
+
+    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
+        check_key(key)
+        return await self._readers.run(lambda conn: beside.load_snapshot(conn, key, version))
+
+    # Upkeep
+
+    async def verify(
+        self, target: Scope | Key | None = None, *, repair: bool = False
+    ) -> AsyncGenerator[Damage, None]:
+        if target is None:
+            for damage in await self._readers.run(lambda conn: list(upkeep.check_file(conn))):
+                yield damage
+        for id in await self._readers.run(lambda conn: upkeep.logs_of(conn, target)):
+            found = await self._readers.run(
+                partial(upkeep.check_log, bodies=self._bodies, project=self._project, id=id)
+            )
+            if found and repair:
+                found = await self._writer.run(
+                    partial(
+                        upkeep.repair,
+                        bodies=self._bodies,
+                        project=self._project,
+                        id=id,
+                        found=found,
+                    )
+                )
+            for damage in found:
+                yield damage
+
+    async def purge(self) -> Receipt:
+        await self._sweep()
+        return await self._writer.run_alone(self._vacuum)
+
+    def _vacuum(self, conn: sqlite3.Connection) -> Receipt:
+        before = os.path.getsize(self._path)
+        conn.execute("VACUUM")
+        busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        removed = {"bytes": max(0, before - os.path.getsize(self._path))}
+        return Receipt(removed=removed, remains=self._left_behind() if busy else ())
+
+    def info(self) -> StoreInfo:
+        return StoreInfo(
+            kind=self.kind,
+            location=self._path,
+            durability=self._durability,
+            schema=schema.VERSION,
+            limits=LIMITS,
+            apart=APART,
+        )
+
+    async def aclose(self) -> None:
+        await self._watcher.aclose()
+        await self._readers.aclose()
+        await self._writer.aclose()
+
+
+def _open(path: str, synchronous: str) -> tuple[sqlite3.Connection, FileLock]:
+    with schema.translated():
+        schema.folder_of(path)
+        lock = FileLock(path + ".lock")
+        with lock:
+            fresh = not Path(path).exists()
+            conn = schema.connect(path, synchronous=synchronous)
+            schema.prepare(conn, path)
+            if fresh and synchronous == "FULL":
+                sync_folder(path)
+    return conn, lock
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a file's folder durable."""
+    folder = os.open(schema.folder_of(path), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def check_durability(value: str) -> Any:
+    """The level, if it is one."""
+    if value not in SYNCHRONOUS:
+        raise InvalidValue(
+            field="durability", problem=f"is {value!r}", remedy="use 'process' or 'machine'"
+        )
+    return value
+
+
+def check_path(path: str) -> str:
+    """The path, if it can name a file."""
+    if not path or "\0" in path:
+        raise InvalidValue(
+            field="url", problem="names no file", remedy="write it as sqlite:PATH or file:DIR"
+        )
+    return path

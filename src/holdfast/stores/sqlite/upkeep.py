@@ -1,0 +1,149 @@
+"""Verifying on a connection: hashes, numbers, rows and claims recomputed, log by log."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+
+import msgspec
+
+from ... import catalog
+from ...catalog import Project
+from ...codec import fingerprint
+from ...errors import LogDamaged
+from ...events import Event, Key, Scope
+from ...store import Damage
+from .beside import claimed
+from .log import Bodies, Entry, blank, entry_by_id, projected, save_row
+from .schema import LIVE
+
+PAGE = 512
+
+
+def logs_of(conn: sqlite3.Connection, target: Scope | Key | None) -> list[int]:
+    """The logs to verify."""
+    where, values = f"state = {LIVE}", []
+    if target is not None:
+        where += " AND tenant = ? AND session = ?"
+        values += [target.tenant, target.session]
+    if isinstance(target, Key):
+        where += " AND thread = ?"
+        values.append(target.thread)
+    return [id for (id,) in conn.execute(f"SELECT id FROM logs WHERE {where} ORDER BY id", values)]
+
+
+def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
+    """What SQLite itself finds wrong with its file."""
+    for (text,) in conn.execute("PRAGMA quick_check"):
+        if text != "ok":
+            yield Damage(problem="unreadable", detail=text)
+
+
+def check_log(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int) -> list[Damage]:
+    """What is wrong with one log, its row and its claims."""
+    if conn.execute("SELECT 1 FROM logs WHERE id = ? AND state = ?", (id, LIVE)).fetchone() is None:
+        return []  # deleted meanwhile
+    entry = entry_by_id(conn, id)
+    found = list(_check_events(conn, bodies, entry))
+    if not any(damage.problem == "unreadable" for damage in found):
+        found += _check_row(conn, bodies, project, entry)
+    return found + list(_check_claims(conn, entry))
+
+
+def _check_events(conn: sqlite3.Connection, bodies: Bodies, entry: Entry) -> Iterator[Damage]:
+    key, seq = entry.row.key, entry.shared
+    while seq < entry.row.head:
+        records = conn.execute(
+            "SELECT seq, id, kind, v, run, actor, cause, at, data, hash FROM events"
+            " WHERE log = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (entry.id, seq, PAGE),
+        ).fetchall()
+        if not records:
+            yield Damage(problem="missing", detail=f"up to {entry.row.head}", key=key, seq=seq + 1)
+            return
+        for *record, stored in records:
+            if record[0] != seq + 1:
+                yield Damage(
+                    problem="missing", detail=f"up to {record[0] - 1}", key=key, seq=seq + 1
+                )
+            seq = record[0]
+            yield from _check_event(conn, bodies, entry, tuple(record), stored)
+
+
+def _check_event(
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    entry: Entry,
+    record: tuple[object, ...],
+    stored: bytes,
+) -> Iterator[Damage]:
+    key = entry.row.key
+    try:
+        (event,) = bodies.get(conn, entry.id, key, [record])
+    except LogDamaged as error:
+        yield Damage(problem="unreadable", detail=error.problem, key=key, seq=error.seq)
+        return
+    if fingerprint(event) != stored or not _apart_fits(event, record):
+        yield Damage(problem="changed", detail="hash differs", key=key, seq=event.seq)
+
+
+def _apart_fits(event: Event, record: tuple[object, ...]) -> bool:
+    data = record[8]
+    if not isinstance(data, bytes) or data[:1] != b"p":
+        return True
+    stub = msgspec.json.decode(data[1:])
+    return bool(stub["apart"]["sha256"] == hashlib.sha256(event.data).hexdigest())
+
+
+def _check_row(
+    conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry
+) -> Iterator[Damage]:
+    try:
+        row = projected(conn, bodies, project, entry)
+    except LogDamaged:
+        return  # reported with its event
+    if row != entry.row:
+        yield Damage(problem="row", detail="differs from its log", key=entry.row.key)
+        return
+    listed = {
+        (map, key, term)
+        for map, key, term in conn.execute(
+            "SELECT map, key, term FROM terms WHERE log = ?", (entry.id,)
+        )
+    }
+    open_items = {id for (id,) in conn.execute("SELECT id FROM pending WHERE log = ?", (entry.id,))}
+    if listed != catalog.row_terms(row) or open_items != set(row.pending):
+        yield Damage(problem="row", detail="its index differs from it", key=entry.row.key)
+
+
+def _check_claims(conn: sqlite3.Connection, entry: Entry) -> Iterator[Damage]:
+    key = entry.row.key
+    for name in entry.row.surfaces:
+        if claimed(conn, key.tenant, catalog.SURFACE_CLAIM + name) != key.scope:
+            yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
+
+
+def repair(
+    conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int, found: list[Damage]
+) -> list[Damage]:
+    """Mend what can be mended: unreadable events are erased, rows projected anew."""
+    for damage in found:
+        if damage.problem == "unreadable" and damage.seq is not None:
+            blank(conn, id, damage.seq, "damaged")
+    if any(damage.problem in ("unreadable", "row") for damage in found):
+        entry = entry_by_id(conn, id)
+        conn.execute("DELETE FROM snapshots WHERE log = ?", (id,))
+        conn.execute("DELETE FROM terms WHERE log = ?", (id,))
+        conn.execute("DELETE FROM pending WHERE log = ?", (id,))
+        nothing = catalog.Row(
+            tenant=entry.row.tenant,
+            session=entry.row.session,
+            thread=entry.row.thread,
+            log=entry.row.log,
+        )
+        save_row(conn, id, nothing, projected(conn, bodies, project, entry))
+    return [
+        msgspec.structs.replace(damage, repaired=damage.problem in ("unreadable", "row"))
+        for damage in found
+    ]

@@ -1,0 +1,265 @@
+"""The one thread that writes, and the pool of connections that read.
+
+Every job waiting is carried out in one transaction, so that many sessions share one
+fsync. A refused job (a `HoldfastError`) writes nothing and does not disturb its
+neighbours; a failed transaction fails all of its jobs as `StoreUnavailable`. A job
+that was handed over runs even when its caller is cancelled: ids make the retry safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ...errors import HoldfastError, StoreUnavailable
+from ..lock import FileLock
+from .schema import translated
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], Any]
+
+MOST_JOBS = 256
+MOST_BYTES = 8 << 20
+
+
+class _Waiting:
+    """A job and who waits for it. `alone` runs outside a transaction (VACUUM needs that)."""
+
+    __slots__ = ("alone", "error", "future", "job", "result", "size")
+
+    def __init__(self, job: Job, future: asyncio.Future[Any], size: int, alone: bool) -> None:
+        self.job = job
+        self.future = future
+        self.size = size
+        self.alone = alone
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """Runs jobs on one connection in one thread, many to a transaction."""
+
+    def __init__(
+        self,
+        conn: sqlite3.Connection,
+        lock: FileLock,
+        *,
+        before_commit: Callable[[], None] | None = None,
+        rolled_back: Callable[[], None] | None = None,
+    ) -> None:
+        self._conn = conn
+        self._lock = lock
+        self._before_commit = before_commit
+        self._rolled_back = rolled_back
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[_Waiting] = []
+        self._handed: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
+        self._thread.start()
+
+    async def run(self, job: Callable[[sqlite3.Connection], T], *, size: int = 0) -> T:
+        """The job's result, once its transaction is durable."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._put(_Waiting(job, future, size, alone=False))
+        return await future
+
+    async def run_alone(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of a job that must not be in a transaction."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._put(_Waiting(job, future, 0, alone=True))
+        return await future
+
+    def _put(self, waiting: _Waiting) -> None:
+        if self._closed:
+            raise StoreUnavailable(problem="the store is closed")
+        if not self._gathered:
+            # One round of the loop later, so that all who append in this round are
+            # handed over together and share a transaction.
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(waiting)
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._handed.put(gathered)
+
+    def _work(self) -> None:
+        todo: deque[_Waiting] = deque()
+        while True:
+            if not todo:
+                handed = self._handed.get()
+                if handed is None:
+                    return
+                todo.extend(handed)
+            batch = [todo.popleft()]
+            size = batch[0].size
+            while not batch[0].alone:
+                if not todo and not self._more(todo):
+                    break
+                size += todo[0].size
+                if todo[0].alone or len(batch) == MOST_JOBS or size > MOST_BYTES:
+                    break
+                batch.append(todo.popleft())
+            self._carry_out(batch)
+            self._loop.call_soon_threadsafe(_deliver, batch)
+
+    def _more(self, todo: deque[_Waiting]) -> bool:
+        try:
+            handed = self._handed.get_nowait()
+        except queue.Empty:
+            return False
+        if handed is None:
+            self._handed.put(None)
+            return False
+        todo.extend(handed)
+        return True
+
+    def _carry_out(self, batch: list[_Waiting]) -> None:
+        try:
+            with translated(), self._lock:
+                if batch[0].alone:
+                    batch[0].result = batch[0].job(self._conn)
+                else:
+                    self._transact(batch)
+        except HoldfastError as error:
+            for waiting in batch:
+                # A copy for each: they are raised in different tasks.
+                waiting.error = waiting.error or type(error)(**error.fields)
+                waiting.error.__cause__ = waiting.error.__cause__ or error.__cause__
+        except BaseException as error:
+            for waiting in batch:
+                waiting.error = waiting.error or error
+
+    def _transact(self, batch: list[_Waiting]) -> None:
+        conn = self._conn
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            for waiting in batch:
+                try:
+                    waiting.result = waiting.job(conn)
+                except HoldfastError as error:
+                    waiting.error = error
+            if self._before_commit is not None:
+                self._before_commit()
+            conn.execute("COMMIT")
+        except BaseException:
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+            if self._rolled_back is not None:
+                self._rolled_back()
+            raise
+
+    async def aclose(self) -> None:
+        """Finish what was handed over, then close the connection."""
+        if self._closed:
+            return
+        self._closed = True
+        self._hand_over()
+        self._handed.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._conn.close()
+
+
+def _deliver(batch: list[_Waiting]) -> None:
+    for waiting in batch:
+        if waiting.future.done():
+            continue  # its caller was cancelled
+        if waiting.error is not None:
+            waiting.future.set_exception(waiting.error)
+        else:
+            waiting.future.set_result(waiting.result)
+
+
+class Readers:
+    """A few connections that only read, each used by one thread at a time."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], *, most: int = 4) -> None:
+        self._connect = connect
+        self._idle: list[sqlite3.Connection] = []
+        self._threads = ThreadPoolExecutor(most, thread_name_prefix="holdfast-reader")
+        self._closed = False
+
+    async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of a job that sees one consistent state of the database."""
+        if self._closed:
+            raise StoreUnavailable(problem="the store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, job)
+
+    def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        with translated():
+            try:
+                conn = self._idle.pop()
+            except IndexError:
+                conn = self._connect()
+            try:
+                conn.execute("BEGIN")
+                return job(conn)
+            finally:
+                # Ended before anything is awaited: an open one would stop the checkpoint.
+                conn.execute("COMMIT")
+                self._idle.append(conn)
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(self._threads.shutdown)
+            for conn in self._idle:
+                conn.close()
+
+
+class Watcher:
+    """Notices what other processes commit: one thread that polls `PRAGMA data_version`
+    while somebody follows."""
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        changed: Callable[[], None],
+        *,
+        wanted: Callable[[], bool],
+        every: float = 0.02,
+    ) -> None:
+        self._connect = connect
+        self._changed = changed
+        self._wanted = wanted
+        self._every = every
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to poll, unless it does already."""
+        if self._thread is None and not self._stop.is_set():
+            self._thread = threading.Thread(target=self._poll, name="holdfast-watcher", daemon=True)
+            self._thread.start()
+
+    def _poll(self) -> None:
+        conn = self._connect()
+        try:
+            seen = None
+            while not self._stop.wait(self._every):
+                if not self._wanted():
+                    continue
+                try:
+                    (version,) = conn.execute("PRAGMA data_version").fetchone()
+                except sqlite3.Error:
+                    continue  # a follower's own read will meet the fault and report it
+                if version != seen:
+                    seen = version
+                    self._loop.call_soon_threadsafe(self._changed)
+        except RuntimeError:
+            pass  # the loop is closed: nobody is left to tell
+        finally:
+            conn.close()
+
+    async def aclose(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)

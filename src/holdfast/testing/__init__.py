@@ -1,0 +1,30 @@
+"""Tools for testing what is built on Holdfast, and stores written for it.
+
+`StoreContract` states the store port as tests; `holdfast.testing.faults` makes a store
+fail where told; `holdfast.testing.plugin` gives pytest fixtures. The contract and the
+plugin need the extra `testing`, the faults need nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, util
+from typing import TYPE_CHECKING
+
+from ..errors import MissingExtra
+from .faults import Die, Fail, Fault, FaultyStore, Stall
+
+if TYPE_CHECKING:
+    from .store_contract import StoreContract
+
+__all__ = ["Die", "Fail", "Fault", "FaultyStore", "Stall", "StoreContract"]
+
+
+def __getattr__(name: str) -> object:
+    # On demand: a child process that only wants faults should not pay for pytest.
+    if name != "StoreContract":
+        raise AttributeError(name)
+    if util.find_spec("pytest") is None:
+        raise MissingExtra(extra="testing", needed_for="holdfast.testing.StoreContract")
+    contracts = [f"{__name__}.{part}_contract" for part in ("store", "catalog", "hostile")]
+    import_module("pytest").register_assert_rewrite(*contracts, f"{__name__}.samples")
+    return import_module(contracts[0]).StoreContract

@@ -1,0 +1,131 @@
+"""What a store promises beside the log: drafts, blobs, snapshots, upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from ..catalog import Parent, PendingQuery, Query
+from ..codec import LIMITS
+from ..errors import BlobNotFound, InvalidValue, LogReplaced, SessionExists, SessionNotFound
+from ..events import Appended, Event, NewEvent, Scope, key
+from ..store import BlobRef, Draft, Store
+from .samples import *
+
+
+class BesideContract:
+    """What stands beside a log belongs to it and never changes what it says."""
+
+    pytestmark = pytest.mark.asyncio
+
+    # Drafts, blobs, snapshots, upkeep
+
+    async def test_the_pieces_of_a_draft_join_by_offset(self, store: Store) -> None:
+        await begin(store)
+        lease = await store.acquire(KEY, "driver")
+        for offset, text in ((0, "Grüße"), (9, "!"), (5, " 👋, "), (0, "Grüße"), (20, "lost")):
+            await store.put_draft(KEY, "m", offset, text, fence=lease)
+        assert await store.drafts(KEY) == [Draft("m", "Grüße 👋, !", lease.token)]
+
+    async def test_a_draft_ends_with_the_event_that_completes_it(self, store: Store) -> None:
+        await begin(store)
+        lease = await store.acquire(KEY, "driver")
+        for message in ("m", "n", "o"):
+            await store.put_draft(KEY, message, 0, "text", fence=lease)
+        await store.append(KEY, [NewEvent.of("message.completed", {"text": "text"}, id="m")])
+        await store.append(KEY, [NewEvent.of("message.interrupted", {"text": "text"}, id="n")])
+        assert [draft.message for draft in await store.drafts(KEY)] == ["o"]
+        await store.put_draft(KEY, "m", 4, " late", fence=lease)
+        assert [draft.message for draft in await store.drafts(KEY)] == ["o"]
+
+    async def test_a_draft_is_the_newest_leases_and_the_others_stay_readable(
+        self, store: Store
+    ) -> None:
+        await begin(store)
+        old = await store.acquire(KEY, "first")
+        await store.put_draft(KEY, "m", 0, "old text", fence=old)
+        await store.put_draft(KEY, "n", 0, "kept", fence=old)
+        new = await store.acquire(KEY, "second", steal="the first hangs")
+        await store.put_draft(KEY, "m", 0, "new", fence=new)
+        assert sorted(await store.drafts(KEY), key=lambda draft: draft.message) == [
+            Draft("m", "new", new.token), Draft("n", "kept", old.token),
+        ]  # fmt: skip
+
+    async def test_a_blob_belongs_to_its_session_and_is_kept_once(self, store: Store) -> None:
+        await begin(store)
+        await begin(store, key("other"))
+        data = bytes(range(256)) * 1000
+        ref = await store.put_blob(KEY.scope, data)
+        assert (await store.put_blob(KEY.scope, data), ref.size) == (ref, len(data))
+        assert await store.get_blob(KEY.scope, ref) == data
+        assert await store.get_blob(KEY.scope, await store.put_blob(KEY.scope, b"")) == b""
+        with pytest.raises(BlobNotFound):
+            await store.get_blob(key("other").scope, ref)
+        with pytest.raises(BlobNotFound):
+            await store.get_blob(KEY.scope, BlobRef("0" * 64, 1))
+        assert (await store.delete(KEY.scope)).removed["blobs"] == 2
+
+    async def test_a_blob_shared_by_two_sessions_outlives_one_of_them(self, store: Store) -> None:
+        await begin(store)
+        await begin(store, key("other"))
+        ref = await store.put_blob(KEY.scope, b"bytes")
+        await store.put_blob(key("other").scope, b"bytes")
+        await store.delete(KEY.scope)
+        assert await store.get_blob(key("other").scope, ref) == b"bytes"
+
+    async def test_the_furthest_snapshot_of_a_version_is_kept(self, store: Store) -> None:
+        log = await begin(store, count=5)
+        lease = await store.acquire(KEY, "driver")
+        assert await store.load_snapshot(KEY, "v1") is None
+        for seq, version in ((2, "v1"), (4, "v1"), (3, "v1"), (1, "v2")):
+            await store.save_snapshot(
+                KEY, snapshot(log, seq, f'{{"at":{seq}}}', version), fence=lease
+            )
+        assert await store.load_snapshot(KEY, "v1") == snapshot(log, 4, '{"at":4}')
+        assert await store.load_snapshot(KEY, "v2") == snapshot(log, 1, '{"at":1}', "v2")
+
+    async def test_a_newer_lease_replaces_a_snapshot_that_is_further(self, store: Store) -> None:
+        log = await begin(store, count=5)
+        for seq in (4, 2):
+            lease = await store.acquire(KEY, "driver")
+            await store.save_snapshot(KEY, snapshot(log, seq), fence=lease)
+            await store.release(lease)
+        assert await store.load_snapshot(KEY, "v1") == snapshot(log, 2)
+
+    async def test_a_snapshot_of_another_log_or_of_the_future_is_refused(
+        self, store: Store
+    ) -> None:
+        log = await begin(store, count=2)
+        lease = await store.acquire(KEY, "driver")
+        with pytest.raises(LogReplaced):
+            await store.save_snapshot(KEY, snapshot("another", 1), fence=lease)
+        with pytest.raises(InvalidValue):
+            await store.save_snapshot(KEY, snapshot(log, 3), fence=lease)
+        assert await store.load_snapshot(KEY, "v1") is None
+
+    async def test_a_healthy_store_verifies_and_purges_clean(self, store: Store) -> None:
+        await begin(store, count=3)
+        await store.append(KEY, [note("x" * store.info().apart, id="large")])
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await plant(store, key("restored"), ("message.received", {"text": "hi"}))
+        await store.erase(KEY, [1, 4], reason="asked")
+        await begin(store, key("gone"))
+        await store.delete(key("gone").scope)
+        before = await read_all(store, SIDE)
+        await store.delete(KEY)
+        for target in (None, SIDE, Scope("main", "restored")):
+            assert [damage async for damage in store.verify(target)] == []
+        await store.purge()
+        assert [damage async for damage in store.verify(repair=True)] == []
+        assert await read_all(store, SIDE) == before
+
+    async def test_a_store_says_what_it_is_and_closes_twice(self, store: Store) -> None:
+        info = store.info()
+        assert (info.limits, info.apart) == (LIMITS, 64 << 10)
+        assert info.durability in ("none", "process", "machine")
+        assert info.kind
+        assert info.schema >= 1
+        await store.aclose()
+        await store.aclose()

@@ -1,0 +1,277 @@
+"""What a store promises about whole logs: fork, restore, erase, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from ..catalog import Parent, PendingQuery, Query
+from ..codec import LIMITS
+from ..errors import BlobNotFound, InvalidValue, LogReplaced, SessionExists, SessionNotFound
+from ..events import Appended, Event, NewEvent, Scope, key
+from ..store import BlobRef, Draft, Store
+from .samples import *
+
+
+class HistoryContract:
+    """Logs are shared, copied, blanked and removed without hurting their neighbours."""
+
+    pytestmark = pytest.mark.asyncio
+
+    # Forks and restores
+
+    async def test_a_fork_shares_its_past_and_goes_its_own_way(self, store: Store) -> None:
+        await begin(store, count=3)
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await store.append(KEY, [note(4)])
+        await store.append(SIDE, [note("on")])
+        assert await ids(store) == ["note-1", "note-2", "note-3", "note-4"]
+        assert await ids(store, SIDE) == ["note-1", "note-2", "note-fork", "note-on"]
+        assert await read_all(store, limit=2) == await read_all(store, SIDE, limit=2)
+        assert (await row_of(store, SIDE)).log != (await row_of(store)).log
+
+    async def test_a_fork_outlives_its_parent_and_what_grows_there(self, store: Store) -> None:
+        await begin(store, count=3)
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        before = await read_all(store, SIDE)
+        await store.delete(KEY)
+        assert await read_all(store, SIDE) == before
+        await store.append(KEY, [note("new"), note("newer"), note("newest")], create=True)
+        assert await read_all(store, SIDE) == before
+        assert (await store.append(SIDE, [note(1), note("on")])).seqs == (1, 4)
+
+    async def test_a_fork_of_a_fork_shares_both_pasts(self, store: Store) -> None:
+        await begin(store, count=3)
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await store.append(SIDE, [note("a"), note("b")])
+        await store.fork(SIDE, "late", at=4, first=note("late"))
+        await store.fork(SIDE, "early", at=1, first=note("early"))
+        await store.delete(SIDE)
+        assert await ids(store, key("s", "late")) == [
+            "note-1", "note-2", "note-fork", "note-a", "note-late",
+        ]  # fmt: skip
+        assert await ids(store, key("s", "early")) == ["note-1", "note-early"]
+
+    async def test_a_fork_knows_the_ids_it_shares_and_no_later_ones(self, store: Store) -> None:
+        await begin(store, count=3)
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        assert await store.append(SIDE, [note(2), note(3)]) == Appended((2, 4), 4, 1)
+        assert await store.append(KEY, [note("fork")]) == Appended((4,), 4, 1)
+
+    async def test_a_repeated_fork_is_one_and_another_there_is_refused(self, store: Store) -> None:
+        await begin(store, count=3)
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        log = (await row_of(store, SIDE)).log
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        assert (await row_of(store, SIDE)).log == log
+        for thread, at, first in (("side", 2, "x"), ("side", 1, "fork"), ("main", 2, "fork")):
+            with pytest.raises(SessionExists):
+                await store.fork(KEY, thread, at=at, first=note(first))
+        assert await seqs(store, SIDE) == [1, 2, 3]
+
+    async def test_a_fork_needs_a_point_of_the_log_and_a_new_id(self, store: Store) -> None:
+        await begin(store, count=2)
+        for at, first in ((0, "fork"), (3, "fork"), (2, 1)):
+            with pytest.raises(InvalidValue):
+                await store.fork(KEY, "side", at=at, first=note(first))
+        assert await store.row(SIDE) is None
+
+    async def test_the_row_of_a_fork_shows_only_what_follows(self, store: Store) -> None:
+        await plant(store, KEY, ("message.received", {"text": "hi"}), ("label.added", {"label": "x"}))
+        first = NewEvent.of("thread.forked", {"parent": "main", "at": 2, "title": "again"})
+        await store.fork(KEY, "side", at=2, first=first)
+        row = await row_of(store, SIDE)
+        assert (row.head, row.title, row.parent) == (3, "again", Parent("main", 2))
+        assert (row.first_message, row.labels, row.counts) == (None, {}, {})
+        assert (row.bytes, row.last) == (len(first.data), (await read_all(store, SIDE))[-1].at)
+
+    async def test_a_restore_keeps_numbers_ids_and_times(self, store: Store) -> None:
+        await begin(store, count=3)
+        copy = key("copy")
+        events = [past(1, at=5), past(2, "message.received", {"text": "hi"}, at=4_000)]
+        await store.restore(copy, given(events))
+        assert await read_all(store, copy) == events
+        row = await row_of(store, copy)
+        assert (row.first_message, row.created, row.last, row.active) == ("hi", 5, 4_000, 4)
+        assert (await store.append(copy, [note(3)])).seqs == (3,)
+
+    async def test_a_log_is_copied_by_reading_and_restoring_it(self, store: Store) -> None:
+        await begin(store, count=1000)
+        await store.restore(key("copy"), store.read(KEY))
+        assert await read_all(store, key("copy")) == await read_all(store)
+
+    async def test_a_restore_shows_nothing_and_holds_up_nobody_until_its_end(
+        self, store: Store
+    ) -> None:
+        async def watched() -> AsyncGenerator[Event, None]:
+            for n in range(1, 4):
+                assert await store.row(KEY) is None
+                assert (await store.find(Query(session="s"))).items == []
+                with pytest.raises(SessionNotFound):
+                    await read_all(store)
+                await store.append(key("other"), [note(n)], create=True)
+                yield past(n)
+
+        await store.restore(KEY, watched())
+        assert (await seqs(store), await seqs(store, key("other"))) == ([1, 2, 3], [1, 2, 3])
+
+    async def test_a_cut_restore_leaves_nothing_and_can_be_repeated(self, store: Store) -> None:
+        async def cut() -> AsyncGenerator[Event, None]:
+            yield past(1)
+            yield past(2)
+            raise ConnectionError
+
+        with pytest.raises(ConnectionError):
+            await store.restore(KEY, cut())
+        assert await store.row(KEY) is None
+        await store.restore(KEY, given([past(1), past(2), past(3)]))
+        assert await seqs(store) == [1, 2, 3]
+
+    async def test_a_restore_over_a_log_is_refused(self, store: Store) -> None:
+        await begin(store)
+        with pytest.raises(SessionExists):
+            await store.restore(KEY, given([past(1)]))
+        assert await ids(store) == ["note-1"]
+
+    async def test_a_restore_needs_every_event_once_in_order(self, store: Store) -> None:
+        twice = past(1)
+        bad = ([], [past(2)], [past(1), past(3)], [past(2), past(1)], [past(1), past(1)])
+        for events in (*bad, [twice, Event(kind="x", data=twice.data, id=twice.id, seq=2, at=1)]):
+            with pytest.raises(InvalidValue):
+                await store.restore(KEY, given(events))
+            assert await store.row(KEY) is None
+
+    async def test_a_restored_thread_shares_with_its_parent(self, store: Store) -> None:
+        await begin(store, count=3)
+        await store.restore(SIDE, given([past(3), past(4)]), parent=Parent("main", 2))
+        assert await ids(store, SIDE) == ["note-1", "note-2", "past-3", "past-4"]
+        assert (await store.append(SIDE, [note(1)])).seqs == (1,)
+        for at, first in ((2, 4), (9, 10)):
+            with pytest.raises(InvalidValue):
+                await store.restore(
+                    key("s", "gap"), given([past(first)]), parent=Parent("main", at)
+                )
+        with pytest.raises(SessionNotFound):
+            await store.restore(key("t", "x"), given([past(3)]), parent=Parent("main", 2))
+
+    # Erasing and deleting
+
+    async def test_an_erased_event_keeps_its_place_and_loses_its_data(self, store: Store) -> None:
+        await begin(store, count=3)
+        before = await read_all(store)
+        await store.erase(KEY, [2], reason="asked")
+        after = await read_all(store)
+        assert after[1].json() == {"erased": "asked"}
+        assert [(e.seq, e.id, e.kind, e.at) for e in after] == [
+            (e.seq, e.id, e.kind, e.at) for e in before
+        ]
+        assert (after[0], after[2]) == (before[0], before[2])
+        assert (await store.append(KEY, [note(2)])).seqs == (2,)
+        assert [damage async for damage in store.verify(KEY)] == []
+
+    async def test_an_erased_event_is_erased_in_every_fork(self, store: Store) -> None:
+        await begin(store, count=2)
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        await store.erase(SIDE, [1], reason="in the fork")
+        await store.erase(KEY, [2], reason="in the parent")
+        for log in (KEY, SIDE):
+            texts = [event.json() for event in await read_all(store, log, limit=2)]
+            assert texts == [{"erased": "in the fork"}, {"erased": "in the parent"}]
+
+    async def test_an_erase_clears_the_row_and_the_snapshots(self, store: Store) -> None:
+        await store.append(
+            KEY, [NewEvent.of("message.received", {"text": "secret"}), note(2)], create=True
+        )
+        await store.fork(KEY, "side", at=1, first=note("fork"))
+        for log in (KEY, SIDE):
+            lease, row = await store.acquire(log, "driver"), await row_of(store, log)
+            await store.save_snapshot(log, snapshot(row.log, 2, '"secret"'), fence=lease)
+        await store.erase(KEY, [1], reason="asked")
+        row = await row_of(store)
+        assert (row.first_message or "", row.head, row.log) == ("", 2, row.log)
+        assert row.bytes == sum(len(e.data) for e in await read_all(store))
+        assert [await store.load_snapshot(log, "v1") for log in (KEY, SIDE)] == [None, None]
+
+    async def test_only_events_of_the_log_can_be_erased(self, store: Store) -> None:
+        await begin(store, count=2)
+        for wrong in ([0], [1, 3]):
+            with pytest.raises(InvalidValue):
+                await store.erase(KEY, wrong, reason="asked")
+        assert [event.json() for event in await read_all(store)] == [{"n": 1}, {"n": 2}]
+
+    async def test_a_deleted_session_is_hidden_from_every_method(self, store: Store) -> None:
+        await plant(
+            store, KEY, ("session.created", {"agent": "a"}), ("message.received", {"text": "hi"}),
+            ("pending.opened", {"id": "p", "what": "approval"}),
+        )  # fmt: skip
+        await store.fork(KEY, "side", at=1, first=note("fork"))
+        ref = await store.put_blob(KEY.scope, b"bytes")
+        await store.claim("main", "name", KEY.scope)
+        assert await store.runnable("main", agents=["a"]) == [KEY]
+        lease = await store.acquire(KEY, "driver")
+        receipt = await store.delete(KEY.scope)
+        assert (receipt.removed["logs"], receipt.removed["blobs"]) == (2, 1)
+        for name, use in uses(store, KEY, lease).items():
+            with pytest.raises(SessionNotFound):
+                assert not await use(), name
+        with pytest.raises(BlobNotFound):
+            await store.get_blob(KEY.scope, ref)
+        assert (await store.row(KEY), await store.row(SIDE)) == (None, None)
+        assert (await store.find(Query(session="s"))).items == []
+        assert (await store.pending(PendingQuery())).items == []
+        assert await store.runnable("main", agents=["a"]) == []
+        assert await store.claim("main", "name", Scope("main", "heir")) == Scope("main", "heir")
+
+    async def test_a_delete_can_be_repeated(self, store: Store) -> None:
+        await begin(store)
+        for target in (KEY.scope, KEY):
+            await store.delete(target)
+            assert not any((await store.delete(target)).removed.values())
+        assert await store.row(KEY) is None
+
+    async def test_deleting_a_thread_leaves_the_others_and_what_the_session_owns(
+        self, store: Store
+    ) -> None:
+        await begin(store, count=2)
+        await begin(store, SIDE)
+        ref = await store.put_blob(KEY.scope, b"bytes")
+        await store.claim("main", "name", KEY.scope)
+        await store.delete(SIDE)
+        assert (await seqs(store), await store.row(SIDE)) == ([1, 2], None)
+        assert await store.get_blob(KEY.scope, ref) == b"bytes"
+        assert await store.claim("main", "name", Scope("main", "x")) == KEY.scope
+
+    async def test_nothing_late_recreates_a_deleted_session(self, store: Store) -> None:
+        await begin(store)
+        lease = await store.acquire(KEY, "driver")
+        await store.delete(KEY.scope)
+        for fence in (None, lease):
+            with pytest.raises(SessionNotFound):
+                await store.append(KEY, [note(1), note(2)], fence=fence)
+        assert await store.row(KEY) is None
+
+    async def test_a_session_grown_again_is_another_one(self, store: Store) -> None:
+        old = await begin(store, count=3)
+        lease = await store.acquire(KEY, "driver")
+        await store.save_snapshot(KEY, snapshot(old, 3), fence=lease)
+        await store.put_draft(KEY, "m", 0, "text", fence=lease)
+        ref = await store.put_blob(KEY.scope, b"bytes")
+        await store.delete(KEY.scope)
+        assert await begin(store) != old
+        assert await ids(store) == ["note-1"]
+        assert (await store.load_snapshot(KEY, "v1"), await store.drafts(KEY)) == (None, [])
+        with pytest.raises(BlobNotFound):
+            await store.get_blob(KEY.scope, ref)
+        with pytest.raises(LogReplaced):
+            await store.append(KEY, [note(2)], log=old)
+        assert (await store.acquire(KEY, "driver")).log != old
+
+    async def test_a_fenced_delete_goes_through_under_the_newest_lease(self, store: Store) -> None:
+        await begin(store)
+        lease = await store.acquire(KEY, "driver")
+        with pytest.raises(InvalidValue):
+            await store.delete(KEY.scope, fence=lease)
+        await store.delete(KEY, fence=lease)
+        assert await store.row(KEY) is None

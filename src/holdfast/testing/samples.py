@@ -1,0 +1,116 @@
+"""The few words in which the contract's tests are written: sample events and short reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from ..catalog import Row
+from ..errors import LeaseHeld
+from ..events import Event, Key, NewEvent, key
+from ..store import CaughtUp, Lease, Snapshot, Store
+
+KEY = key("s")
+SIDE = key("s", "side")
+PATIENCE = 30.0  # seconds until waiting for a state counts as failed
+
+
+def note(n: object, **rest: Any) -> NewEvent:
+    """A small event; `n` is its content and, with a prefix, its id."""
+    return NewEvent.of("note.made", {"n": n}, **{"id": f"note-{n}", **rest})
+
+
+def past(seq: int, kind: str = "note.made", payload: Any = None, *, at: int = 1_000) -> Event:
+    """An event as it stood in some log, for `restore`."""
+    new = NewEvent.of(kind, payload, id=f"past-{seq}")
+    return Event(kind=kind, data=new.data, id=new.id, seq=seq, at=at)
+
+
+async def given(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
+    """The events one by one, as `restore` takes them."""
+    for event in events:
+        yield event
+
+
+async def plant(store: Store, key: Key, *facts: tuple[str, Any], at: int = 1_000) -> None:
+    """A log whose events say that they happened at `at` (ms)."""
+    events = [past(n, kind, payload, at=at) for n, (kind, payload) in enumerate(facts, 1)]
+    await store.restore(key, given(events))
+
+
+async def begin(store: Store, key: Key = KEY, count: int = 1) -> str:
+    """A new log of `count` notes; returns its incarnation."""
+    await store.append(key, [note(n) for n in range(1, count + 1)], create=True)
+    return (await row_of(store, key)).log
+
+
+async def seal(store: Store, key: Key = KEY, to: str = "elsewhere") -> Lease:
+    """Move the session away; returns the lease under which it was done."""
+    lease = await store.acquire(key, "mover")
+    await store.append(key, [NewEvent.of("session.moved", {"to": to}, id="move")], fence=lease)
+    return lease
+
+
+async def row_of(store: Store, key: Key = KEY) -> Row:
+    """The row of a log that is there."""
+    row = await store.row(key)
+    assert row is not None
+    return row
+
+
+async def read_all(store: Store, key: Key = KEY, **bounds: Any) -> list[Event]:
+    return [event async for event in store.read(key, **bounds)]
+
+
+async def ids(store: Store, key: Key = KEY, **bounds: Any) -> list[str]:
+    return [event.id for event in await read_all(store, key, **bounds)]
+
+
+async def seqs(store: Store, key: Key = KEY, **bounds: Any) -> list[int]:
+    return [event.seq for event in await read_all(store, key, **bounds)]
+
+
+async def take(
+    following: AsyncGenerator[Event | CaughtUp, None], count: int
+) -> list[Event | CaughtUp]:
+    """The next `count` items of a `follow`, waited for."""
+    async with asyncio.timeout(PATIENCE):
+        return [await anext(following) for _ in range(count)]
+
+
+async def after_the_lapse(store: Store, key: Key, owner: str) -> Lease:
+    """The lease, taken as soon as the one that holds it has lapsed."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await store.acquire(key, owner)
+            except LeaseHeld:
+                await asyncio.sleep(0.005)
+
+
+def snapshot(log: str, seq: int, state: str = "{}", version: str = "v1") -> Snapshot:
+    return Snapshot(log=log, seq=seq, version=version, state=Raw(state))
+
+
+def uses(store: Store, key: Key, lease: Lease) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Every method that needs the log of `key`, called so that it would work if it were there."""
+    return {
+        "append": lambda: store.append(key, [note("late")]),
+        "append, fenced": lambda: store.append(key, [note("late")], fence=lease),
+        "read": lambda: read_all(store, key),
+        "follow": lambda: take(store.follow(key), 1),
+        "fork": lambda: store.fork(key, "late", at=1, first=note("late")),
+        "erase": lambda: store.erase(key, [1], reason="late"),
+        "delete, fenced": lambda: store.delete(key, fence=lease),
+        "acquire": lambda: store.acquire(key, "late"),
+        "renew": lambda: store.renew(lease),
+        "release": lambda: store.release(lease),
+        "put_draft": lambda: store.put_draft(key, "late", 0, "text", fence=lease),
+        "drafts": lambda: store.drafts(key),
+        "put_blob": lambda: store.put_blob(key.scope, b"late"),
+        "save_snapshot": lambda: store.save_snapshot(key, snapshot(lease.log, 1), fence=lease),
+        "load_snapshot": lambda: store.load_snapshot(key, "v1"),
+    }
