@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from holdfast import NewEvent
 
-_WORDS = (
+_LINE = (
     "order parcel refund invoice customer address payment morning courier damaged warehouse "
-    "replacement tracking number label weekend delivery window signature return policy "
-).split()
+    "replacement tracking number label weekend delivery window signature return policy"
+)
+_WORDS = _LINE.split()
 VARIANTS = 16
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
@@ -104,7 +104,7 @@ Step = Callable[[str], None]
 
 
 def race(
-    contestants: dict[str, Callable[[], float]],
+    contestants: Mapping[str, Callable[[], float]],
     *,
     rounds: int,
     step: Step = lambda name: None,

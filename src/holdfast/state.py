@@ -161,13 +161,14 @@ def _run_waiting(work: _Work, event: Event, p: ev.RunWaiting | None) -> None:
 
 
 def _run_finished(work: _Work, event: Event, p: ev.RunFinished | None) -> None:
-    work.run = Run(event.run, "done" if p is None else p.status)
+    work.run = Run(event.run, "interrupted" if p is None else p.status)
 
 
 def _tool_started(work: _Work, event: Event, p: ev.ToolStarted | None) -> None:
-    # Which one is not known any more: any open call may have acted.
-    for call in list(work.calls) if p is None else [p.call]:
-        work.mark(call, event, "started", started=event.seq)
+    # Which one was erased: any open call may have acted, but for those that were kept back.
+    able = [id for id, call in work.calls.items() if call.status not in ("waiting", "denied")]
+    for id in able if p is None else [p.call]:
+        work.mark(id, event, "started", started=event.seq)
 
 
 def _tool_finished(work: _Work, event: Event, p: ev.ToolFinished | None) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 
 from ..errors import HoldfastError
 from . import failure
@@ -27,7 +28,8 @@ holdfast VERB --help
 ```
 """
 READING, UPKEEP = Group("Reading", sort_key=1), Group("Upkeep", sort_key=2)
-VERBS = {
+TRYING, OPTIONS = Group("Trying", sort_key=3), Group("Options", sort_key=4)
+VERBS: dict[Callable[..., Any], Group] = {
     sessions: READING,
     show: READING,
     tail: READING,
@@ -36,7 +38,7 @@ VERBS = {
     delete: UPKEEP,
     purge: UPKEEP,
     doctor: UPKEEP,
-    demo: UPKEEP,
+    demo: TRYING,
 }
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports of SIGINT and SIGPIPE
 
@@ -48,15 +50,22 @@ def build() -> App:
         help=HELP,
         version=version,
         help_format="markdown",
-        default_parameter=Parameter(negative=""),
+        default_parameter=Parameter(negative="", show_default=_default),
         suppress_keyboard_interrupt=False,
         result_action="return_value",
         print_error=False,
         exit_on_error=False,
     )
-    for verb, group in VERBS.items():
-        app.command(verb, group=group)
+    for place, (verb, group) in enumerate(VERBS.items()):
+        app.command(verb, group=group, sort_key=place)
+    for flag in ("--help", "--version"):
+        app[flag].group = OPTIONS
     return app
+
+
+def _default(value: object) -> str | None:
+    # "False" and "[]" tell a reader nothing.
+    return str(value) if value else None
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -69,6 +78,10 @@ def run(arguments: Sequence[str]) -> int:
         code = build()(tokens)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except UnknownCommandError as error:
+        # What there is, the help says better.
+        message = str(error).partition(" Available commands:")[0]
+        return failure.report_usage(message, None, json=json)
     except CycloptsError as error:
         return failure.report_usage(str(error), verb, json=json)
     except failure.UsageError as error:

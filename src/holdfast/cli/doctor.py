@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import sqlite3
-import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -35,7 +35,7 @@ class Finding(Struct, kw_only=True):
     problems: list[str] = []
 
 
-async def doctor(*, common: Common = EVERYWHERE) -> int:
+def doctor(*, common: Common = EVERYWHERE) -> int:
     """Say what this machine has and how the store is: versions, kind, durability, limits.
 
     ```
@@ -46,7 +46,7 @@ async def doctor(*, common: Common = EVERYWHERE) -> int:
     is not created. The exit code is 1 when there is a problem. With `--json`: one document.
     """
     out = common.output()
-    finding = await examine(common.url, common.tenant)
+    finding = examine(common.url, common.tenant)
     if out.json:
         out.emit({"ok": not finding.problems, **versions(), "store": finding})
     else:
@@ -75,7 +75,7 @@ def version(package: str = "holdfast") -> str:
         return "not installed"
 
 
-async def examine(url: str, tenant: str) -> Finding:
+def examine(url: str, tenant: str) -> Finding:
     """Open the store if it is there, and try to write."""
     # A URL of a server may hold a password; of a path it is worth seeing.
     path = place(url)
@@ -86,16 +86,19 @@ async def examine(url: str, tenant: str) -> Finding:
             _examine_folder(path, finding)
             return finding
     try:
-        async with connect(url) as store:
-            finding.opens = True
-            finding.info = store.info()
-            finding.writable = False
-            await _write(store, tenant)
-            finding.writable = True
+        finding.opens = finding.writable = False
+        asyncio.run(_try(url, tenant, finding))
     except (HoldfastError, OSError) as error:
-        finding.opens = finding.opens or False
-        finding.problems.append(f"{'cannot write' if finding.opens else 'cannot open'}: {error}")
+        finding.problems.append(f"cannot {'write' if finding.opens else 'open'}: {error}")
     return finding
+
+
+async def _try(url: str, tenant: str, finding: Finding) -> None:
+    async with connect(url) as store:
+        finding.opens = True
+        finding.info = store.info()
+        await _write(store, tenant)
+        finding.writable = True
 
 
 async def _write(store: Store, tenant: str) -> None:

@@ -13,7 +13,7 @@ from ..store import wall_clock
 from .failure import UsageError
 from .options import EVERYWHERE, Common
 from .output import Output
-from .render import rows_table
+from .render import rows_text
 
 Phase = Literal["created", "active", "suspended", "expired"]
 Run = Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
@@ -110,7 +110,8 @@ def whole(row: Row) -> dict[str, Any]:
 
 def _print(out: Output, page: Page[Row], *, threads: bool) -> None:
     if page.items:
-        out.print(rows_table(page.items, threads=threads, now=wall_clock()))
+        width = out.console.width
+        out.print(*rows_text(page.items, threads=threads, now=wall_clock(), width=width))
     else:
         out.remark("no threads" if threads else "no sessions")
     if page.cursor is not None:

@@ -6,9 +6,11 @@ from a new and empty database.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +19,8 @@ from urllib.parse import quote, unquote
 from cyclopts import Group, Parameter
 
 from ..errors import InvalidValue
-from ..stores import Connecting, connect
+from ..store import Store
+from ..stores import connect
 from .output import Output
 
 COMMON = Group("Options of every verb", sort_key=90)
@@ -43,7 +46,7 @@ class Common:
     def url(self) -> str:
         return self.store or os.environ.get("HOLDFAST_STORE") or default_store()
 
-    def open(self) -> Connecting:
+    def open(self) -> AbstractAsyncContextManager[Store]:
         """The store, if it is there (`InvalidValue` if not)."""
         return open_store(self.url)
 
@@ -81,14 +84,16 @@ def place(url: str) -> Path | None:
     return Path(unquote(rest.partition("?")[0].removeprefix("//")))
 
 
-def open_store(url: str) -> Connecting:
+@asynccontextmanager
+async def open_store(url: str) -> AsyncGenerator[Store, None]:
     """Connect to a store that exists."""
     connecting = connect(url)
     path = place(url)
-    if path is not None and not path.exists():
+    if path is not None and not await asyncio.to_thread(path.exists):
         raise InvalidValue(
             field="store",
             problem=f"there is nothing at {str(path)!r}",
             remedy="name your program's store with --store URL or HOLDFAST_STORE",
         )
-    return connecting
+    async with connecting as store:
+        yield store

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ..catalog import Row, pending_items
@@ -14,6 +14,7 @@ from ..store import Damage, Receipt
 from .output import json_text, plain
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WIDEST, SHORTEST = 40, 12  # columns that an id is given, and that a title is left
 
 
 def moment(ms: int) -> str:
@@ -35,14 +36,10 @@ def ago(ms: int, now: int) -> str:
 
 def size(count: int) -> str:
     """A number of bytes, in a unit that reads well."""
-    if count < 1_000:
-        return f"{count} bytes"
-    value, unit = float(count), ""
-    for unit in ("kB", "MB", "GB"):
-        value /= 1_000
-        if value < 1_000:
-            break
-    return f"{value:.1f} {unit}"
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}".replace(".0 ", " ")
+    return f"{count} bytes"
 
 
 def number(count: int, what: str) -> str:
@@ -50,32 +47,36 @@ def number(count: int, what: str) -> str:
     return f"{count:,} {what if count == 1 else what + 's'}"
 
 
-def grid() -> Table:
-    """A table without lines, whose cells can be copied."""
-    return Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+def rows_text(rows: Sequence[Row], *, threads: bool, now: int, width: int) -> Iterator[Text]:
+    """A list of sessions, or of the threads of one, in columns.
 
-
-def rows_table(rows: Sequence[Row], *, threads: bool, now: int) -> Table:
-    """A list of sessions, or of the threads of one."""
-    table = grid()
-    table.add_column("THREAD" if threads else "SESSION", overflow="fold", style="cyan")
-    for name in ("AGENT", "USER", "STATE"):
-        table.add_column(name, overflow="fold")
-    table.add_column("EVENTS", justify="right", no_wrap=True)
-    table.add_column("LAST", no_wrap=True)
-    table.add_column("TITLE", no_wrap=True, overflow="ellipsis", ratio=1)
-    for row in rows:
-        cells = (
-            row.thread if threads else row.session,
-            row.agent or "-",
-            row.user or "-",
-            state(row),
-            f"{row.head:,}",
-            ago(row.last, now),
-            row.title or row.first_message or "",
+    Ids are never cut or folded, so that they can be copied; titles get the room that is left.
+    """
+    columns = {
+        "THREAD" if threads else "SESSION": [
+            row.thread if threads else row.session for row in rows
+        ],
+        "AGENT": [row.agent or "" for row in rows],
+        "USER": [row.user or "" for row in rows],
+        "STATE": [state(row) for row in rows],
+        "EVENTS": [f"{row.head:>6,}" for row in rows],
+        "LAST": [ago(row.last, now) for row in rows],
+    }
+    table = [[name, *map(plain, cells)] for name, cells in columns.items() if any(cells)]
+    rooms = [min(max(map(cell_len, column)), WIDEST) for column in table]
+    titles = ["TITLE", *(plain(row.title or row.first_message or "") for row in rows)]
+    for at, (cells, title) in enumerate(zip(zip(*table, strict=True), titles, strict=True)):
+        line = "".join(
+            cell + " " * max(room - cell_len(cell), 0) + "  "
+            for cell, room in zip(cells, rooms, strict=True)
         )
-        table.add_row(*(Text(plain(cell)) for cell in cells))
-    return table
+        line += shortened(title, max(width - cell_len(line), SHORTEST))
+        yield Text(line.rstrip(), style="" if at else "bold")
+
+
+def shortened(text: str, room: int) -> str:
+    """The text, or as much of it as fits into so many columns."""
+    return text if cell_len(text) <= room else set_cell_size(text, room - 1) + "…"
 
 
 def state(row: Row) -> str:
@@ -132,7 +133,7 @@ def _facts(row: Row, now: int) -> Iterator[tuple[str, Any]]:
 
 def fact(name: str, value: str) -> Text:
     """A line with a name and a value."""
-    return Text.assemble((f"{name:<10}", "bold"), plain(value))
+    return Text.assemble((f"{name:<12}", "bold"), plain(value))
 
 
 def damage_text(damage: Damage) -> Text:
@@ -145,14 +146,17 @@ def damage_text(damage: Damage) -> Text:
     if damage.seq is not None:
         where += f" event {damage.seq}"
     mark = ("repaired ", "green") if damage.repaired else ("damaged  ", "red")
-    return Text.assemble(mark, (plain(where), "cyan"), plain(f": {damage.problem}, {damage.detail}"))
+    return Text.assemble(
+        mark, (plain(where), "cyan"), plain(f": {damage.problem}, {damage.detail}")
+    )
 
 
 def receipt_text(receipt: Receipt, verb: str = "removed") -> Iterator[Text]:
     """What a removal did, and what it could not reach."""
-    counts = [f"{count:,} {sort}" for sort, count in receipt.removed.items() if count]
+    removed = receipt.removed.items()
+    counts = [number(count, sort.removesuffix("s")) for sort, count in removed if count]
     yield Text(plain(f"{verb}: {', '.join(counts) or 'nothing'}"))
     for left in receipt.remains:
         yield Text.assemble(
-            ("remains: ", "yellow"), plain(f"{left.what} in {left.where}; {left.remedy}")
+            ("remains: ", "yellow"), plain(f"{left.where}: {left.what}; {left.remedy}")
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter, validators
@@ -37,6 +38,7 @@ Full: TypeAlias = Annotated[bool, Parameter(help="Show long texts whole.")]
 
 async def show(
     session: Session,
+    /,
     *,
     thread: Thread = "main",
     events: Count = 20,
@@ -57,17 +59,30 @@ async def show(
     out = common.output()
     async with common.open() as store:
         key = Key(common.tenant, session, thread)
-        row = await row_of(store, key)
-        drafts = await store.drafts(key)
-        others = await store.find(Query(tenant=key.tenant, session=session), limit=100)
-        threads = [other.thread for other in others.items]
+        view = await _look(store, key)
+        row = view.row
         first = 0 if all and after is None else start(row, events, after)
         limit = None if all else events
         inline = full or out.json
         async with aclosing(read_on(store, row, first, limit, inline=inline)) as found:
             if out.json:
-                return await _show_json(out, row, threads, drafts, found)
-            return await _show_text(out, row, threads, drafts, found, first, full=full)
+                return await _show_json(out, view, found)
+            return await _show_text(out, view, found, first, full=full)
+
+
+@dataclass(frozen=True)
+class View:
+    """What `show` shows beside the events."""
+
+    row: Row
+    threads: list[str]
+    drafts: list[Draft]
+
+
+async def _look(store: Store, key: Key) -> View:
+    row = await row_of(store, key)
+    threads = await store.find(Query(tenant=key.tenant, session=key.session), limit=100)
+    return View(row, [other.thread for other in threads.items], await store.drafts(key))
 
 
 async def row_of(store: Store, key: Key) -> Row:
@@ -89,9 +104,7 @@ async def read_on(
     """The events up to the row's head, with those that cannot be read in their places."""
     end = row.head if limit is None else min(after + limit, row.head)
     while after < end:
-        reading = store.read(
-            row.key, after=after, before=end + 1, log=row.log, inline=inline
-        )
+        reading = store.read(row.key, after=after, before=end + 1, log=row.log, inline=inline)
         try:
             async with aclosing(reading):
                 async for event in reading:
@@ -105,17 +118,15 @@ async def read_on(
 
 async def _show_json(
     out: Output,
-    row: Row,
-    threads: list[str],
-    drafts: list[Draft],
+    view: View,
     found: AsyncIterator[Event | LogDamaged],
 ) -> int:
     events = [item async for item in found]
     out.emit(
         {
-            "row": whole(row),
-            "threads": threads,
-            "drafts": drafts,
+            "row": whole(view.row),
+            "threads": view.threads,
+            "drafts": view.drafts,
             "events": [as_json(item) for item in events],
         }
     )
@@ -131,23 +142,22 @@ def as_json(item: Event | LogDamaged) -> Any:
 
 async def _show_text(
     out: Output,
-    row: Row,
-    threads: list[str],
-    drafts: list[Draft],
+    view: View,
     found: AsyncIterator[Event | LogDamaged],
     first: int,
     *,
     full: bool,
 ) -> int:
+    row = view.row
     out.print(*row_text(row, wall_clock()))
-    if len(threads) > 1:
-        out.print(fact("threads", ", ".join(threads)))
+    if len(view.threads) > 1:
+        out.print(fact("threads", ", ".join(view.threads)))
     out.print("")
     code, last = 0, first
     async for item in found:
         code |= put(out, item, full=full)
         last = item.seq
-    for draft in drafts:
+    for draft in view.drafts:
         out.print(fact("in flight", cut(draft.text, full)))
     if first:
         out.remark(f"{min(first, row.head):,} earlier events: add --all, or --after NUMBER")

@@ -23,6 +23,7 @@ from .show import After, Count, Full, Session, Thread, put, read_on, row_of, sta
 
 async def tail(
     session: Session,
+    /,
     *,
     thread: Thread = "main",
     events: Count = 10,
@@ -82,7 +83,7 @@ async def while_read(work: Coroutine[None, None, None]) -> None:
     task, left = loop.create_task(work), loop.create_future()
     pipe = _pipe()
     if pipe is not None:
-        loop.add_reader(pipe, lambda: left.done() or left.set_result(None))
+        loop.add_reader(pipe, left.cancel)
     try:
         await asyncio.wait([task, left], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():

@@ -29,7 +29,7 @@ OneThread: TypeAlias = Annotated[
 
 
 async def verify(
-    session: Target = None, *, thread: OneThread = None, common: Common = EVERYWHERE
+    session: Target = None, /, *, thread: OneThread = None, common: Common = EVERYWHERE
 ) -> int:
     """Recompute what is stored and report every piece that does not agree. Changes nothing.
 
@@ -44,16 +44,17 @@ async def verify(
 
 
 async def repair(
-    session: Target = None, *, thread: OneThread = None, common: Common = EVERYWHERE
+    session: Target = None, /, *, thread: OneThread = None, common: Common = EVERYWHERE
 ) -> int:
-    """Verify, and put right what can be: lists are rebuilt from the log, and an event
-    that cannot be read is replaced by an erased one. Says all that it did.
+    """Verify, put right what can be, and list what was done.
 
     ```
     holdfast repair customer-42
     ```
 
-    The exit code is 1 when damage is left. With `--json`: one line a finding.
+    What lists show is rebuilt from the log. An event that cannot be read is given up: an
+    erased one takes its place, so that the rest can be used; verify first. The exit code
+    is 1 when damage is left. With `--json`: one line a finding.
     """
     found, repaired = await _check(_target(session, thread, common), common, repair=True)
     return int(repaired < found)
@@ -69,9 +70,7 @@ def _target(session: str | None, thread: str | None, common: Common) -> Scope | 
     return Key(common.tenant, session, thread)
 
 
-async def _check(
-    target: Scope | Key | None, common: Common, *, repair: bool
-) -> tuple[int, int]:
+async def _check(target: Scope | Key | None, common: Common, *, repair: bool) -> tuple[int, int]:
     out = common.output()
     found = repaired = 0
     async with common.open() as store:
@@ -114,6 +113,7 @@ def _missing(target: Scope | Key) -> SessionNotFound:
 
 def delete(
     session: Session,
+    /,
     *,
     thread: Annotated[str | None, Parameter(help="Only this thread, not the session.")] = None,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False,

@@ -41,3 +41,20 @@ class FileLock:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def held(path: str) -> bool:
+    """Whether some process holds the lock on this file."""
+    if fcntl is None:
+        return False
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False

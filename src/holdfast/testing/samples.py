@@ -23,6 +23,11 @@ def note(n: object, **rest: Any) -> NewEvent:
     return NewEvent.of("note.made", {"n": n}, **{"id": f"note-{n}", **rest})
 
 
+def notes(*contents: object) -> list[str]:
+    """The ids of such events."""
+    return [f"note-{n}" for n in contents]
+
+
 def past(seq: int, kind: str = "note.made", payload: Any = None, *, at: int = 1_000) -> Event:
     """An event as it stood in some log, for `restore`."""
     new = NewEvent.of(kind, payload, id=f"past-{seq}")
@@ -81,6 +86,15 @@ async def take(
         return [await anext(following) for _ in range(count)]
 
 
+async def lapse(store: Store, key: Key, agent: str) -> None:
+    """Wait until no lease lives on this log, which wants a driver from `agent`."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if key in await store.runnable(key.tenant, agents=[agent]):
+                return
+            await asyncio.sleep(0.005)
+
+
 async def after_the_lapse(store: Store, key: Key, owner: str) -> Lease:
     """The lease, taken as soon as the one that holds it has lapsed."""
     async with asyncio.timeout(PATIENCE):
@@ -114,3 +128,18 @@ def uses(store: Store, key: Key, lease: Lease) -> dict[str, Callable[[], Awaitab
         "save_snapshot": lambda: store.save_snapshot(key, snapshot(lease.log, 1), fence=lease),
         "load_snapshot": lambda: store.load_snapshot(key, "v1"),
     }
+
+
+async def accepted(
+    calls: dict[str, Callable[[], Awaitable[object]]], error: type[Exception]
+) -> list[str]:
+    """The names of the calls that did not raise `error`."""
+    answers = {}
+    for name, call in calls.items():
+        try:
+            answers[name] = repr(await call())
+        except error:
+            continue
+        except Exception as other:
+            answers[name] = repr(other)
+    return [f"{name}: {answer}" for name, answer in answers.items()]

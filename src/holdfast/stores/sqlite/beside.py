@@ -12,6 +12,7 @@ from ...events import Key, Scope
 from ...store import BlobRef, Draft, Lease, Snapshot
 from .. import rules
 from ..rules import LeaseState
+from .bodies import Bodies
 from .log import existing, known_ids
 
 # Leases
@@ -107,40 +108,58 @@ def load_snapshot(conn: sqlite3.Connection, key: Key, version: str) -> Snapshot 
 # Blobs
 
 
-def put_blob(conn: sqlite3.Connection, scope: Scope, data: bytes, sha256: str) -> BlobRef:
-    there = conn.execute(
-        "SELECT 1 FROM logs WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
-    ).fetchone()
+def put_blob(
+    conn: sqlite3.Connection, bodies: Bodies, scope: Scope, data: bytes, sha256: str
+) -> BlobRef:
+    names = (scope.tenant, scope.session)
+    there = conn.execute("SELECT 1 FROM logs WHERE tenant = ? AND session = ?", names).fetchone()
     if there is None:
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
-    conn.execute(
-        "INSERT OR IGNORE INTO owners (tenant, session) VALUES (?, ?)",
-        (scope.tenant, scope.session),
-    )
-    conn.execute(
-        "INSERT OR IGNORE INTO blobs (owner, sha256, size, data)"
-        " SELECT id, ?, ?, ? FROM owners WHERE tenant = ? AND session = ?",
-        (sha256, len(data), b"b" + data, scope.tenant, scope.session),
-    )
+    conn.execute("INSERT OR IGNORE INTO owners (tenant, session) VALUES (?, ?)", names)
+    owner = _owner(conn, scope)
+    assert owner is not None
+    if _blob(conn, owner, sha256) is None:
+        conn.execute(
+            "INSERT INTO blobs (owner, sha256, size, data) VALUES (?, ?, ?, ?)",
+            (owner, sha256, len(data), bodies.put_blob(scope, sha256, data)),
+        )
     return BlobRef(sha256, len(data))
 
 
-def get_blob(conn: sqlite3.Connection, scope: Scope, ref: BlobRef) -> bytes:
+def get_blob(conn: sqlite3.Connection, bodies: Bodies, scope: Scope, ref: BlobRef) -> bytes:
+    owner = _owner(conn, scope)
+    column = None if owner is None else _blob(conn, owner, ref.sha256)
+    if owner is not None and column is not None:
+        data = bodies.get_blob(scope, ref.sha256, column)
+        if hashlib.sha256(data).hexdigest() == ref.sha256:
+            return data
+    raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+
+
+def _owner(conn: sqlite3.Connection, scope: Scope) -> int | None:
     found = conn.execute(
-        "SELECT data FROM blobs JOIN owners ON owners.id = blobs.owner"
-        " WHERE tenant = ? AND session = ? AND sha256 = ?",
-        (scope.tenant, scope.session, ref.sha256),
+        "SELECT id FROM owners WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
     ).fetchone()
-    if found is None or hashlib.sha256(found[0][1:]).hexdigest() != ref.sha256:
-        raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
-    return bytes(found[0][1:])
+    return None if found is None else int(found[0])
+
+
+def _blob(conn: sqlite3.Connection, owner: int, sha256: str) -> bytes | None:
+    found = conn.execute(
+        "SELECT data FROM blobs WHERE owner = ? AND sha256 = ?", (owner, sha256)
+    ).fetchone()
+    return None if found is None else bytes(found[0])
 
 
 # Claims
 
 
 def claim(
-    conn: sqlite3.Connection, tenant: str, name: str, owner: Scope, instead_of: Scope | None
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    tenant: str,
+    name: str,
+    owner: Scope,
+    instead_of: Scope | None,
 ) -> Scope:
     holder = claimed(conn, tenant, name)
     if holder is None or holder == instead_of:
@@ -148,6 +167,7 @@ def claim(
             "INSERT OR REPLACE INTO claims (tenant, name, session) VALUES (?, ?, ?)",
             (tenant, name, owner.session),
         )
+        bodies.claimed(conn, tenant, name, owner.session)
         holder = owner
     return holder
 
@@ -160,8 +180,10 @@ def claimed(conn: sqlite3.Connection, tenant: str, name: str) -> Scope | None:
     return found and Scope(tenant, found[0])
 
 
-def unclaim(conn: sqlite3.Connection, tenant: str, name: str, owner: Scope) -> None:
-    conn.execute(
+def unclaim(conn: sqlite3.Connection, bodies: Bodies, tenant: str, name: str, owner: Scope) -> None:
+    given_up = conn.execute(
         "DELETE FROM claims WHERE tenant = ? AND name = ? AND session = ?",
         (tenant, name, owner.session),
     )
+    if given_up.rowcount:
+        bodies.claimed(conn, tenant, name, None)

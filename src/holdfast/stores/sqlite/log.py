@@ -6,13 +6,11 @@ an append comes to is decided by `rules.extend`; here it is looked up and writte
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from ... import catalog
 from ...catalog import Project, Row, RowChange
@@ -21,7 +19,8 @@ from ...errors import InvalidValue, LogDamaged, SessionExists
 from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
-from ..rules import APART, Extension, LeaseState
+from ..rules import Extension, LeaseState
+from .bodies import Bodies, Entry, damaged
 from .schema import LIVE, RESTORING
 
 PAGE_EVENTS = 512
@@ -32,85 +31,6 @@ _encode = msgspec.json.Encoder().encode
 
 _ENTRY = "id, base, shared, token, owner, since, until, doc"
 _EVENT = "seq, id, kind, v, run, actor, cause, at, data"
-
-
-class Entry(NamedTuple):
-    """A log as the `logs` table has it."""
-
-    id: int
-    base: int | None
-    shared: int
-    lease: LeaseState
-    row: Row
-
-
-class Bodies(Protocol):
-    """Where the data of events are: in the database, or in files that it indexes."""
-
-    def put(
-        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
-    ) -> list[bytes]:
-        """Keep the data of fresh events; what the `data` column is to hold of each."""
-        ...
-
-    def get(
-        self, conn: sqlite3.Connection, log: int, key: Key, records: list[tuple[Any, ...]]
-    ) -> Iterable[Event]:
-        """The events of some records of one log, whole."""
-        ...
-
-
-class InDatabase:
-    """Data as bytes behind a format byte: `j` is JSON, `p` says that it is in `payloads`."""
-
-    def put(
-        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
-    ) -> list[bytes]:
-        columns = []
-        for event in plan.fresh:
-            data = bytes(event.data)
-            if len(data) > APART:
-                stub = rules.apart(data, hashlib.sha256(data).hexdigest())
-                conn.execute(
-                    "INSERT INTO payloads (log, seq, data) VALUES (?, ?, ?)",
-                    (entry.id, event.seq, b"j" + data),
-                )
-                columns.append(b"p" + _encode(stub))
-            else:
-                columns.append(b"j" + data)
-        return columns
-
-    def get(
-        self, conn: sqlite3.Connection, log: int, key: Key, records: list[tuple[Any, ...]]
-    ) -> Iterable[Event]:
-        for record in records:
-            data = record[8]
-            if data[:1] == b"p":
-                (data,) = conn.execute(
-                    "SELECT data FROM payloads WHERE log = ? AND seq = ?", (log, record[0])
-                ).fetchone() or (b"",)
-            if data[:1] != b"j":
-                raise damaged(key, record[0])
-            yield event_of(record, data[1:])
-
-
-def event_of(record: tuple[Any, ...], data: bytes) -> Event:
-    """An event from its record and its data."""
-    seq, id, kind, v, run, actor, cause, at, _ = record
-    return Event(
-        kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at
-    )
-
-
-def damaged(key: Key, seq: int) -> LogDamaged:
-    return LogDamaged(
-        problem=f"event {seq} of {key.session!r}/{key.thread!r} is unreadable: "
-        "`holdfast verify` tells more, reading on after it works",
-        tenant=key.tenant,
-        session=key.session,
-        thread=key.thread,
-        seq=seq,
-    )
 
 
 # Looking up
@@ -158,11 +78,11 @@ def _base(conn: sqlite3.Connection, id: int) -> tuple[int | None, int]:
     return base, shared
 
 
-def holder(conn: sqlite3.Connection, entry: Entry, seq: int) -> tuple[int, int]:
-    """The log that holds a number of this one, and how much that one shares itself."""
+def holder(conn: sqlite3.Connection, entry: Entry, seq: int) -> int:
+    """The log that holds a number of this one: itself, or one that it was forked from."""
     for id, after, upto in segments(conn, entry):
         if after < seq <= upto:
-            return id, after
+            return id
     raise AssertionError(f"no log holds {seq}")
 
 
@@ -205,7 +125,9 @@ def append(
     """Carry out one append; writes nothing if it is refused."""
     entry = lookup(conn, key)
     begins = entry is None and create and log is None
-    if begins:
+    if entry is not None:
+        entry = bodies.current(conn, entry)
+    elif begins:
         entry = Entry(0, None, 0, LeaseState(), rules.new_row(key, now))
     rules.found(key, entry.row if entry else None, log)
     assert entry is not None
@@ -428,7 +350,7 @@ def fork(
     first: NewEvent,
 ) -> None:
     """Begin a thread that shares the numbers up to `at`."""
-    entry = existing(conn, key)
+    entry = bodies.current(conn, existing(conn, key))
     target = Key(key.tenant, key.session, thread)
     there = lookup(conn, target)
     if there is not None:
@@ -441,7 +363,7 @@ def fork(
         raise InvalidValue(
             field="first", problem="has an id of the shared events", remedy="use a new id"
         )
-    base, _ = holder(conn, entry, at)
+    base = holder(conn, entry, at)
     row = msgspec.structs.replace(rules.new_row(target, now), head=at)
     event = rules.numbered(first, at + 1, now)
     change = project(event)
@@ -461,7 +383,7 @@ def begin_restore(
     if parent is not None:
         entry = existing(conn, Key(key.tenant, key.session, parent.thread))
         rules.check_at(entry.row, parent.at)
-        base, _ = holder(conn, entry, parent.at)
+        base = holder(conn, entry, parent.at)
         shared = parent.at
         row = msgspec.structs.replace(row, head=shared)
     return begin(conn, row, base=base, shared=shared, state=RESTORING, until=until)
@@ -491,7 +413,7 @@ def restore_some(
     conn.execute("UPDATE logs SET until = ? WHERE id = ?", (until, id))
 
 
-def end_restore(conn: sqlite3.Connection, key: Key, id: int) -> None:
+def end_restore(conn: sqlite3.Connection, bodies: Bodies, key: Key, id: int) -> None:
     """Give the restored log its key."""
     entry = entry_by_id(conn, id)
     if entry.row.head == entry.shared:
@@ -502,8 +424,13 @@ def end_restore(conn: sqlite3.Connection, key: Key, id: int) -> None:
         "UPDATE logs SET state = ?, tenant = ?, session = ?, thread = ?, until = 0 WHERE id = ?",
         (LIVE, key.tenant, key.session, key.thread, id),
     )
-    blank = Row(tenant=key.tenant, session=key.session, thread=key.thread, log=entry.row.log)
-    save_row(conn, id, blank, entry.row)
+    bodies.finish(conn, entry)
+    save_row(conn, id, unlisted(entry.row), entry.row)
+
+
+def unlisted(row: Row) -> Row:
+    """A row as it was before anything was listed of it."""
+    return Row(tenant=row.tenant, session=row.session, thread=row.thread, log=row.log)
 
 
 # Erasing and projecting anew
@@ -511,43 +438,51 @@ def end_restore(conn: sqlite3.Connection, key: Key, id: int) -> None:
 
 def erase(
     conn: sqlite3.Connection,
+    bodies: Bodies,
     project: Project,
     key: Key,
     seqs: Sequence[int],
     reason: str,
     fence: Lease | None,
-    bodies: Bodies,
 ) -> dict[str, int]:
     """Replace the data of events; rows are projected anew, snapshots dropped."""
-    entry = existing(conn, key)
+    entry = bodies.current(conn, existing(conn, key))
     numbers = rules.check_seqs(entry.row, seqs)
     if fence is not None:
         rules.check_fence(entry.row, entry.lease, fence)
-    holders: set[int] = set()
+    parts: dict[int, list[int]] = {}
     for seq in numbers:
-        id, _ = holder(conn, entry, seq)
-        holders.add(id)
-        blank(conn, id, seq, reason)
+        parts.setdefault(holder(conn, entry, seq), []).append(seq)
     dropped = 0
-    for id in holders:
-        for log in family(conn, id):
-            dropped += conn.execute("DELETE FROM snapshots WHERE log = ?", (log,)).rowcount
-        again(conn, bodies, project, id)
+    for log, some in parts.items():
+        blank(conn, bodies, project, log, some, reason)
+        for relative in family(conn, log):
+            dropped += conn.execute("DELETE FROM snapshots WHERE log = ?", (relative,)).rowcount
     return {"payloads": len(numbers), "snapshots": dropped}
 
 
-def blank(conn: sqlite3.Connection, log: int, seq: int, reason: str) -> None:
-    """Put `{"erased": reason}` in place of an event's data, with its hash."""
-    id, kind, v = conn.execute(
-        "SELECT id, kind, v FROM events WHERE log = ? AND seq = ?", (log, seq)
-    ).fetchone()
+def blank(
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    project: Project,
+    log: int,
+    seqs: Sequence[int],
+    reason: str,
+) -> None:
+    """Put `{"erased": reason}` in place of the data of a log's own events, and project its
+    row anew."""
     data = erased(reason)
-    hash = fingerprint(NewEvent(kind=kind, data=data, id=id, v=v))
-    conn.execute(
-        "UPDATE events SET data = ?, hash = ? WHERE log = ? AND seq = ?",
-        (b"j" + bytes(data), hash, log, seq),
-    )
-    conn.execute("DELETE FROM payloads WHERE log = ? AND seq = ?", (log, seq))
+    hashes = {}
+    for seq in seqs:
+        id, kind, v = conn.execute(
+            "SELECT id, kind, v FROM events WHERE log = ? AND seq = ?", (log, seq)
+        ).fetchone()
+        hashes[seq] = fingerprint(NewEvent(kind=kind, data=data, id=id, v=v))
+    bodies.replace(conn, log, data, hashes)
+    (state,) = conn.execute("SELECT state FROM logs WHERE id = ?", (log,)).fetchone()
+    if state == LIVE:
+        entry = entry_by_id(conn, log)
+        save_row(conn, log, entry.row, projected(conn, bodies, project, entry))
 
 
 def family(conn: sqlite3.Connection, id: int) -> list[int]:
@@ -576,11 +511,3 @@ def projected(conn: sqlite3.Connection, bodies: Bodies, project: Project, entry:
             raise damaged(entry.row.key, row.head + 1)
         row = catalog.apply(row, events, [project(event) for event in events])
     return row
-
-
-def again(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int) -> None:
-    """Write a row anew from its log."""
-    entry = entry_by_id(conn, id)
-    state, *_ = conn.execute("SELECT state FROM logs WHERE id = ?", (id,)).fetchone()
-    if state == LIVE:
-        save_row(conn, id, entry.row, projected(conn, bodies, project, entry))

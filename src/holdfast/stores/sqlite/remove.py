@@ -16,14 +16,16 @@ from ...catalog import Row
 from ...events import Key, Scope
 from ...store import Lease, Remains
 from .. import rules
-from .log import Entry, entry_by_id, existing, lookup
+from .bodies import Bodies, Entry
+from .log import entry_by_id, existing, lookup
 from .schema import DEAD, RESTORING
 
 STEP_EVENTS = 2_000
+STEP_BLOBS = 8
 
 
 def hide(
-    conn: sqlite3.Connection, target: Scope | Key, fence: Lease | None
+    conn: sqlite3.Connection, bodies: Bodies, target: Scope | Key, fence: Lease | None
 ) -> tuple[Counter[str], list[Key]]:
     """Make a session or a thread unreachable; what was removed, and which logs it had."""
     removed: Counter[str] = Counter()
@@ -43,8 +45,9 @@ def hide(
         scope = target
     for entry in entries:
         removed += _hide_log(conn, entry)
+        bodies.hide(conn, entry)
     if not _threads(conn, scope):
-        removed += _hide_scope(conn, scope)
+        removed += _hide_scope(conn, bodies, scope)
     return removed, [entry.row.key for entry in entries]
 
 
@@ -56,23 +59,34 @@ def _threads(conn: sqlite3.Connection, scope: Scope) -> bool:
 
 
 def _hide_log(conn: sqlite3.Connection, entry: Entry) -> Counter[str]:
-    bare = Row(tenant="", session="", thread="", log=entry.row.log, head=entry.row.head)
-    conn.execute(
-        "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
-        " user = NULL, workspace = NULL, agent = NULL, phase = NULL, run = NULL, created = NULL,"
-        " active = NULL, stale_at = NULL, wake = NULL, doc = ? WHERE id = ?",
-        (DEAD, msgspec.json.encode(bare), entry.id),
-    )
+    save_bare(conn, entry.id, entry.row)
     removed = Counter(logs=1, events=entry.row.head - entry.shared)
     for table in ("snapshots", "drafts", "pending", "terms"):
         removed[table] = conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,)).rowcount
     return removed
 
 
-def _hide_scope(conn: sqlite3.Connection, scope: Scope) -> Counter[str]:
+def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
+    """Leave of a log's row only what its forks need."""
+    bare = Row(tenant="", session="", thread="", log=row.log, head=row.head)
+    conn.execute(
+        "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
+        " user = NULL, workspace = NULL, agent = NULL, phase = NULL, run = NULL, created = NULL,"
+        " active = NULL, stale_at = NULL, wake = NULL, doc = ? WHERE id = ?",
+        (DEAD, msgspec.json.encode(bare), id),
+    )
+
+
+def _hide_scope(conn: sqlite3.Connection, bodies: Bodies, scope: Scope) -> Counter[str]:
     """What a session owns goes with its last thread."""
     names = (scope.tenant, scope.session)
-    claims = conn.execute("DELETE FROM claims WHERE tenant = ? AND session = ?", names).rowcount
+    claims = conn.execute(
+        "SELECT name FROM claims WHERE tenant = ? AND session = ?", names
+    ).fetchall()
+    for (name,) in claims:
+        bodies.claimed(conn, scope.tenant, name, None)
+    conn.execute("DELETE FROM claims WHERE tenant = ? AND session = ?", names)
+    bodies.hide_scope(conn, scope)
     (blobs,) = conn.execute(
         "SELECT count(*) FROM blobs JOIN owners ON owners.id = blobs.owner"
         " WHERE tenant = ? AND session = ?",
@@ -81,34 +95,41 @@ def _hide_scope(conn: sqlite3.Connection, scope: Scope) -> Counter[str]:
     conn.execute(
         "UPDATE owners SET tenant = NULL, session = NULL WHERE tenant = ? AND session = ?", names
     )
-    return Counter(claims=claims, blobs=blobs)
+    return Counter(claims=len(claims), blobs=blobs)
 
 
-def sweep(conn: sqlite3.Connection, now: int) -> bool:
+def sweep(conn: sqlite3.Connection, bodies: Bodies, now: int) -> bool:
     """Remove some of what is hidden; whether there may be more."""
     conn.execute("UPDATE logs SET state = ? WHERE state = ? AND until < ?", (DEAD, RESTORING, now))
-    for (id,) in conn.execute("SELECT id FROM owners WHERE tenant IS NULL").fetchall():
-        some = conn.execute(
-            "DELETE FROM blobs WHERE rowid IN (SELECT rowid FROM blobs WHERE owner = ? LIMIT 8)",
-            (id,),
-        )
-        if some.rowcount:
+    for (owner,) in conn.execute("SELECT id FROM owners WHERE tenant IS NULL").fetchall():
+        if _sweep_blobs(conn, owner):
             return True
-        conn.execute("DELETE FROM owners WHERE id = ?", (id,))
     dead = conn.execute(f"SELECT id FROM logs WHERE state = {DEAD} ORDER BY id DESC").fetchall()
-    return any(_sweep_log(conn, id) for (id,) in dead)
+    return any(_sweep_log(conn, bodies, id) for (id,) in dead)
 
 
-def _sweep_log(conn: sqlite3.Connection, id: int) -> bool:
+def _sweep_blobs(conn: sqlite3.Connection, owner: int) -> bool:
+    some = conn.execute(
+        "SELECT rowid FROM blobs WHERE owner = ? LIMIT ?", (owner, STEP_BLOBS)
+    ).fetchall()
+    for (rowid,) in some:
+        conn.execute("DELETE FROM blobs WHERE rowid = ?", (rowid,))
+    if not some:
+        conn.execute("DELETE FROM owners WHERE id = ?", (owner,))
+    return bool(some)
+
+
+def _sweep_log(conn: sqlite3.Connection, bodies: Bodies, id: int) -> bool:
     (kept,) = conn.execute("SELECT max(shared) FROM logs WHERE base = ?", (id,)).fetchone()
     some = conn.execute(
         "DELETE FROM events WHERE rid IN"
         " (SELECT rid FROM events WHERE log = ? AND seq > ? ORDER BY seq LIMIT ?)",
         (id, kept or 0, STEP_EVENTS),
     ).rowcount
-    conn.execute("DELETE FROM payloads WHERE log = ? AND seq > ?", (id, kept or 0))
-    if some:
+    if some == STEP_EVENTS:
         return True
+    if some or kept is None:
+        bodies.trim(conn, id, kept)
     if kept is None:
         conn.execute("DELETE FROM logs WHERE id = ?", (id,))
         return True  # its own base may have become free

@@ -19,7 +19,7 @@ from typing import Any
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ...codec import LIMITS, check, check_event, check_key, check_name, check_size, fingerprint
-from ...errors import InvalidValue
+from ...errors import InvalidValue, LogDamaged
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
     BlobRef,
@@ -40,7 +40,7 @@ from ..rules import APART
 from ..wakes import Wakes, follow
 from . import beside, find, remove, schema, upkeep
 from . import log as logs
-from .log import Bodies, InDatabase
+from .bodies import Bodies, InDatabase
 from .writer import Readers, Watcher, Writer
 
 RESTORE_BYTES = 4 << 20
@@ -59,7 +59,7 @@ class SqliteStore:
         path: str,
         *,
         durability: Durability,
-        writer: Writer,
+        conn: sqlite3.Connection,
         lock: FileLock,
         bodies: Bodies,
         project: Project,
@@ -71,7 +71,7 @@ class SqliteStore:
         self._clock = clock
         self._lock = lock
         self._bodies = bodies
-        self._writer = writer
+        self._writer = Writer(conn, lock, bodies)
         self._wakes = Wakes()
         self._readers = Readers(self._connect)
         self._watcher = Watcher(
@@ -94,7 +94,7 @@ class SqliteStore:
         return cls(
             name,
             durability=level,
-            writer=Writer(conn, lock),
+            conn=conn,
             lock=lock,
             bodies=InDatabase(),
             project=project,
@@ -152,19 +152,14 @@ class SqliteStore:
         check_key(key)
         rules.check_range(after, before, limit)
         while True:
-            size = logs.PAGE_EVENTS if limit is None else min(limit, logs.PAGE_EVENTS)
-            log, page, damage = await self._readers.run(
-                partial(
-                    logs.read_page,
-                    bodies=self._bodies,
-                    key=key,
-                    after=after,
-                    before=before,
-                    limit=size,
-                    reverse=reverse,
-                    log=log,
-                    inline=inline,
-                )
+            log, page, damage = await self._page(
+                key,
+                after=after,
+                before=before,
+                limit=logs.PAGE_EVENTS if limit is None else min(limit, logs.PAGE_EVENTS),
+                reverse=reverse,
+                log=log,
+                inline=inline,
             )
             for event in page:
                 yield event
@@ -178,6 +173,11 @@ class SqliteStore:
                 before = page[-1].seq
             else:
                 after = page[-1].seq
+
+    async def _page(self, key: Key, **bounds: Any) -> tuple[str, list[Event], LogDamaged | None]:
+        return await self._readers.run(
+            lambda conn: logs.read_page(conn, self._bodies, key, **bounds)
+        )
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
@@ -215,7 +215,7 @@ class SqliteStore:
                     some, size = [], 0
             if some:
                 await self._restore_some(entry.id, some)
-            await self._writer.run(lambda conn: logs.end_restore(conn, key, entry.id))
+            await self._writer.run(lambda conn: logs.end_restore(conn, self._bodies, key, entry.id))
         except BaseException:
             await asyncio.shield(self._discard(entry.id))
             raise
@@ -240,7 +240,7 @@ class SqliteStore:
         check_key(key)
         check_name("reason", reason)
         removed = await self._writer.run(
-            lambda conn: logs.erase(conn, self._project, key, seqs, reason, fence, self._bodies)
+            lambda conn: logs.erase(conn, self._bodies, self._project, key, seqs, reason, fence)
         )
         return Receipt(removed=removed, remains=self._left_behind())
 
@@ -250,7 +250,9 @@ class SqliteStore:
             raise InvalidValue(
                 field="fence", problem="guards one thread", remedy="delete by Key with it"
             )
-        removed, keys = await self._writer.run(lambda conn: remove.hide(conn, target, fence))
+        removed, keys = await self._writer.run(
+            lambda conn: remove.hide(conn, self._bodies, target, fence)
+        )
         for key in keys:
             self._wakes.wake(key)
         await self._sweep()
@@ -258,7 +260,7 @@ class SqliteStore:
         return Receipt(removed=dict(removed), remains=(*shared, *self._left_behind()))
 
     async def _sweep(self) -> None:
-        while await self._writer.run(lambda conn: remove.sweep(conn, self._clock())):
+        while await self._writer.run(lambda conn: remove.sweep(conn, self._bodies, self._clock())):
             pass
 
     def _left_behind(self) -> tuple[Remains, ...]:
@@ -292,12 +294,12 @@ class SqliteStore:
     ) -> Scope:
         rules.check_claim(tenant, name, owner)
         return await self._writer.run(
-            lambda conn: beside.claim(conn, tenant, name, owner, instead_of)
+            lambda conn: beside.claim(conn, self._bodies, tenant, name, owner, instead_of)
         )
 
     async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
         rules.check_claim(tenant, name, owner)
-        await self._writer.run(lambda conn: beside.unclaim(conn, tenant, name, owner))
+        await self._writer.run(lambda conn: beside.unclaim(conn, self._bodies, tenant, name, owner))
 
     # Driving
 
@@ -341,12 +343,12 @@ class SqliteStore:
         check_size("data", data, LIMITS.blob_bytes)
         sha256 = hashlib.sha256(data).hexdigest()
         return await self._writer.run(
-            lambda conn: beside.put_blob(conn, scope, data, sha256), size=len(data)
+            lambda conn: beside.put_blob(conn, self._bodies, scope, data, sha256), size=len(data)
         )
 
     async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
         check_key(scope)
-        return await self._readers.run(lambda conn: beside.get_blob(conn, scope, ref))
+        return await self._readers.run(lambda conn: beside.get_blob(conn, self._bodies, scope, ref))
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
         check_key(key)

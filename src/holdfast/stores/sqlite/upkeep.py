@@ -15,7 +15,8 @@ from ...errors import LogDamaged
 from ...events import Event, Key, Scope
 from ...store import Damage
 from .beside import claimed
-from .log import Bodies, Entry, blank, entry_by_id, projected, save_row
+from .bodies import Bodies, Entry, Record
+from .log import blank, entry_by_id, projected, save_row, unlisted
 from .schema import LIVE
 
 PAGE = 512
@@ -75,7 +76,7 @@ def _check_event(
     conn: sqlite3.Connection,
     bodies: Bodies,
     entry: Entry,
-    record: tuple[object, ...],
+    record: Record,
     stored: bytes,
 ) -> Iterator[Damage]:
     key = entry.row.key
@@ -88,9 +89,9 @@ def _check_event(
         yield Damage(problem="changed", detail="hash differs", key=key, seq=event.seq)
 
 
-def _apart_fits(event: Event, record: tuple[object, ...]) -> bool:
+def _apart_fits(event: Event, record: Record) -> bool:
     data = record[8]
-    if not isinstance(data, bytes) or data[:1] != b"p":
+    if data[:1] != b"p":
         return True
     stub = msgspec.json.decode(data[1:])
     return bool(stub["apart"]["sha256"] == hashlib.sha256(event.data).hexdigest())
@@ -128,21 +129,14 @@ def repair(
     conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int, found: list[Damage]
 ) -> list[Damage]:
     """Mend what can be mended: unreadable events are erased, rows projected anew."""
-    for damage in found:
-        if damage.problem == "unreadable" and damage.seq is not None:
-            blank(conn, id, damage.seq, "damaged")
+    lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
+    if lost:
+        blank(conn, bodies, project, id, lost, "damaged")
     if any(damage.problem in ("unreadable", "row") for damage in found):
+        for table in ("snapshots", "terms", "pending"):
+            conn.execute(f"DELETE FROM {table} WHERE log = ?", (id,))
         entry = entry_by_id(conn, id)
-        conn.execute("DELETE FROM snapshots WHERE log = ?", (id,))
-        conn.execute("DELETE FROM terms WHERE log = ?", (id,))
-        conn.execute("DELETE FROM pending WHERE log = ?", (id,))
-        nothing = catalog.Row(
-            tenant=entry.row.tenant,
-            session=entry.row.session,
-            thread=entry.row.thread,
-            log=entry.row.log,
-        )
-        save_row(conn, id, nothing, projected(conn, bodies, project, entry))
+        save_row(conn, id, unlisted(entry.row), projected(conn, bodies, project, entry))
     return [
         msgspec.structs.replace(damage, repaired=damage.problem in ("unreadable", "row"))
         for damage in found

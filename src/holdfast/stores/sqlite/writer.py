@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ...errors import HoldfastError, StoreUnavailable
 from ..lock import FileLock
+from .bodies import Bodies
 from .schema import translated
 
 T = TypeVar("T")
@@ -45,18 +46,10 @@ class _Waiting:
 class Writer:
     """Runs jobs on one connection in one thread, many to a transaction."""
 
-    def __init__(
-        self,
-        conn: sqlite3.Connection,
-        lock: FileLock,
-        *,
-        before_commit: Callable[[], None] | None = None,
-        rolled_back: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, conn: sqlite3.Connection, lock: FileLock, bodies: Bodies) -> None:
         self._conn = conn
         self._lock = lock
-        self._before_commit = before_commit
-        self._rolled_back = rolled_back
+        self._bodies = bodies
         self._loop = asyncio.get_running_loop()
         self._gathered: list[_Waiting] = []
         self._handed: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
@@ -141,20 +134,20 @@ class Writer:
         conn = self._conn
         conn.execute("BEGIN IMMEDIATE")
         try:
+            self._bodies.begun(conn)
             for waiting in batch:
                 try:
                     waiting.result = waiting.job(conn)
                 except HoldfastError as error:
                     waiting.error = error
-            if self._before_commit is not None:
-                self._before_commit()
+            self._bodies.committing(conn)
             conn.execute("COMMIT")
         except BaseException:
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
-            if self._rolled_back is not None:
-                self._rolled_back()
+            self._bodies.rolled_back()
             raise
+        self._bodies.committed()
 
     async def aclose(self) -> None:
         """Finish what was handed over, then close the connection."""

@@ -1,0 +1,98 @@
+"""The command: which workloads, how many rounds, where the results go."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .finding import find
+from .importing import importing
+from .late import late_turn
+from .loading import load
+from .measure import Bar, Result
+from .opening import open_long
+from .report import Progress, as_json, machine, show
+from .settings import QUICK, Settings, Sizes, file_system
+from .turns import file_one, sqlite_one, sqlite_together
+
+WORKLOADS: dict[str, Callable[[Settings], Result]] = {
+    "sqlite-one": sqlite_one,
+    "sqlite-32": sqlite_together,
+    "file-one": file_one,
+    "late-turn": late_turn,
+    "open": open_long,
+    "load": load,
+    "find": find,
+    "import": importing,
+}
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description="How fast Holdfast is.")
+    parser.add_argument("--only", metavar="NAME,…", help=f"of {', '.join(WORKLOADS)}")
+    parser.add_argument("--rounds", type=int, metavar="N", help="interleaved rounds (9)")
+    parser.add_argument("--quick", action="store_true", help="small counts, 3 rounds: a smoke test")
+    parser.add_argument("--no-peers", action="store_true", help="floors only")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep every value there")
+    parser.add_argument("--list", action="store_true", help="name the workloads and stop")
+    chosen = parser.parse_args(given)
+    names = chosen.only.split(",") if chosen.only else list(WORKLOADS)
+    if unknown := [name for name in names if name not in WORKLOADS]:
+        parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    if chosen.rounds is not None and chosen.rounds < 1:
+        parser.error("--rounds needs at least 1")
+    chosen.names = names
+    return chosen
+
+
+def run(names: Sequence[str], settings: Settings, progress: Progress) -> list[Result]:
+    """The workloads one after the other; one that fails does not stop the rest."""
+    results = []
+    settings.step = progress.step
+    for at, name in enumerate(names, 1):
+        workload = WORKLOADS[name]
+        progress.begin(name, (workload.__doc__ or "").strip().splitlines()[0], at, len(names))
+        try:
+            result = workload(settings)
+        except Exception as error:
+            absent = f"failed: {type(error).__name__}: {error}"
+            bar = Bar(name=name, way="most", bar=0.0, absent=absent)
+            result = Result(name=name, title=name, bars=[bar])
+        progress.end(result)
+        results.append(result)
+    return results
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """0 when every bar that was measured is met."""
+    chosen = arguments(given)
+    if chosen.list:
+        print("\n".join(WORKLOADS))
+        return 0
+    sizes = QUICK if chosen.quick else Sizes()
+    settings = Settings(
+        sizes=sizes, rounds=chosen.rounds or sizes.rounds, peers=not chosen.no_peers
+    )
+    about = machine(settings)
+    if about.disk in ("tmpfs", "ramfs"):
+        place = tempfile.gettempdir()
+        print(
+            f"warning: {place} is {file_system(place)}, where fsync costs nothing: "
+            "set TMPDIR to a folder on a disk",
+            file=sys.stderr,
+        )
+    with Progress() as progress:
+        results = run(chosen.names, settings, progress)
+    show(about, results)
+    if chosen.quick or settings.rounds < Sizes().rounds:
+        print(f"\n{settings.rounds} rounds, small counts: a smoke test, no judgement of the bars.")
+    if chosen.json:
+        chosen.json.write_bytes(as_json(about, settings, results))
+    return 0 if all(bar.met is not False for result in results for bar in result.bars) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""The port on a folder of JSON lines."""
+
+from .store import FileStore
+
+__all__ = ["FileStore"]

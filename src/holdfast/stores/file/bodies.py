@@ -1,0 +1,250 @@
+"""The bodies of a file store: events as lines of JSON, large data and blobs as files.
+
+The tables of the SQLite store serve as an index that can be rebuilt: `events.data`
+says where a line is (`f`, offset, length), that the data is in a file of its own (`p`),
+or that nothing can be read (`x`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Raw
+
+from ...catalog import Project
+from ...events import Event, Key, Scope
+from .. import rules
+from ..rules import APART, Extension
+from ..sqlite import remove
+from ..sqlite.bodies import Entry, Record, damaged, event_of
+from ..sqlite.schema import LIVE, RESTORING
+from .folder import Folder
+from .index import UNREADABLE, Index, Said, place, unpack
+from .lines import FORMAT, Header, event_line, header_line, parse_line
+
+
+class InFiles:
+    """`Bodies` in a folder; see `index.py` for how the index is kept true to it."""
+
+    def __init__(self, folder: Folder, project: Project, index: Index) -> None:
+        self._folder = folder
+        self._project = project
+        self._index = index
+
+    # Transactions
+
+    def begun(self, conn: sqlite3.Connection) -> None:
+        for log in self._index.catch_up_journal(conn):
+            if (key := live_key(conn, log)) is not None:
+                remove.hide(conn, self, key, None)
+
+    def committing(self, conn: sqlite3.Connection) -> None:
+        self._folder.make_durable()
+
+    def committed(self) -> None:
+        self._folder.done()
+
+    def rolled_back(self) -> None:
+        self._folder.roll_back()
+
+    # Events
+
+    def current(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
+        return self._index.catch_up(conn, entry)
+
+    def put(
+        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
+    ) -> list[bytes]:
+        log = entry.row.log
+        path = self._path(conn, entry.id)
+        size = self._folder.size(path)
+        text = bytearray()
+        if size == 0:
+            text += header_line(self._header(conn, entry))
+        columns = []
+        for event, change, hash in zip(plan.fresh, plan.changes, hashes, strict=True):
+            stub = self._put_apart(log, event) if len(event.data) > APART else None
+            line = event_line(event, hash, change, stub=stub)
+            columns.append(
+                place(size + len(text), len(line)) if stub is None else b"p" + bytes(stub)
+            )
+            text += line
+        self._folder.append(path, bytes(text))
+        self._index.grown(conn, entry.id, size + len(text))
+        return columns
+
+    def _header(self, conn: sqlite3.Connection, entry: Entry) -> Header:
+        row = entry.row
+        base = conn.execute("SELECT log FROM logs WHERE id = ?", (entry.base,)).fetchone()
+        return Header(
+            holdfast=FORMAT,
+            log=row.log,
+            tenant=row.tenant,
+            session=row.session,
+            thread=row.thread,
+            base=base and base[0],
+            shared=entry.shared,
+        )
+
+    def _put_apart(self, log: str, event: Event) -> Raw:
+        data = bytes(event.data)
+        self._folder.write(self._folder.apart(log, event.seq), data)
+        return Raw(msgspec.json.encode(rules.apart(data, hashlib.sha256(data).hexdigest())))
+
+    def _path(self, conn: sqlite3.Connection, id: int) -> Path:
+        log, state = conn.execute("SELECT log, state FROM logs WHERE id = ?", (id,)).fetchone()
+        return self._folder.log(log, restoring=state == RESTORING)
+
+    def get(
+        self, conn: sqlite3.Connection, log: int, key: Key, records: Sequence[Record]
+    ) -> Iterable[Event]:
+        path = self._path(conn, log)
+        lines = _lines(path, [record[8] for record in records])
+        (name,) = conn.execute("SELECT log FROM logs WHERE id = ?", (log,)).fetchone()
+        for record, text in zip(records, lines, strict=True):
+            column = record[8]
+            if column[:1] == b"j":
+                yield event_of(record, column[1:])
+            elif column[:1] == b"p":
+                yield event_of(record, self._get_apart(name, key, record[0]))
+            else:
+                line = parse_line(text) if text else None
+                if line is None or (line.seq, line.id) != (record[0], record[1]):
+                    raise damaged(key, record[0])
+                yield line.event()
+
+    def _get_apart(self, log: str, key: Key, seq: int) -> bytes:
+        try:
+            return self._folder.apart(log, seq).read_bytes()
+        except FileNotFoundError:
+            raise damaged(key, seq) from None
+
+    def replace(
+        self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
+    ) -> None:
+        path = self._path(conn, log)
+        (name,) = conn.execute("SELECT log FROM logs WHERE id = ?", (log,)).fetchone()
+        lines = self._index.lines(conn, log, path)
+        for seq in hashes:
+            id, kind, v, run, actor, cause, at = conn.execute(
+                "SELECT id, kind, v, run, actor, cause, at FROM events WHERE log = ? AND seq = ?",
+                (log, seq),
+            ).fetchone()
+            event = event_of((seq, id, kind, v, run, actor, cause, at, b""), bytes(data))
+            lines[seq] = event_line(event, hashes[seq], self._project(event))
+            self._folder.remove(self._folder.apart(name, seq))
+        header = path.read_bytes().partition(b"\n")[0] + b"\n"
+        self._rewrite(conn, log, path, header, lines)
+        conn.executemany(
+            "UPDATE events SET hash = ? WHERE log = ? AND seq = ?",
+            [(hash, log, seq) for seq, hash in hashes.items()],
+        )
+
+    def _rewrite(
+        self, conn: sqlite3.Connection, log: int, path: Path, header: bytes, lines: dict[int, bytes]
+    ) -> None:
+        """Write a log's file anew, and where its lines are now."""
+        at = len(header)
+        places = []
+        for seq, text in sorted(lines.items()):
+            line = parse_line(text)
+            if line is None:
+                places.append((UNREADABLE, log, seq))
+            elif not line.apart:
+                places.append((place(at, len(text)), log, seq))
+            at += len(text)
+        self._folder.replace(path, header + b"".join(text for _, text in sorted(lines.items())))
+        conn.executemany("UPDATE events SET data = ? WHERE log = ? AND seq = ?", places)
+        self._index.grown(conn, log, at)
+
+    # Logs that come and go
+
+    def finish(self, conn: sqlite3.Connection, entry: Entry) -> None:
+        log = entry.row.log
+        self._folder.rename(self._folder.log(log, restoring=True), self._folder.log(log))
+
+    def hide(self, conn: sqlite3.Connection, entry: Entry) -> None:
+        self._index.say(conn, Said(deleted=entry.row.log))
+        (kept,) = conn.execute(
+            "SELECT max(shared) FROM logs WHERE base = ?", (entry.id,)
+        ).fetchone()
+        if kept is not None:
+            self.trim(conn, entry.id, kept)
+
+    def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
+        name, shared, base = conn.execute(
+            "SELECT log, shared, base FROM logs WHERE id = ?", (log,)
+        ).fetchone()
+        if kept is None:
+            self._folder.remove(self._folder.log(name))
+            self._folder.remove(self._folder.log(name, restoring=True))
+            self._folder.remove(self._folder.apart(name, 0).parent)
+            self._index.gone(conn, log)
+            return
+        path = self._path(conn, log)
+        lines = self._index.lines(conn, log, path)
+        for seq in [seq for seq in lines if seq > kept]:
+            del lines[seq]
+            self._folder.remove(self._folder.apart(name, seq))
+        of = conn.execute("SELECT log FROM logs WHERE id = ?", (base,)).fetchone()
+        header = Header(holdfast=FORMAT, log=name, base=of and of[0], shared=shared)
+        self._rewrite(conn, log, path, header_line(header), lines)
+
+    # Blobs and claims
+
+    def put_blob(self, scope: Scope, sha256: str, data: bytes) -> bytes:
+        folder = self._folder.blobs(scope)
+        owner = folder / "owner.json"
+        if not owner.exists():
+            self._folder.write(owner, msgspec.json.encode(scope))
+        self._folder.write(folder / sha256, data)
+        return b"f"
+
+    def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
+        try:
+            return (self._folder.blobs(scope) / sha256).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
+        self._folder.remove(self._folder.blobs(scope))
+
+    def claimed(
+        self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
+    ) -> None:
+        self._index.say(conn, Said(claim=(tenant, name), session=session))
+
+
+def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
+    """The key of a log that is not deleted."""
+    found = conn.execute(
+        "SELECT tenant, session, thread FROM logs WHERE log = ? AND state = ?", (log, LIVE)
+    ).fetchone()
+    return found and Key(*found)
+
+
+def _lines(path: Path, columns: Sequence[bytes]) -> list[bytes]:
+    """The lines at some places of a file, read in one stretch; empty where there is none."""
+    places = [unpack(column) if column[:1] == b"f" else None for column in columns]
+    wanted = [place for place in places if place is not None]
+    if not wanted:
+        return [b""] * len(columns)
+    start = min(offset for offset, _ in wanted)
+    length = max(offset + size for offset, size in wanted) - start
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return [b""] * len(columns)
+    try:
+        text = os.pread(file, length, start)
+    finally:
+        os.close(file)
+    return [
+        b"" if place is None else text[place[0] - start : place[0] - start + place[1]]
+        for place in places
+    ]

@@ -1,0 +1,203 @@
+"""The files of a file store: where they are, and how they change durably.
+
+Names are ids and hashes that we made, never a caller's. Every change can be taken back
+until the index is committed: appended bytes are cut off again, and a file is removed
+only once the index agrees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+
+import msgspec
+
+from ...events import Scope
+
+OPEN_FILES = 128
+
+
+class Folder:
+    """One store's folder. Used by the writer's thread; readers only ask for paths."""
+
+    def __init__(self, root: Path, *, sync: bool) -> None:
+        self.root = root
+        self._sync = sync
+        self._files: OrderedDict[Path, int] = OrderedDict()
+        self._grown: dict[Path, int] = {}
+        self._new_names: set[Path] = set()
+        self._made: list[Path] = []
+        self._renamed: list[tuple[Path, Path]] = []
+        self._removing: list[Path] = []
+
+    # Paths
+
+    def log(self, log: str, *, restoring: bool = False) -> Path:
+        name = f"{log}.jsonl.part" if restoring else f"{log}.jsonl"
+        return self.root / "logs" / log[-2:] / name
+
+    def apart(self, log: str, seq: int) -> Path:
+        return self.root / "logs" / log[-2:] / f"{log}.apart" / f"{seq}.json"
+
+    def blobs(self, scope: Scope) -> Path:
+        text = msgspec.json.encode((scope.tenant, scope.session))
+        return self.root / "blobs" / hashlib.sha256(text).hexdigest()
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.jsonl"
+
+    # Changes, each taken back by `roll_back`
+
+    def size(self, path: Path) -> int:
+        """How many bytes a log's file has; 0 if there is none."""
+        try:
+            return os.fstat(self._file(path, make=False)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def append(self, path: Path, data: bytes) -> int:
+        """Add bytes at the end of a file; where they begin."""
+        file = self._file(path, make=True)
+        start = os.fstat(file).st_size
+        self._grown.setdefault(path, start)
+        view = memoryview(data)
+        at = start
+        while view:
+            written = os.pwrite(file, view, at)
+            at += written
+            view = view[written:]
+        return start
+
+    def cut(self, path: Path, size: int) -> None:
+        """Cut a file off where its good part ends. Not taken back: what it cuts is no event."""
+        os.ftruncate(self._file(path, make=False), size)
+        self._grown.setdefault(path, size)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Make a new file."""
+        self._make_folder(path.parent)
+        self._made.append(path)
+        self._write(path, data)
+        self._new_names.add(path.parent)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Put a file in place of one, whole or not at all. Not taken back: if the
+        transaction fails, the file differs from the index, which the next look mends."""
+        new = path.with_name(f"{path.name}.new")
+        self._write(new, data)
+        os.replace(new, path)
+        self._close(path)
+        self._new_names.add(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file its name."""
+        self._close(old)
+        os.replace(old, new)
+        self._renamed.append((old, new))
+        self._new_names.add(new.parent)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file or a folder with all in it, once the index agrees."""
+        self._removing.append(path)
+
+    # The end of a transaction
+
+    def make_durable(self) -> None:
+        """Everything that was appended, written or renamed, with its names."""
+        if self._sync:
+            for path in self._grown:
+                os.fsync(self._file(path, make=False))
+            for folder in self._new_names:
+                _sync_folder(folder)
+
+    def done(self) -> None:
+        """After the commit: what was replaced is gone, what was to go goes."""
+        for path in self._removing:
+            self._close(path)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        self._forget()
+
+    def roll_back(self) -> None:
+        """Take back what was appended or written."""
+        for path, size in self._grown.items():
+            try:
+                os.ftruncate(self._file(path, make=False), size)
+            except OSError:
+                continue  # the next look at the file cuts what stands behind its last line
+        for path in self._made:
+            path.unlink(missing_ok=True)
+        for old, new in self._renamed:
+            self._close(new)
+            os.replace(new, old)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._grown.clear()
+        self._made.clear()
+        self._renamed.clear()
+        self._removing.clear()
+        self._new_names.clear()
+
+    def close(self) -> None:
+        while self._files:
+            self._close(next(iter(self._files)))
+
+    # Open files
+
+    def _file(self, path: Path, *, make: bool) -> int:
+        file = self._files.get(path)
+        if file is not None:
+            if os.fstat(file).st_nlink:
+                self._files.move_to_end(path)
+                return file
+            self._close(path)  # another process replaced it
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            file = os.open(path, flags)
+        except FileNotFoundError:
+            if not make:
+                raise
+            self._make_folder(path.parent)
+            file = os.open(path, flags | os.O_CREAT, 0o600)
+            self._new_names.add(path.parent)
+        self._files[path] = file
+        if len(self._files) > OPEN_FILES:
+            oldest = next(p for p in self._files if p not in self._grown)
+            self._close(oldest)
+        return file
+
+    def _close(self, path: Path) -> None:
+        if (file := self._files.pop(path, None)) is not None:
+            os.close(file)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+            if self._sync:
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+    def _make_folder(self, folder: Path) -> None:
+        if not folder.is_dir():
+            self._make_folder(folder.parent)
+            folder.mkdir(exist_ok=True, mode=0o700)
+            self._new_names.add(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

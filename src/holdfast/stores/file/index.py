@@ -1,0 +1,380 @@
+"""The index of a file store, and how it is kept true to the files.
+
+The files are the truth. Where the index is behind them (a process died between the two)
+it catches up; where it says more than they hold (somebody damaged them) it gives way,
+and the damage is written down; where it is gone it is rebuilt from all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ... import catalog
+from ...catalog import Row, RowChange
+from ...codec import fingerprint
+from ...events import Event, Key, NewEvent, Scope
+from ...store import Damage
+from .. import rules
+from ..sqlite import log as logs
+from ..sqlite import remove
+from ..sqlite.bodies import Entry
+from ..sqlite.schema import DEAD, LIVE
+from .folder import Folder
+from .lines import Header, Placed, parse_header, scan
+
+logger = logging.getLogger("holdfast.file")
+
+TABLES = "CREATE TABLE files (log INTEGER PRIMARY KEY, size INTEGER NOT NULL)"
+JOURNAL = 0  # the journal's line in `files`
+UNREADABLE = b"x"
+
+_place = struct.Struct(">cQQ")
+
+
+class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of `journal.jsonl`: what no log tells. A claim without session was given up."""
+
+    claim: tuple[str, str] | None = None
+    session: str | None = None
+    deleted: str | None = None
+    damage: Damage | None = None
+    log: str | None = None
+
+
+_said = msgspec.json.Decoder(Said).decode
+
+
+def place(offset: int, length: int) -> bytes:
+    """What the index holds of a line."""
+    return _place.pack(b"f", offset, length)
+
+
+def unpack(column: bytes) -> tuple[int, int]:
+    _, offset, length = _place.unpack(column)
+    return offset, length
+
+
+class Index:
+    """Keeps the tables true to the files of one folder."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    # Sizes
+
+    def grown(self, conn: sqlite3.Connection, log: int, size: int) -> None:
+        conn.execute("INSERT OR REPLACE INTO files (log, size) VALUES (?, ?)", (log, size))
+
+    def gone(self, conn: sqlite3.Connection, log: int) -> None:
+        conn.execute("DELETE FROM files WHERE log = ?", (log,))
+
+    def _size(self, conn: sqlite3.Connection, log: int) -> int:
+        found = conn.execute("SELECT size FROM files WHERE log = ?", (log,)).fetchone()
+        return found[0] if found else 0
+
+    def lines(self, conn: sqlite3.Connection, log: int, path: Path) -> dict[int, bytes]:
+        """The lines of a file by number, the damaged ones as they are."""
+        text = path.read_bytes()
+        start = text.find(b"\n") + 1
+        (shared,) = conn.execute("SELECT shared FROM logs WHERE id = ?", (log,)).fetchone()
+        scanned = scan(text[start:], offset=start, seq=shared)
+        return {p.seq: text[p.offset : p.offset + p.length] for p in scanned.lines}
+
+    # The journal
+
+    def say(self, conn: sqlite3.Connection, said: Said) -> None:
+        """Write down what no log tells, for the day the index is rebuilt."""
+        line = msgspec.json.encode(said) + b"\n"
+        start = self._folder.append(self._folder.journal, line)
+        self.grown(conn, JOURNAL, start + len(line))
+
+    def catch_up_journal(self, conn: sqlite3.Connection) -> list[str]:
+        """Take in what a process said before it died, and cut what it did not finish; the
+        logs that it was about to delete."""
+        size = self._folder.size(self._folder.journal)
+        known = self._size(conn, JOURNAL)
+        if size == known:
+            return []
+        text = self._folder.journal.read_bytes()
+        end = text.rfind(b"\n") + 1
+        if end < size:
+            self._folder.cut(self._folder.journal, end)
+        # Shorter than the index knew: written anew meanwhile, so all of it holds.
+        said = heard(text[known if known <= end else 0 : end])
+        for one in said:
+            self._take_in(conn, one)
+        self.grown(conn, JOURNAL, end)
+        return [one.deleted for one in said if one.deleted is not None]
+
+    def _take_in(self, conn: sqlite3.Connection, said: Said) -> None:
+        if said.claim is not None and said.session is not None:
+            conn.execute(
+                "INSERT OR REPLACE INTO claims (tenant, name, session) VALUES (?, ?, ?)",
+                (*said.claim, said.session),
+            )
+        elif said.claim is not None:
+            conn.execute("DELETE FROM claims WHERE tenant = ? AND name = ?", said.claim)
+
+    def damages(self) -> list[Damage]:
+        """What was found damaged and cut, since the last purge."""
+        if not self._folder.journal.exists():
+            return []
+        return [said.damage for said in heard(self._folder.journal.read_bytes()) if said.damage]
+
+    # Catching up
+
+    def catch_up(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
+        """The log as its file has it."""
+        path = self._folder.log(entry.row.log)
+        size, known = self._folder.size(path), self._size(conn, entry.id)
+        if size == known:
+            return entry
+        if size > known > 0:
+            self._take_lines(conn, entry, path, _read_from(path, known), known, listed=entry.row)
+        else:
+            self._index_again(conn, entry, path)
+        return logs.entry_by_id(conn, entry.id)
+
+    def _index_again(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> None:
+        """Forget what the index has of a log's events, and read its file from the start."""
+        for table in ("events", "pending", "terms", "snapshots"):
+            conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
+        text = path.read_bytes() if path.exists() else b""
+        start = text.find(b"\n") + 1
+        row = msgspec.structs.replace(
+            rules.new_row(entry.row.key, entry.row.created), log=entry.row.log, head=entry.shared
+        )
+        self._take_lines(
+            conn, entry._replace(row=row), path, text[start:], start, listed=logs.unlisted(row)
+        )
+        after = logs.entry_by_id(conn, entry.id).row
+        if after.head < entry.row.head:
+            self._note(
+                conn,
+                entry,
+                Damage(
+                    problem="torn",
+                    detail=f"the file ends at {after.head}, the index knew {entry.row.head}",
+                    key=entry.row.key,
+                    seq=after.head + 1,
+                    repaired=True,
+                ),
+            )
+
+    def _take_lines(
+        self,
+        conn: sqlite3.Connection,
+        entry: Entry,
+        path: Path,
+        text: bytes,
+        offset: int,
+        *,
+        listed: Row,
+    ) -> None:
+        """Index the lines of a file from `offset` on, behind what is `listed` of the log; what
+        is cut short is cut off."""
+        scanned = scan(text, offset=offset, seq=entry.row.head)
+        if scanned.torn:
+            self._folder.cut(path, scanned.end)
+            self._note(
+                conn,
+                entry,
+                Damage(
+                    problem="torn",
+                    detail=f"{scanned.torn} bytes of an unfinished line were cut off",
+                    key=entry.row.key,
+                    seq=(scanned.lines[-1].seq if scanned.lines else entry.row.head) + 1,
+                    repaired=True,
+                ),
+            )
+        row = entry.row
+        if scanned.lines:
+            row = self._insert(conn, entry, scanned.lines)
+        if row.tenant:
+            logs.save_row(conn, entry.id, listed, row)
+        else:
+            remove.save_bare(conn, entry.id, row)
+        self.grown(conn, entry.id, scanned.end)
+
+    def _insert(self, conn: sqlite3.Connection, entry: Entry, lines: Iterable[Placed]) -> Row:
+        events: list[Event] = []
+        changes: list[RowChange] = []
+        records = []
+        for placed in lines:
+            line = placed.line
+            if line is None:
+                event = lost(placed.seq)
+                column, hash, change = UNREADABLE, fingerprint(event), ()
+            else:
+                event, change, hash = line.event(), line.row, bytes.fromhex(line.sha256)
+                column = place(placed.offset, placed.length)
+                if line.apart:
+                    column = b"p" + bytes(line.data)
+            events.append(event)
+            changes.append(change)
+            records.append(
+                (
+                    entry.id,
+                    event.seq,
+                    event.id,
+                    event.kind,
+                    event.v,
+                    event.run,
+                    event.actor,
+                    event.cause,
+                    event.at,
+                    hash,
+                    column,
+                )
+            )
+        conn.executemany(
+            "INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            records,
+        )
+        logs.drop_drafts(conn, entry.id, changes)
+        row = entry.row
+        if row.head == entry.shared:
+            row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
+        return catalog.apply(row, events, changes)
+
+    def _note(self, conn: sqlite3.Connection, entry: Entry, damage: Damage) -> None:
+        logger.warning(
+            "log %s: %s (%s) at %s", entry.row.log, damage.problem, damage.detail, damage.seq
+        )
+        self.say(conn, Said(damage=damage, log=entry.row.log))
+
+    # Rebuilding
+
+    def rebuild(self, conn: sqlite3.Connection) -> None:
+        """Fill empty tables from all files."""
+        conn.execute(TABLES)
+        deleted = self._hear_all(conn)
+        headers = sorted(self._headers(), key=lambda header: header.log)
+        ids: dict[str, int] = {}
+        for header in headers:
+            self._begin(conn, header, ids, dead=header.key is None or header.log in deleted)
+        for header in headers:
+            if header.log in ids:
+                entry = logs.entry_by_id(conn, ids[header.log])
+                path = self._folder.log(header.log)
+                text = path.read_bytes()
+                start = text.find(b"\n") + 1
+                self._take_lines(
+                    conn, entry, path, text[start:], start, listed=logs.unlisted(entry.row)
+                )
+        self._find_blobs(conn)
+
+    def _hear_all(self, conn: sqlite3.Connection) -> set[str]:
+        self.catch_up_journal(conn)
+        if not self._folder.journal.exists():
+            return set()
+        return {one.deleted for one in heard(self._folder.journal.read_bytes()) if one.deleted}
+
+    def _headers(self) -> Iterable[Header]:
+        for path in sorted((self._folder.root / "logs").glob("*/*.jsonl*")):
+            if path.suffix != ".jsonl":
+                path.unlink()  # a restore or a rewrite that was cut
+                continue
+            with path.open("rb") as file:
+                header = parse_header(file.readline())
+            if header is None or self._folder.log(header.log) != path:
+                logger.error("%s has no readable first line: left alone", path)
+            else:
+                yield header
+
+    def _begin(
+        self, conn: sqlite3.Connection, header: Header, ids: dict[str, int], *, dead: bool
+    ) -> None:
+        key = header.key if header.key and not dead else Key("", "", "")
+        if not dead and (older := logs.lookup(conn, key)) is not None:
+            # Only the newest can be meant; the older file stays where it is.
+            logger.error("log %s has the key of log %s: left alone", older.row.log, header.log)
+            conn.execute("DELETE FROM logs WHERE id = ?", (older.id,))
+            ids.pop(older.row.log, None)
+        row = msgspec.structs.replace(rules.new_row(key, 0), log=header.log, head=header.shared)
+        entry = logs.begin(
+            conn, row, base=ids.get(header.base or ""), shared=header.shared, state=LIVE
+        )
+        if dead:
+            conn.execute(
+                "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL"
+                " WHERE id = ?",
+                (DEAD, entry.id),
+            )
+        ids[header.log] = entry.id
+
+    def _find_blobs(self, conn: sqlite3.Connection) -> None:
+        for path in (self._folder.root / "blobs").glob("*/owner.json"):
+            scope = msgspec.json.decode(path.read_bytes(), type=Scope)
+            owner = conn.execute(
+                "INSERT INTO owners (tenant, session) VALUES (?, ?)", (scope.tenant, scope.session)
+            ).lastrowid
+            for blob in path.parent.iterdir():
+                if blob != path:
+                    conn.execute(
+                        "INSERT INTO blobs (owner, sha256, size, data) VALUES (?, ?, ?, ?)",
+                        (owner, blob.name, blob.stat().st_size, b"f"),
+                    )
+
+    # Upkeep
+
+    def check_all(self, conn: sqlite3.Connection) -> None:
+        """Look at every log's file, as after a process that died."""
+        for (id,) in conn.execute(f"SELECT id FROM logs WHERE state = {LIVE}").fetchall():
+            self.catch_up(conn, logs.entry_by_id(conn, id))
+
+    def tidy(self, conn: sqlite3.Connection) -> None:
+        """Write the journal anew with what still holds, and remove what nobody owns."""
+        said = [
+            Said(claim=(tenant, name), session=session)
+            for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
+        ]
+        dead = conn.execute(f"SELECT log FROM logs WHERE state = {DEAD}")
+        said += [Said(deleted=log) for (log,) in dead]
+        text = b"".join(msgspec.json.encode(one) + b"\n" for one in said)
+        self._folder.replace(self._folder.journal, text)
+        self.grown(conn, JOURNAL, len(text))
+        for path in (self._folder.root / "blobs").glob("*"):
+            if not self._owned(conn, path):
+                self._folder.remove(path)
+
+    def _owned(self, conn: sqlite3.Connection, path: Path) -> bool:
+        try:
+            scope = msgspec.json.decode((path / "owner.json").read_bytes(), type=Scope)
+        except (OSError, msgspec.MsgspecError):
+            return False
+        found = conn.execute(
+            "SELECT 1 FROM owners WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
+        )
+        return found.fetchone() is not None
+
+
+def lost(seq: int) -> Event:
+    """What stands for an event of which nothing can be read any more."""
+    event = NewEvent.of("log.damaged", id=f"damaged:{seq}")
+    return rules.numbered(event, seq, 0)
+
+
+def heard(text: bytes) -> list[Said]:
+    """What the lines of the journal say, the readable ones."""
+    found = []
+    for line in text.splitlines():
+        try:
+            found.append(_said(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            logger.error("a line of the journal is unreadable")
+    return found
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read()

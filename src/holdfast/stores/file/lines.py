@@ -1,0 +1,174 @@
+"""The lines of a log file: a header, then one line per event, with its row change.
+
+The format is documented in `docs/formats/log.md`; a file can be followed with
+`tail -f` and read by any program that reads JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ...catalog import RowChange
+from ...codec import fingerprint
+from ...events import Event, Key, NewEvent
+
+FORMAT = 1
+
+
+class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first line. `base` and `shared` say where a fork's earlier events are; a
+    deleted log that forks still need has no key."""
+
+    holdfast: int
+    log: str
+    tenant: str | None = None
+    session: str | None = None
+    thread: str | None = None
+    base: str | None = None
+    shared: int = 0
+
+    @property
+    def key(self) -> Key | None:
+        if self.tenant is None or self.session is None or self.thread is None:
+            return None
+        return Key(self.tenant, self.session, self.thread)
+
+
+class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event as it stands in the file. With `apart`, the data is in a file beside it and
+    stands here as size and hash."""
+
+    seq: int
+    at: int
+    kind: str
+    id: str
+    v: int = 1
+    run: str | None = None
+    actor: str | None = None
+    cause: str | None = None
+    sha256: str
+    apart: bool = False
+    row: RowChange = ()
+    data: Raw
+
+    def event(self) -> Event:
+        return Event(
+            kind=self.kind,
+            data=self.data,
+            id=self.id,
+            v=self.v,
+            run=self.run,
+            actor=self.actor,
+            cause=self.cause,
+            seq=self.seq,
+            at=self.at,
+        )
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Line).decode
+_header = msgspec.json.Decoder(Header).decode
+
+
+def header_line(header: Header) -> bytes:
+    return _encode(header) + b"\n"
+
+
+def event_line(event: Event, hash: bytes, change: RowChange, *, stub: Raw | None = None) -> bytes:
+    """The line of an event; `stub` stands in place of data that is kept apart."""
+    line = Line(
+        seq=event.seq,
+        at=event.at,
+        kind=event.kind,
+        id=event.id,
+        v=event.v,
+        run=event.run,
+        actor=event.actor,
+        cause=event.cause,
+        sha256=hash.hex(),
+        apart=stub is not None,
+        row=change,
+        data=event.data if stub is None else stub,
+    )
+    return _encode(line) + b"\n"
+
+
+def parse_header(text: bytes) -> Header | None:
+    try:
+        header = _header(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return header if header.holdfast == FORMAT else None
+
+
+def parse_line(text: bytes) -> Line | None:
+    """The event of a line, or None if the line is damaged."""
+    try:
+        line = _decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if not line.apart and fingerprint(line.event()).hex() != line.sha256:
+        return None
+    return line
+
+
+class Placed(NamedTuple):
+    """A line and where it stands; `line` is None where nothing can be read."""
+
+    seq: int
+    line: Line | None
+    offset: int
+    length: int
+
+
+class Scanned(NamedTuple):
+    """What a part of a file holds: its lines by number, and where the good part ends."""
+
+    lines: list[Placed]
+    end: int
+    torn: int
+
+
+def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
+    """Read the lines of a file from `offset` on, behind number `seq`.
+
+    A damaged line never hides its neighbours: the number of the next good line tells how
+    many stood between. A rest without a line end is a write that was cut.
+    """
+    placed: list[Placed] = []
+    bad: list[tuple[int, int]] = []
+    end = offset
+    for start, raw in _split(text, offset):
+        end = start + len(raw)
+        line = parse_line(raw)
+        if line is None or line.seq <= seq:
+            bad.append((start, len(raw)))
+            continue
+        # One damaged stretch may cover several numbers, or hold less than one.
+        for number in range(seq + 1, line.seq):
+            placed.append(Placed(number, None, *(bad.pop(0) if bad else (start, 0))))
+        bad.clear()
+        placed.append(Placed(line.seq, line, start, len(raw)))
+        seq = line.seq
+    placed += [Placed(seq + n, None, *where) for n, where in enumerate(bad, 1)]
+    return Scanned(placed, end, offset + len(text) - end)
+
+
+def _split(text: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(text):
+        stop = text.find(b"\n", at) + 1
+        if stop == 0:
+            return  # no line end: the write was cut
+        yield offset + at, text[at:stop]
+        at = stop
+
+
+def rehash(line: Line, data: Raw) -> tuple[Event, bytes]:
+    """The event of a line with other data, and its hash."""
+    event = msgspec.structs.replace(line.event(), data=data)
+    return event, fingerprint(NewEvent(kind=event.kind, data=data, id=event.id, v=event.v))

@@ -1,0 +1,209 @@
+"""`FileStore`: the port on a folder of JSON lines, for any number of processes.
+
+The lines are the truth; `index.db` beside them answers everything that is not a plain
+read, and can be deleted at any time. All but that is the SQLite store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ... import catalog
+from ...catalog import Project
+from ...errors import InvalidValue, LogDamaged, StoreTooNew
+from ...events import Event, Key, Scope, new_id
+from ...store import Damage, Durability, Receipt, StoreInfo, wall_clock
+from ..lock import FileLock, held
+from ..sqlite import log as logs
+from ..sqlite import schema
+from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder
+from .bodies import InFiles
+from .folder import Folder
+from .index import Index
+
+VERSION = 1
+
+Page = tuple[str, list[Event], LogDamaged | None]
+
+
+class FileStore(SqliteStore):
+    """Sessions as files. Open it with `holdfast.connect("file:DIR")`."""
+
+    kind = "file"
+
+    def __init__(self, folder: Folder, index: Index, presence: Presence, **rest: Any) -> None:
+        super().__init__(str(folder.root / "index.db"), **rest)
+        self._folder = folder
+        self._index = index
+        self._presence = presence
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        durability: str = "machine",
+        project: Project = catalog.project,
+        clock: Callable[[], int] = wall_clock,
+    ) -> FileStore:
+        """Open the folder, making it if need be; safe for many processes at once."""
+        level: Durability = check_durability(durability)
+        root = Path(check_path(os.fspath(path)))
+        folder = Folder(root, sync=level == "machine")
+        files = Index(folder)
+        bodies = InFiles(folder, project, files)
+        conn, lock, presence = await asyncio.to_thread(_open, root, files, bodies)
+        return cls(
+            folder,
+            files,
+            presence,
+            durability=level,
+            conn=conn,
+            lock=lock,
+            bodies=bodies,
+            project=project,
+            clock=clock,
+        )
+
+    async def _page(self, key: Key, **bounds: Any) -> Page:
+        page = await super()._page(key, **bounds)
+        if page[2] is not None:
+            # The file may have been written anew between the look at the index and the
+            # read; ask again, after the index was held against the file.
+            await self._writer.run(lambda conn: self._look(conn, key))
+            page = await super()._page(key, **bounds)
+        return page
+
+    def _look(self, conn: sqlite3.Connection, key: Key) -> None:
+        if (entry := logs.lookup(conn, key)) is not None:
+            self._index.catch_up(conn, entry)
+
+    async def verify(
+        self, target: Scope | Key | None = None, *, repair: bool = False
+    ) -> AsyncGenerator[Damage, None]:
+        await self._writer.run(self._index.check_all)
+        for damage in await self._readers.run(lambda conn: self._index.damages()):
+            if target is None or (damage.key and target in (damage.key, damage.key.scope)):
+                yield damage
+        async for damage in super().verify(target, repair=repair):
+            yield damage
+
+    async def purge(self) -> Receipt:
+        await self._writer.run(self._index.tidy)
+        return await super().purge()
+
+    def info(self) -> StoreInfo:
+        return msgspec.structs.replace(
+            super().info(), location=str(self._folder.root), schema=VERSION
+        )
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await asyncio.to_thread(self._presence.end)
+
+
+class Presence:
+    """Shows the next who opens the folder whether everybody before left in order: each
+    process holds a locked file in `open/`, and one that is not locked belongs to the dead."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / "open" / new_id()
+        self._lock = FileLock(str(self._path))
+        self._lock.__enter__()
+
+    def end(self) -> None:
+        if self._path.exists():
+            self._path.unlink()
+            self._lock.__exit__(None, None, None)
+            self._lock.close()
+
+
+def somebody_died(root: Path) -> bool:
+    """Whether a process that had the folder open did not leave in order; asked once."""
+    died = False
+    for path in (root / "open").iterdir():
+        if held(str(path)):
+            continue
+        path.unlink(missing_ok=True)
+        died = True
+    return died
+
+
+def _open(
+    root: Path, files: Index, bodies: InFiles
+) -> tuple[sqlite3.Connection, FileLock, Presence]:
+    with schema.translated():
+        schema.folder_of(str(root))
+        for folder in (root, root / "logs", root / "blobs", root / "open"):
+            folder.mkdir(exist_ok=True, mode=0o700)
+        lock = FileLock(str(root / "index.db.lock"))
+        with lock:
+            _check_format(root)
+            conn = _open_index(root, files, bodies)
+            if somebody_died(root):
+                _transact(conn, bodies, files.check_all)
+            presence = Presence(root)
+    return conn, lock, presence
+
+
+def _check_format(root: Path) -> None:
+    path = root / "format.json"
+    if not path.exists():
+        if any((root / "logs").iterdir()):
+            raise InvalidValue(
+                field="url",
+                problem=f"{str(root)!r} has logs but no format.json",
+                remedy='restore it: {"holdfast": 1}',
+            )
+        path.write_bytes(msgspec.json.encode({"holdfast": VERSION}))
+        sync_folder(str(path))
+        sync_folder(str(root))
+    found = msgspec.json.decode(path.read_bytes(), type=dict[str, int])["holdfast"]
+    if found > VERSION:
+        raise StoreTooNew(
+            problem=f"{str(root)!r} has format {found}, this program knows {VERSION}",
+            found=found,
+            known=VERSION,
+        )
+
+
+def _open_index(root: Path, files: Index, bodies: InFiles) -> sqlite3.Connection:
+    """The index, rebuilt if it is not there, of another version, or unreadable."""
+    path = root / "index.db"
+    try:
+        conn = schema.connect(str(path), synchronous="NORMAL")
+        (version,) = conn.execute("PRAGMA user_version").fetchone()
+        if version == schema.VERSION:
+            conn.execute("SELECT size FROM files WHERE log = 0").fetchone()
+            return conn
+        conn.close()
+    except sqlite3.DatabaseError:
+        pass
+    for name in ("index.db", "index.db-wal", "index.db-shm"):
+        (root / name).unlink(missing_ok=True)
+    conn = schema.connect(str(path), synchronous="NORMAL")
+    schema.prepare(conn, str(path))
+    _transact(conn, bodies, files.rebuild)
+    return conn
+
+
+def _transact(
+    conn: sqlite3.Connection, bodies: InFiles, job: Callable[[sqlite3.Connection], None]
+) -> None:
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        job(conn)
+        bodies.committing(conn)
+        conn.execute("COMMIT")
+    except BaseException:
+        conn.execute("ROLLBACK")
+        bodies.rolled_back()
+        raise
+    bodies.committed()

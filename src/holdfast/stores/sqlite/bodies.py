@@ -1,0 +1,208 @@
+"""Where the bodies of things are kept: in the database, or in files that it indexes.
+
+`Bodies` is the seam between the SQLite store, whose tables are the truth, and the
+file store, whose tables are an index over lines of JSON. Every method runs inside
+the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from ...catalog import Row
+from ...errors import LogDamaged
+from ...events import Event, Key, Scope
+from .. import rules
+from ..rules import APART, Extension, LeaseState
+
+Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data
+
+
+class Entry(NamedTuple):
+    """A log as the `logs` table has it."""
+
+    id: int
+    base: int | None
+    shared: int
+    lease: LeaseState
+    row: Row
+
+
+class Bodies(Protocol):
+    """Keeps the data of events and blobs, and remembers what no log tells."""
+
+    def begun(self, conn: sqlite3.Connection) -> None:
+        """A transaction of the writer began."""
+        ...
+
+    def committing(self, conn: sqlite3.Connection) -> None:
+        """The transaction is about to be committed: make durable what was put."""
+        ...
+
+    def committed(self) -> None:
+        """The transaction is durable: what it replaced may go."""
+        ...
+
+    def rolled_back(self) -> None:
+        """The transaction failed: take back what was put."""
+        ...
+
+    def current(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
+        """The log as it really is, before something is added to it."""
+        ...
+
+    def put(
+        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
+    ) -> list[bytes]:
+        """Keep the data of fresh events; what the `data` column is to hold of each."""
+        ...
+
+    def get(
+        self, conn: sqlite3.Connection, log: int, key: Key, records: Sequence[Record]
+    ) -> Iterable[Event]:
+        """The events of some records of one log; `LogDamaged` at the first unreadable one."""
+        ...
+
+    def replace(
+        self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
+    ) -> None:
+        """Put `data` in place of the data of some events, whose new hashes are given."""
+        ...
+
+    def finish(self, conn: sqlite3.Connection, entry: Entry) -> None:
+        """A restored log is complete."""
+        ...
+
+    def hide(self, conn: sqlite3.Connection, entry: Entry) -> None:
+        """A log was deleted; what its forks share is still needed."""
+        ...
+
+    def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
+        """The events of a deleted log after `kept` are gone; with None, all of it is."""
+        ...
+
+    def put_blob(self, scope: Scope, sha256: str, data: bytes) -> bytes:
+        """Keep a blob; what the `data` column is to hold of it."""
+        ...
+
+    def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
+        """The bytes of a blob; empty if they are gone."""
+        ...
+
+    def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
+        """A session lost its last thread, and with it its blobs."""
+        ...
+
+    def claimed(
+        self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
+    ) -> None:
+        """A name went to a session, or to nobody."""
+        ...
+
+
+class InDatabase:
+    """Bytes behind a format byte: `j` is JSON, `p` says that it is in `payloads`, `b` a blob."""
+
+    def begun(self, conn: sqlite3.Connection) -> None:
+        pass
+
+    def committing(self, conn: sqlite3.Connection) -> None:
+        pass
+
+    def committed(self) -> None:
+        pass
+
+    def rolled_back(self) -> None:
+        pass
+
+    def current(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
+        return entry
+
+    def put(
+        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
+    ) -> list[bytes]:
+        columns = []
+        for event in plan.fresh:
+            data = bytes(event.data)
+            if len(data) > APART:
+                stub = rules.apart(data, hashlib.sha256(data).hexdigest())
+                conn.execute(
+                    "INSERT INTO payloads (log, seq, data) VALUES (?, ?, ?)",
+                    (entry.id, event.seq, b"j" + data),
+                )
+                columns.append(b"p" + msgspec.json.encode(stub))
+            else:
+                columns.append(b"j" + data)
+        return columns
+
+    def get(
+        self, conn: sqlite3.Connection, log: int, key: Key, records: Sequence[Record]
+    ) -> Iterable[Event]:
+        for record in records:
+            data = record[8]
+            if data[:1] == b"p":
+                (data,) = conn.execute(
+                    "SELECT data FROM payloads WHERE log = ? AND seq = ?", (log, record[0])
+                ).fetchone() or (b"",)
+            if data[:1] != b"j":
+                raise damaged(key, record[0])
+            yield event_of(record, data[1:])
+
+    def replace(
+        self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
+    ) -> None:
+        column = b"j" + bytes(data)
+        for seq, hash in hashes.items():
+            conn.execute(
+                "UPDATE events SET data = ?, hash = ? WHERE log = ? AND seq = ?",
+                (column, hash, log, seq),
+            )
+            conn.execute("DELETE FROM payloads WHERE log = ? AND seq = ?", (log, seq))
+
+    def finish(self, conn: sqlite3.Connection, entry: Entry) -> None:
+        pass
+
+    def hide(self, conn: sqlite3.Connection, entry: Entry) -> None:
+        pass
+
+    def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
+        conn.execute("DELETE FROM payloads WHERE log = ? AND seq > ?", (log, kept or 0))
+
+    def put_blob(self, scope: Scope, sha256: str, data: bytes) -> bytes:
+        return b"b" + data
+
+    def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
+        return column[1:]
+
+    def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
+        pass
+
+    def claimed(
+        self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
+    ) -> None:
+        pass
+
+
+def event_of(record: Record, data: bytes) -> Event:
+    """An event from its record and its data."""
+    seq, id, kind, v, run, actor, cause, at, _ = record
+    return Event(
+        kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at
+    )
+
+
+def damaged(key: Key, seq: int) -> LogDamaged:
+    return LogDamaged(
+        problem=f"event {seq} of {key.session!r}/{key.thread!r} is unreadable: "
+        "`holdfast verify` tells more, reading on after it works",
+        tenant=key.tenant,
+        session=key.session,
+        thread=key.thread,
+        seq=seq,
+    )

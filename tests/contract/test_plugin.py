@@ -1,0 +1,42 @@
+"""The contract and the fixtures work in a suite that is not ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast import NewEvent, Store, key
+
+pytest_plugins = ["holdfast.testing.plugin"]
+
+STRANGERS_SUITE = """
+import pytest
+from holdfast.testing import StoreContract
+
+pytest_plugins = ["holdfast.testing.plugin"]
+
+class TestMine(StoreContract):
+    @pytest.fixture
+    def store(self, memory_store):
+        return memory_store
+"""
+
+
+async def test_each_fixture_is_an_open_store(
+    memory_store: Store, sqlite_store: Store, file_store: Store
+) -> None:
+    for store in (memory_store, sqlite_store, file_store):
+        await store.append(key("s"), [NewEvent.of("note.made", {"n": 1})], create=True)
+        assert [event.json() async for event in store.read(key("s"))] == [{"n": 1}]
+    kinds = [store.info().kind for store in (memory_store, sqlite_store, file_store)]
+    assert kinds == ["memory", "sqlite", "file"]
+
+
+def test_a_strangers_suite_needs_no_configuration_for_the_contract(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(STRANGERS_SUITE)
+    strict = ["--strict-markers", "--strict-config", "-W", "error", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *strict, "-k", "stale or sealed or shows"]
+    ran = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, timeout=120)
+    assert ran.returncode == 0, ran.stdout.decode()
+    assert b" passed" in ran.stdout

@@ -1,0 +1,192 @@
+"""The shape of the package: imports point one way, the public names are a decision, the core
+needs msgspec alone, and no file names a package index. Reads the source, never runs it, but for
+one child process that imports Holdfast with everything else blocked."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
+
+# Each line may import the lines above it. What stands on one line does not import its neighbour.
+LAYOUT = """
+errors
+events
+codec
+state
+transcript
+catalog
+store
+stores
+sessions
+harness
+models
+bundle
+wire
+server client
+adapters
+testing
+cli
+__init__
+"""
+LINES = {part: n for n, line in enumerate(LAYOUT.split("\n")) for part in line.split()}
+
+CORE = {"errors", "events", "codec", "state", "transcript", "catalog", "store", "stores"}
+DRIVERS = {"holdfast.stores.postgres", "holdfast.stores.mongodb"}
+
+PUBLIC = """
+Appended BlobNotFound BlobRef CaughtUp Damage Draft Event HeadMoved HoldfastError InvalidValue Key
+LIMITS Lease LeaseHeld LeaseLost Limits LogDamaged LogReplaced MissingExtra NewEvent Page Parent
+Pending PendingQuery Query Receipt Remains Row Scope SessionExists SessionMoved SessionNotFound
+Snapshot Store StoreError StoreInfo StoreTooNew StoreUnavailable connect key new_id
+"""
+
+
+def dotted(path: Path) -> str:
+    """`src/holdfast/stores/__init__.py` is `holdfast.stores`."""
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {dotted(path): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def imports(module: str, source: str) -> Iterator[str]:
+    """Every module that the source of `module` imports, wherever in it the import stands."""
+    inside = module.split(".")
+    if MODULES[module].name != "__init__.py":
+        inside.pop()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = inside[: len(inside) - node.level + 1] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                yield whole if whole in MODULES else base
+
+
+def part(module: str) -> str:
+    """The name in the layout under which a module stands."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+GRAPH = {module: set(imports(module, path.read_text())) for module, path in MODULES.items()}
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "found"),
+    [
+        ("holdfast.stores.memory", "from . import rules", "holdfast.stores.rules"),
+        ("holdfast.stores.memory", "from ..store import Store", "holdfast.store"),
+        ("holdfast.stores.memory", "from .. import catalog as c", "holdfast.catalog"),
+        ("holdfast.stores.memory", "from .. import connect", "holdfast"),
+        ("holdfast.stores", "def f():\n from .memory import M", "holdfast.stores.memory"),
+        ("holdfast", "if x:\n from .stores import connect", "holdfast.stores"),
+        ("holdfast.codec", "import holdfast.errors", "holdfast.errors"),
+        ("holdfast.codec", "from msgspec import json", "msgspec"),
+    ],
+)
+def test_every_form_of_import_is_seen(module: str, source: str, found: str) -> None:
+    assert list(imports(module, source)) == [found]
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in GRAPH.items()
+        for target in targets & set(MODULES)
+        if part(module) != part(target) and LINES[part(target)] >= LINES[part(module)]
+    ]
+    assert wrong == []
+
+
+def test_every_module_has_a_place_in_the_layout() -> None:
+    assert {part(module) for module in MODULES} <= set(LINES)
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    TopologicalSorter({module: targets - {module} for module, targets in GRAPH.items()}).prepare()
+
+
+def test_the_core_imports_msgspec_and_the_standard_library_alone() -> None:
+    known = {*sys.stdlib_module_names, "msgspec", "holdfast"}
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in GRAPH.items()
+        if module not in DRIVERS and part(module) in CORE
+        for target in targets
+        if target.split(".")[0] not in known
+    ]
+    assert wrong == []
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(holdfast.__all__) == sorted(PUBLIC.split())
+    assert len(set(holdfast.__all__)) == len(holdfast.__all__)
+    for name in holdfast.__all__:
+        assert hasattr(holdfast, name)
+
+
+def test_importing_holdfast_needs_msgspec_alone() -> None:
+    child = """
+import importlib.abc, sys
+
+class Others(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in {*sys.stdlib_module_names, "msgspec", "holdfast"}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Others())
+import holdfast
+assert "sqlite3" not in sys.modules
+print(holdfast.__version__)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", child], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.strip() == holdfast.__version__, ended.stderr
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_says_what_it_owns_and_owns_little(module: str) -> None:
+    source = MODULES[module].read_text()
+    assert ast.get_docstring(ast.parse(source))
+    assert source.count("\n") <= 600
+
+
+def tracked() -> list[Path]:
+    """The files under version control; without git, all that an sdist would hold."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode == 0:
+        return [path for name in listed.stdout.split("\0") if (path := ROOT / name).is_file()]
+    hidden = re.compile(r"/(\.(?!ci/)|__pycache__/)")
+    return [
+        path
+        for path in ROOT.rglob("*")
+        if path.is_file() and not hidden.search(f"/{path.relative_to(ROOT)}")
+    ]
+
+
+def test_no_file_names_a_package_index() -> None:
+    address = re.compile(rb"pypi\.org|pythonhosted\.org|--(extra-)?index-url[= ]|--find-links[= ]")
+    locks = {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml"}
+    files = tracked()
+    assert ROOT / "pyproject.toml" in files
+    assert [path for path in files if path.name in locks] == []
+    assert [path for path in files if address.search(path.read_bytes())] == []
+    for path in ROOT.glob("requirements/*.txt"):
+        assert "://" not in path.read_text()

@@ -1,0 +1,130 @@
+"""Every error: its code, its fields, its text, and its way through a pickle."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import errors
+from holdfast.errors import HoldfastError
+
+LOG = {"tenant": "acme", "session": "s1", "thread": "main"}
+
+# One of each, with the text that people see.
+EXAMPLES: list[tuple[HoldfastError, str]] = [
+    (HoldfastError(), ""),
+    (
+        errors.InvalidValue(field="id", problem="has 0 bytes", remedy="use 1 to 512", limit=512),
+        "id: has 0 bytes; use 1 to 512",
+    ),
+    (
+        errors.SessionNotFound(tenant="acme", session="s1"),
+        "no thread 'main' of session 's1' in tenant 'acme'",
+    ),
+    (
+        errors.SessionExists(tenant="acme", session="s1", thread="t"),
+        "thread 't' of session 's1' exists already",
+    ),
+    (
+        errors.SessionMoved(**LOG, to="elsewhere"),
+        "session 's1' was moved to 'elsewhere' and takes no new events here",
+    ),
+    (
+        errors.HeadMoved(**LOG, expected=3, head=5),
+        "thread 'main' of session 's1' is at event 5, not 3",
+    ),
+    (
+        errors.LogReplaced(**LOG, known="old", log=None),
+        "thread 'main' of session 's1' is not log 'old' any more",
+    ),
+    (
+        errors.LeaseLost(**LOG, token=4, newest=5, owner="b"),
+        "lease 4 of thread 'main' of session 's1' is not the newest, which is 5 (held by 'b')",
+    ),
+    (
+        errors.LeaseLost(**LOG, token=4, newest=4, owner=None),
+        "lease 4 of thread 'main' of session 's1' is not the newest, which is 4 (released)",
+    ),
+    (
+        errors.LeaseHeld(**LOG, owner="a", since=100, left=900),
+        "thread 'main' of session 's1' is driven by 'a' since 100 for 900 ms more",
+    ),
+    (
+        errors.BlobNotFound(tenant="acme", session="s1", sha256="ab"),
+        "session 's1' has no blob ab",
+    ),
+    (errors.StoreError(problem="the disk is on fire"), "the disk is on fire"),
+    (errors.StoreUnavailable(problem="no answer"), "no answer"),
+    (errors.StoreTooNew(problem="schema 9", found=9, known=1), "schema 9"),
+    (errors.LogDamaged(**LOG, problem="event 7 cannot be read", seq=7), "event 7 cannot be read"),
+    (
+        errors.MissingExtra(extra="postgres", needed_for="a PostgreSQL store"),
+        "a PostgreSQL store needs an optional package: pip install 'holdfast[postgres]'",
+    ),
+]
+ERRORS = [error for error, _ in EXAMPLES]
+
+
+def classes(root: type[HoldfastError] = HoldfastError) -> Iterator[type[HoldfastError]]:
+    yield root
+    for cls in root.__subclasses__():
+        if cls.__module__ == errors.__name__:
+            yield from classes(cls)
+
+
+def test_every_error_is_tried_here() -> None:
+    assert {type(error) for error in ERRORS} == set(classes())
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    codes = [cls.code for cls in set(classes())]
+    assert len(codes) == len(set(codes))
+    assert all(code.replace("_", "").islower() for code in codes)
+
+
+def test_a_retry_can_help_only_where_someone_else_was_faster_or_the_store_was_away() -> None:
+    assert {cls for cls in classes() if cls.retryable} == {
+        errors.HeadMoved,
+        errors.LeaseHeld,
+        errors.StoreUnavailable,
+    }
+
+
+@pytest.mark.parametrize(("error", "text"), EXAMPLES)
+def test_an_error_says_what_happened(error: HoldfastError, text: str) -> None:
+    assert str(error) == text
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
+def test_an_error_survives_a_pickle_with_its_fields(error: HoldfastError) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is type(error)
+        assert again.fields == error.fields
+        assert str(again) == str(error)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
+def test_an_error_is_rebuilt_from_its_fields(error: HoldfastError) -> None:
+    assert all(getattr(error, name) == value for name, value in error.fields.items())
+    assert type(error)(**error.fields).fields == error.fields
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
+def test_an_error_can_be_raised_with_its_cause(error: HoldfastError) -> None:
+    cause = OSError("disk full")
+    with pytest.raises(type(error)) as caught:
+        raise error from cause
+    assert caught.value.__cause__ is cause
+
+
+def test_fields_must_be_named() -> None:
+    with pytest.raises(TypeError):
+        errors.StoreError("no keyword")  # type: ignore[call-arg]  # what this test is about
+
+
+def test_a_missing_extra_is_an_import_error_too() -> None:
+    with pytest.raises(ImportError):
+        raise errors.MissingExtra(extra="mongodb", needed_for="a MongoDB store")
