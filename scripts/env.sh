@@ -29,7 +29,7 @@ main_python() {
 # Every installed Python of one minor version, on the PATH or kept by pyenv; the first that runs.
 python_of() {
     local place
-    for place in "python$1" "$HOME/.pyenv/versions/$1".*/bin/python; do
+    for place in "python$1" "${HOME:-}/.pyenv/versions/$1".*/bin/python; do
         interpreter "$place" && return
     done
     return 1

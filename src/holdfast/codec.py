@@ -149,9 +149,11 @@ def check_data(data: Raw) -> None:
             remedy="flatten it, or store it as a JSON string",
             limit=LIMITS.depth,
         )
-    if b"\n" in text or b"\r" in text:
+    if b"\n" in text or b"\r" in text or text != text.strip():
         raise InvalidValue(
-            field="data", problem="has line breaks", remedy="make it with NewEvent.of"
+            field="data",
+            problem="has line breaks, or blanks around it",
+            remedy="make it with NewEvent.of",
         )
     try:
         msgspec.json.decode(text)

@@ -89,6 +89,8 @@ def transcript(events: Iterable[Event]) -> list[Message]:
             id, outcome = _outcome(event)
             if id in open:
                 _change(*open.pop(id), outcome=outcome)
+        elif event.kind == "thread.forked":
+            open.clear()  # what was open in the parent is not carried on here
     return messages
 
 

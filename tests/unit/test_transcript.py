@@ -121,6 +121,11 @@ def test_an_outcome_goes_to_its_call_whatever_came_between() -> None:
     assert seqs == [5, 3]
 
 
+def test_a_call_that_was_open_where_a_fork_began_stays_open_in_it() -> None:
+    forked = fact(ev.ThreadForked(parent="main", at=1))
+    assert only_call(log(calling("c1"), forked, finished("c1"))).outcome is None
+
+
 def test_an_erased_message_is_shown_as_erased() -> None:
     shown = transcript(log(wiped(user("secret")), wiped(calling("c1")), finished("c1")))
     assert [(message.role, message.erased, message.text) for message in shown] == [

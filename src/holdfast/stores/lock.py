@@ -14,7 +14,7 @@ from types import TracebackType
 try:
     import fcntl
 except ImportError:  # Windows: SQLite's busy handler alone keeps writers apart
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # the name is tested before each use
 
 
 class FileLock:
@@ -45,7 +45,7 @@ class FileLock:
 
 def held(path: str) -> bool:
     """Whether some process holds the lock on this file."""
-    if fcntl is None:
+    if not fcntl:
         return False
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)

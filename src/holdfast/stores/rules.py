@@ -6,6 +6,7 @@ and writes what it answers. So the order of the checks is written once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from ..errors import (
 )
 from ..events import Event, Key, NewEvent, Scope, new_id
 from ..store import Lease, Snapshot
+
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 APART = 64 << 10  # payloads above this many bytes are kept apart from their events
 
@@ -263,3 +266,8 @@ def join_draft(pieces: Mapping[int, str]) -> str:
 def apart(data: bytes, sha256: str) -> dict[str, Any]:
     """What a reader that asked for `inline=False` gets in place of a large payload."""
     return {"apart": {"size": len(data), "sha256": sha256}}
+
+
+def is_sha256(text: str) -> bool:
+    """Whether a blob's name is one: 64 hexadecimal digits."""
+    return isinstance(text, str) and _SHA256.fullmatch(text) is not None

@@ -220,7 +220,7 @@ class HostileContract:
         odd = [
             NewEvent.of("comet.seen", {"tail": [1, {"deep": None}]}, v=41, actor="c:x"),
             NewEvent.of("message.received", {"text": "hi", "aura": {"hue": 3}}, run="r"),
-            NewEvent(kind="x" * LIMITS.kind_bytes, data=Raw(b' {"b" : 1, "a":1.50e0} ')),
+            NewEvent(kind="x" * LIMITS.kind_bytes, data=Raw(b'{"b" : 1, "a":1.50e0}')),
         ]
         await store.append(KEY, odd, create=True)
         await store.restore(SIDE, store.read(KEY))

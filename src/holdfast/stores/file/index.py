@@ -151,9 +151,7 @@ class Index:
         row = msgspec.structs.replace(
             rules.new_row(entry.row.key, entry.row.created), log=entry.row.log, head=entry.shared
         )
-        self._take_lines(
-            conn, entry._replace(row=row), path, text[start:], start, listed=logs.unlisted(row)
-        )
+        self._take_lines(conn, entry._replace(row=row), path, text[start:], start, listed=None)
         after = logs.entry_by_id(conn, entry.id).row
         if after.head < entry.row.head:
             self._note(
@@ -176,7 +174,7 @@ class Index:
         text: bytes,
         offset: int,
         *,
-        listed: Row,
+        listed: Row | None,
     ) -> None:
         """Index the lines of a file from `offset` on, behind what is `listed` of the log; what
         is cut short is cut off."""
@@ -211,7 +209,8 @@ class Index:
             line = placed.line
             if line is None:
                 event = lost(placed.seq)
-                column, hash, change = UNREADABLE, fingerprint(event), ()
+                column, hash = UNREADABLE, fingerprint(event)
+                change: RowChange = ()
             else:
                 event, change, hash = line.event(), line.row, bytes.fromhex(line.sha256)
                 column = place(placed.offset, placed.length)
@@ -267,9 +266,7 @@ class Index:
                 path = self._folder.log(header.log)
                 text = path.read_bytes()
                 start = text.find(b"\n") + 1
-                self._take_lines(
-                    conn, entry, path, text[start:], start, listed=logs.unlisted(entry.row)
-                )
+                self._take_lines(conn, entry, path, text[start:], start, listed=None)
         self._find_blobs(conn)
 
     def _hear_all(self, conn: sqlite3.Connection) -> set[str]:

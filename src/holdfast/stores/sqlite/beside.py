@@ -127,9 +127,9 @@ def put_blob(
 
 
 def get_blob(conn: sqlite3.Connection, bodies: Bodies, scope: Scope, ref: BlobRef) -> bytes:
-    owner = _owner(conn, scope)
+    owner = _owner(conn, scope) if rules.is_sha256(ref.sha256) else None
     column = None if owner is None else _blob(conn, owner, ref.sha256)
-    if owner is not None and column is not None:
+    if column is not None:
         data = bodies.get_blob(scope, ref.sha256, column)
         if hashlib.sha256(data).hexdigest() == ref.sha256:
             return data

@@ -141,6 +141,8 @@ def runnable(
     conn: sqlite3.Connection, now: int, tenant: str, agents: Sequence[str], limit: int
 ) -> list[Key]:
     """Logs of these agents that want a driver and have no live lease."""
+    if not agents:
+        return []
     sql, values = runnable_sql(now, tenant, agents, limit)
     return [Key(tenant, session, thread) for _, _, session, thread in conn.execute(sql, values)]
 

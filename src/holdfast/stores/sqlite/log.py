@@ -219,9 +219,10 @@ def _columns(row: Row) -> tuple[Any, ...]:
     )
 
 
-def save_row(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
-    """Write a row, touching an index only where what it searches by changed."""
-    if _columns(old) == _columns(new):
+def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> None:
+    """Write a row in place of `old`, touching an index only where what it searches by
+    changed; None if nothing is listed of the log yet."""
+    if old is not None and _columns(old) == _columns(new):
         conn.execute("UPDATE logs SET doc = ? WHERE id = ?", (_encode(new), id))
     else:
         conn.execute(
@@ -229,40 +230,38 @@ def save_row(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
             " created = ?, active = ?, stale_at = ?, wake = ?, doc = ? WHERE id = ?",
             (*_columns(new), _encode(new), id),
         )
-    if any(getattr(old, name) is not getattr(new, name) for name in catalog.MAPS):
-        _save_maps(conn, id, old, new)
+    before = old or Row(tenant=new.tenant, session=new.session, thread=new.thread, log=new.log)
+    if any(getattr(before, name) is not getattr(new, name) for name in catalog.MAPS):
+        _save_terms(conn, id, before, new)
+        _save_pending(conn, id, before, new)
 
 
-def _save_maps(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
+def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
     before, after = catalog.row_terms(old), catalog.row_terms(new)
     conn.executemany(
         "DELETE FROM terms WHERE tenant = ? AND map = ? AND key = ? AND term = ? AND log = ?",
         [(old.tenant, *term, id) for term in before - after],
     )
     conn.executemany(
-        "INSERT OR IGNORE INTO terms (tenant, map, key, term, log) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO terms (tenant, map, key, term, log) VALUES (?, ?, ?, ?, ?)",
         [(new.tenant, *term, id) for term in after - before],
     )
+
+
+def _save_pending(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
     conn.executemany(
         "DELETE FROM pending WHERE log = ? AND id = ?",
         [(id, name) for name in old.pending if name not in new.pending],
     )
-    for item in catalog.pending_items(new):
-        if old.pending.get(item.id) != new.pending[item.id]:
-            conn.execute(
-                "INSERT OR REPLACE INTO pending (log, id, tenant, session, what, assignee, at, item)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    id,
-                    item.id,
-                    item.tenant,
-                    item.session,
-                    item.what,
-                    item.assignee,
-                    item.at,
-                    _encode(item),
-                ),
-            )
+    conn.executemany(
+        "INSERT OR REPLACE INTO pending (log, id, tenant, session, what, assignee, at, item)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (id, i.id, i.tenant, i.session, i.what, i.assignee, i.at, _encode(i))
+            for i in catalog.pending_items(new)
+            if old.pending.get(i.id) != new.pending[i.id]
+        ],
+    )
 
 
 # Reading
@@ -425,12 +424,7 @@ def end_restore(conn: sqlite3.Connection, bodies: Bodies, key: Key, id: int) -> 
         (LIVE, key.tenant, key.session, key.thread, id),
     )
     bodies.finish(conn, entry)
-    save_row(conn, id, unlisted(entry.row), entry.row)
-
-
-def unlisted(row: Row) -> Row:
-    """A row as it was before anything was listed of it."""
-    return Row(tenant=row.tenant, session=row.session, thread=row.thread, log=row.log)
+    save_row(conn, id, None, entry.row)
 
 
 # Erasing and projecting anew

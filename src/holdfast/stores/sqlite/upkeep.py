@@ -16,7 +16,7 @@ from ...events import Event, Key, Scope
 from ...store import Damage
 from .beside import claimed
 from .bodies import Bodies, Entry, Record
-from .log import blank, entry_by_id, projected, save_row, unlisted
+from .log import blank, entry_by_id, projected, save_row
 from .schema import LIVE
 
 PAGE = 512
@@ -136,7 +136,7 @@ def repair(
         for table in ("snapshots", "terms", "pending"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (id,))
         entry = entry_by_id(conn, id)
-        save_row(conn, id, unlisted(entry.row), projected(conn, bodies, project, entry))
+        save_row(conn, id, None, projected(conn, bodies, project, entry))
     return [
         msgspec.structs.replace(damage, repaired=damage.problem in ("unreadable", "row"))
         for damage in found

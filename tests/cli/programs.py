@@ -1,0 +1,57 @@
+"""The command line, and those who write beside it, as processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+APPEND = """
+import asyncio, sys
+from holdfast import NewEvent, connect, key
+
+async def main(url, session, *texts):
+    async with connect(url) as store:
+        for text in texts:
+            event = NewEvent.of("message.received", {"text": text})
+            await store.append(key(session), [event], create=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+WITHOUT = """
+import importlib.abc, sys
+
+class Without(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Without())
+"""
+
+
+def append(url: str, session: str, *texts: str) -> None:
+    """Let another process write messages; returns when they are durable."""
+    subprocess.run([sys.executable, "-c", APPEND, url, session, *texts], check=True)
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """`holdfast` with these arguments, its outputs in pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def without(names: set[str], program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program where these packages are not installed."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(names=names) + program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )

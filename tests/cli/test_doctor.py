@@ -1,0 +1,59 @@
+"""`holdfast doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cli
+
+
+def test_it_says_what_there_is(shop: str, cli: Cli) -> None:
+    ended = cli("doctor")
+    assert ended.code == 0
+    said = dict(line.split(maxsplit=1) for line in ended.out.splitlines() if len(line.split()) > 1)
+    assert said["opens"] == said["writable"] == "yes"
+    assert said["kind"] == "sqlite"
+    assert said["durability"].startswith("machine")
+    assert {"python", "msgspec", "sqlite", "schema", "limits", "location"} <= set(said)
+    assert ended.out.endswith("all is well\n")
+
+
+def test_json_is_one_document(shop: str, cli: Cli) -> None:
+    found = cli("doctor", "--json").json
+    assert found["ok"] is True
+    assert found["store"]["opens"] is found["store"]["writable"] is True
+    assert found["store"]["info"]["limits"]["append_events"] == 1_000
+    assert found["store"]["problems"] == []
+
+
+def test_a_store_that_is_not_there_is_no_problem_and_is_not_made(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "no" / "such.db"
+    ended = cli("doctor", "--store", f"sqlite:{path}")
+    assert ended.code == 0
+    assert "not there yet" in ended.out
+    assert not path.parent.exists()
+
+
+def test_a_store_that_cannot_be_made_is_a_problem(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "file").touch()
+    ended = cli("doctor", "--store", f"sqlite:{tmp_path}/file/such.db")
+    assert ended.code == 1
+    assert "problem: there is no store, and none can be made" in ended.out
+
+
+def test_a_store_that_does_not_open_is_a_problem(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "not.db").write_text("this is not a database, as anyone can see")
+    ended = cli("doctor", "--store", f"sqlite:{tmp_path}/not.db", "--json")
+    assert ended.code == 1
+    assert ended.json["ok"] is False
+    assert ended.json["store"]["opens"] is False
+    assert ended.json["store"]["problems"][0].startswith("cannot open: ")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "postgresql://user:secret@host/db"])
+def test_a_wrong_url_is_a_problem_and_gives_no_secret_away(cli: Cli, url: str) -> None:
+    ended = cli("doctor", "--store", url)
+    assert ended.code == 1
+    assert "secret" not in ended.out + ended.err

@@ -1,0 +1,275 @@
+"""Laws of whatever is folded or projected from a log: state, transcript, windows and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from itertools import count
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import events as ev
+from holdfast.catalog import Row, apply, project
+from holdfast.codec import erased
+from holdfast.events import KINDS, Event, NewEvent, Payload
+from holdfast.state import OPEN_CALLS, State, fold
+from holdfast.transcript import Message, ToolCall, last_tokens, last_turns, transcript, turns
+
+KIND_OF = {payload: kind for kind, payload in KINDS.items()}
+NOW = 1_700_000_000_000
+
+
+def fact(payload: Payload, run: str | None = None, id: str = "") -> NewEvent:
+    event = NewEvent.of(KIND_OF[type(payload)], payload, run=run)
+    return msgspec.structs.replace(event, id=id) if id else event
+
+
+def numbered(facts: Iterator[NewEvent] | list[NewEvent]) -> list[Event]:
+    return [
+        Event(**msgspec.structs.asdict(new), seq=seq, at=NOW + seq)
+        for seq, new in enumerate(facts, 1)
+    ]
+
+
+# Few ids, so that events meet: calls told twice, outcomes before their calls, second answers.
+CALLS = st.sampled_from(["c1", "c2", "c3"])
+ITEMS = st.sampled_from(["p1", "p2"])
+RUNS = st.sampled_from([None, "r1", "r2"])
+OUTCOMES = st.sampled_from(["approved", "denied", "answered", "expired", "superseded", "abandoned"])
+
+
+def calling(ids: list[str], spent: int, run: str | None) -> NewEvent:
+    calls = [ev.Call(id=id, name="refund") for id in ids]
+    return fact(ev.MessageCompleted(text="…", calls=calls, usage={"in": spent}), run)
+
+
+def settling(id: str, outcome: str) -> NewEvent:
+    return fact(
+        msgspec.convert({"id": id, "outcome": outcome}, ev.PendingSettled), None, "settle:" + id
+    )
+
+
+def finishing(id: str, outcome: str) -> NewEvent:
+    return fact(
+        msgspec.convert({"call": id, "outcome": outcome}, ev.ToolFinished), None, "done:" + id
+    )
+
+
+PLAIN = st.one_of(
+    st.builds(lambda text: fact(ev.MessageReceived(text=text)), st.text(max_size=3)),
+    st.builds(calling, st.lists(CALLS, max_size=3), st.integers(0, 9), RUNS),
+    st.builds(lambda run: fact(ev.MessageInterrupted(text="I"), run), RUNS),
+    st.builds(lambda id: fact(ev.ToolStarted(call=id, name="refund")), CALLS),
+    st.builds(finishing, CALLS, st.sampled_from(["ok", "failed", "denied", "unknown"])),
+    st.builds(
+        lambda id, call: fact(ev.PendingOpened(id=id, what="approval", call=call)), ITEMS, CALLS
+    ),
+    st.builds(settling, ITEMS, OUTCOMES),
+    st.builds(
+        lambda run, inputs: fact(ev.RunStarted(inputs=inputs), run),
+        RUNS,
+        st.lists(st.integers(1, 20), max_size=3),
+    ),
+    st.builds(lambda run, due: fact(ev.RunWaiting(due=due), run), RUNS, st.none() | st.just(NOW)),
+    st.builds(lambda run, due: fact(ev.RunFinished(due=due), run), RUNS, st.none() | st.just(NOW)),
+    st.builds(lambda label: fact(ev.LabelAdded(label=label)), ITEMS),
+    st.builds(lambda label: fact(ev.LabelRemoved(label=label)), ITEMS),
+    st.builds(lambda name: fact(ev.MetadataChanged(set={name: 1}, drop=["p1"])), ITEMS),
+    st.builds(
+        lambda kind: NewEvent.of(kind, {"any": 1}), st.sampled_from(["claude.entry", "note"])
+    ),
+)
+# What else a log may hold: forks, newer versions, what was erased and what has another shape.
+ODD = st.one_of(
+    st.just(fact(ev.ThreadForked(parent="main", at=1))),
+    st.builds(lambda new: msgspec.structs.replace(new, v=2), PLAIN),
+    st.builds(lambda new: msgspec.structs.replace(new, data=erased("asked for")), PLAIN),
+    st.builds(lambda kind: NewEvent.of(kind, [None]), st.sampled_from(sorted(KINDS))),
+    st.sampled_from([NewEvent.of("run.paused"), NewEvent.of("message.translated")]),
+)
+PLAIN_LOGS = st.lists(PLAIN, max_size=30).map(numbered)
+LOGS = st.lists(PLAIN | PLAIN | PLAIN | ODD, max_size=30).map(numbered)
+CUTS = st.integers(0, 30)
+
+
+# State
+
+
+@given(log=LOGS, cut=CUTS)
+def test_folding_in_two_parts_is_folding_at_once(log: list[Event], cut: int) -> None:
+    assert fold(log[cut:], start=fold(log[:cut])) == fold(log)
+
+
+@given(log=LOGS)
+def test_folding_one_event_at_a_time_is_folding_at_once(log: list[Event]) -> None:
+    assert reduce(lambda state, event: fold([event], state), log, State()) == fold(log)
+
+
+@given(log=LOGS, cut=CUTS)
+def test_a_snapshot_changes_no_result(log: list[Event], cut: int) -> None:
+    saved = msgspec.json.encode(fold(log[:cut]))
+    start = msgspec.json.decode(saved, type=State)
+    assert start == fold(log[:cut])
+    # What a snapshot has seen may be read again.
+    assert fold(log, start) == fold(log[cut:], start) == fold(log)
+
+
+@given(log=PLAIN_LOGS, data=st.data())
+def test_erasing_an_event_opens_nothing_that_was_closed(
+    log: list[Event], data: st.DataObject
+) -> None:
+    names = [seq for seq, event in enumerate(log) if event.id.startswith(("done:", "settle:"))]
+    if not names:
+        return
+    at = data.draw(st.sampled_from(names))
+    wiped = [*log[:at], msgspec.structs.replace(log[at], data=erased("asked for")), *log[at + 1 :]]
+    before, after = fold(log), fold(wiped)
+    assert set(after.calls) == set(before.calls)
+    assert set(after.pending) == set(before.pending)
+    approved = {id for id, call in before.calls.items() if call.status == "approved"}
+    assert {id for id, call in after.calls.items() if call.status == "approved"} <= approved
+
+
+def test_a_state_stays_under_64_kb_at_100_000_events() -> None:
+    ids = (f"{n:08x}-0000-7000-8000-000000000000" for n in count())
+
+    def turn(run: str) -> Iterator[NewEvent]:
+        call = next(ids)
+        yield fact(ev.MessageReceived(text="x" * 100))
+        yield fact(ev.RunStarted(driver="worker"), run)
+        calls = [
+            ev.Call(id=call, name="search_the_orders_of_a_customer", arguments={"q": "x" * 99})
+        ]
+        yield fact(ev.MessageCompleted(calls=calls, usage={"input": 9, "output": 9}), run)
+        yield fact(ev.PendingOpened(id=call, what="approval", call=call, title="t" * 99))
+        yield settling(call, "approved")
+        yield fact(ev.ToolStarted(call=call, name="search_the_orders_of_a_customer"), run)
+        yield finishing(call, "ok")
+        yield fact(ev.RunFinished(), run)
+
+    def facts() -> Iterator[NewEvent]:
+        for _ in range(12_400):
+            yield from turn(next(ids))
+        # As much as can be open at once: calls that never end, a hundred questions.
+        yield fact(ev.RunStarted(driver="worker"), next(ids))
+        for _ in range(OPEN_CALLS + 144):
+            name = "search_the_orders_of_a_customer"
+            yield fact(ev.MessageCompleted(calls=[ev.Call(id=(call := next(ids)), name=name)]))
+        for _ in range(100):
+            yield fact(ev.PendingOpened(id=next(ids), what="external", call=call, expires=NOW))
+            yield fact(ev.ToolStarted(call=call, name=name))
+            yield NewEvent.of("claude.entry", {"any": "thing"})
+
+    log = numbered(facts())
+    assert len(log) >= 99_900
+    state = fold(log)
+    assert len(state.calls) == OPEN_CALLS
+    assert len(state.pending) == 100
+    assert len(msgspec.json.encode(state)) < 64_000
+    assert len(msgspec.json.encode(fold(log[:99_200]))) < 500
+
+
+# Transcript
+
+
+def all_calls(messages: list[Message]) -> list[tuple[Message, ToolCall]]:
+    return [(message, call) for message in messages for call in message.calls]
+
+
+@given(log=PLAIN_LOGS, start=CUTS, end=CUTS)
+def test_wherever_a_log_is_cut_each_call_has_exactly_its_first_outcome_or_is_open(
+    log: list[Event], start: int, end: int
+) -> None:
+    window = log[start:end]
+    ends = [
+        (event.payload(ev.ToolFinished).call, event)
+        for event in window
+        if event.kind == "tool.finished"
+    ]
+    taken = set()
+    for message, call in all_calls(transcript(window)):
+        later = [event.seq for id, event in ends if id == call.id and event.seq > message.seq]
+        assert (call.outcome.seq if call.outcome else None) == min(later, default=None)
+        if call.outcome:
+            assert call.outcome.seq not in taken
+            taken.add(call.outcome.seq)
+
+
+@given(log=LOGS, start=CUTS, end=CUTS)
+def test_any_window_of_any_log_has_a_transcript(log: list[Event], start: int, end: int) -> None:
+    messages = transcript(log[start:end])
+    outcomes = [call.outcome.seq for _, call in all_calls(messages) if call.outcome]
+    assert len(outcomes) == len(set(outcomes))
+    assert [message.seq for message in messages] == [
+        event.seq
+        for event in log[start:end]
+        if event.kind in ("message.received", "message.completed", "message.interrupted")
+    ]
+    assert msgspec.json.decode(msgspec.json.encode(messages), type=list[Message]) == messages
+
+
+@given(log=PLAIN_LOGS)
+def test_the_transcript_shows_as_open_what_the_state_holds_open(log: list[Event]) -> None:
+    open = [call for _, call in all_calls(transcript(log)) if call.outcome is None]
+    calls = fold(log).calls
+    assert [call.id for call in open] == list(calls)
+    assert [call.started for call in open] == [call.started is not None for call in calls.values()]
+
+
+@given(log=LOGS, cut=CUTS)
+def test_more_events_take_nothing_back(log: list[Event], cut: int) -> None:
+    early, late = transcript(log[:cut]), transcript(log)
+    assert [message.id for message in early] == [message.id for message in late[: len(early)]]
+    for (_, before), (_, after) in zip(all_calls(early), all_calls(late), strict=False):
+        assert before.outcome is None or after == before
+
+
+# Windows
+
+
+@given(log=LOGS)
+def test_turns_are_the_whole_log_and_no_cut_splits_a_pair(log: list[Event]) -> None:
+    cut = turns(log)
+    assert [event for turn in cut for event in turn] == log
+    assert all(turn[0].kind == "message.received" for turn in cut[1:])
+    assert [message for turn in cut for message in transcript(turn)] == transcript(log)
+    assert all(fold(log[: turn[0].seq - 1]).safe for turn in cut[1:])
+
+
+@given(log=LOGS, number=st.integers(1, 9), tokens=st.integers(0, 60))
+def test_a_window_is_made_of_the_last_turns(log: list[Event], number: int, tokens: int) -> None:
+    cut = turns(log)
+    starts = {len(log)} | {turn[0].seq - 1 for turn in cut}
+    by_turns, by_tokens = last_turns(log, number), last_tokens(log, tokens)
+    for window in (by_turns, by_tokens):
+        assert len(log) - len(window) in starts
+        assert window == log[len(log) - len(window) :]
+    assert by_turns == [event for turn in cut[-number:] for event in turn]
+    size = sum(len(event.data) // 4 for event in by_tokens)
+    assert size <= tokens or by_tokens == (cut[-1] if cut else [])
+
+
+# Rows
+
+
+@given(log=LOGS.filter(bool), data=st.data())
+def test_applying_in_two_batches_is_applying_at_once(log: list[Event], data: st.DataObject) -> None:
+    row = Row(tenant="main", session="s", thread="main", log="l", ttl=60)
+    changes = [project(event) for event in log]
+    cut = data.draw(st.integers(1, len(log)))
+    first = apply(row, log[:cut], changes[:cut])
+    second = apply(first, log[cut:], changes[cut:]) if log[cut:] else first
+    assert second == apply(row, log, changes)
+
+
+@given(log=PLAIN_LOGS.filter(bool))
+def test_row_and_state_tell_the_same(log: list[Event]) -> None:
+    row = Row(tenant="main", session="s", thread="main", log="l")
+    row = apply(row, log, [project(event) for event in log])
+    state = fold(log)
+    assert row.head == state.head
+    assert row.run == (state.run.status if state.run else None)
+    assert set(row.pending) == set(state.pending)
+    assert row.usage == state.usage

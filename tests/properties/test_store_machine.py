@@ -1,0 +1,524 @@
+"""Any store, fed any sequence of calls, answers like lists and dicts in memory.
+
+One machine runs on every store. Its model is plain: a log is a list of facts, a fork is a
+copy of that list, a lease is the last one handed out. How many runs, the hypothesis profile
+says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from msgspec import Raw
+
+import holdfast
+from holdfast import (
+    Event,
+    HeadMoved,
+    HoldfastError,
+    InvalidValue,
+    Key,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+    LogReplaced,
+    NewEvent,
+    Parent,
+    Query,
+    Scope,
+    SessionExists,
+    SessionMoved,
+    SessionNotFound,
+)
+
+KEYS = [Key(t, s, h) for t in ("a", "b") for s in ("s", "t") for h in ("main", "side", "far")]
+keys = st.sampled_from(KEYS)
+event_ids = st.sampled_from("abcdefghij")
+labels = st.sampled_from(["x", "y"])
+numbers = st.integers(0, 12)
+names = st.sampled_from(["n", "m"])
+
+
+@dataclass
+class Fact:
+    """What an event says. Forks hold the same fact, so that an erasure reaches them all."""
+
+    id: str
+    n: int
+    label: str | None = None
+    seals: bool = False
+    erased: bool = False
+
+    @property
+    def data(self) -> dict[str, Any]:
+        if self.erased:
+            return {"erased": "asked"}
+        return {"label": self.label, "n": self.n} if self.label else {"n": self.n, "to": "there"}
+
+    @property
+    def kind(self) -> str:
+        return "session.moved" if self.seals else "label.added" if self.label else "note.made"
+
+
+@dataclass
+class Log:
+    facts: list[Fact]
+    incarnation: str = ""
+    shared: int = 0
+    lease: Lease | None = None
+    held: bool = False
+    drafts: dict[str, tuple[int, dict[int, str]]] = field(default_factory=dict)
+
+    @property
+    def head(self) -> int:
+        return len(self.facts)
+
+    @property
+    def own(self) -> list[Fact]:
+        return [fact for fact in self.facts[self.shared :] if not fact.erased]
+
+    @property
+    def labels(self) -> set[str]:
+        return {fact.label for fact in self.own if fact.label}
+
+    @property
+    def sealed(self) -> bool:
+        return any(fact.seals for fact in self.own)
+
+    def fenced_by(self, lease: Lease) -> bool:
+        return self.held and lease == self.lease
+
+    def known(self) -> dict[str, int]:
+        return {fact.id: seq for seq, fact in enumerate(self.facts, 1)}
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Calls a store and its model in turn, and wants the same answer from both."""
+
+    url = "memory:"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.runner = asyncio.Runner()
+        url = self.url.format(place=quote(self.folder.name))
+        self.store = self.runner.run(_opened(url))
+        self.logs: dict[Key, Log] = {}
+        self.claims: dict[tuple[str, str], Scope] = {}
+        self.leases: list[Lease] = []
+        self.incarnations: set[str] = set()
+        self.count = 0
+
+    def teardown(self) -> None:
+        try:
+            for key in KEYS:
+                self.check_log(key)
+            assert self.run(_listed(self.store.verify())) == []
+        finally:
+            self.run(self.store.aclose())
+            self.runner.close()
+            self.folder.cleanup()
+
+    def run(self, call: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(call)
+
+    def answer(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """What a call returns, or the class of the error that it raises."""
+        try:
+            return self.run(call)
+        except HoldfastError as error:
+            return type(error)
+
+    def fact(self, id: str, label: str | None = None, *, seals: bool = False) -> Fact:
+        self.count += 1
+        return Fact(id, self.count, label, seals)
+
+    def grown(self, key: Key, log: Log) -> None:
+        """A log is new: it has a row, with an incarnation that never was before."""
+        log.incarnation = self.run(self.store.row(key)).log
+        assert log.incarnation not in self.incarnations
+        self.incarnations.add(log.incarnation)
+        self.logs[key] = log
+
+    def check_log(self, key: Key) -> None:
+        log, row = self.logs.get(key), self.run(self.store.row(key))
+        if log is None:
+            assert row is None
+            assert self.answer(_listed(self.store.read(key))) is SessionNotFound
+            return
+        assert (row.log, row.head, row.labels) == (
+            log.incarnation,
+            log.head,
+            dict.fromkeys(log.labels, True),
+        )
+        assert row.sealed == ("there" if log.sealed else None)
+        assert row.bytes == sum(len(_data(fact)) for fact in log.facts[log.shared :])
+        assert self.seen(self.run(_listed(self.store.read(key)))) == self.told(log)
+
+    def seen(self, events: list[Event]) -> list[tuple[int, str, Any]]:
+        return [(event.seq, event.id, event.json()) for event in events]
+
+    def told(self, log: Log) -> list[tuple[int, str, Any]]:
+        return [(seq, fact.id, fact.data) for seq, fact in enumerate(log.facts, 1)]
+
+    # The log
+
+    @rule(
+        key=keys,
+        batch=st.lists(st.tuples(event_ids, st.none() | labels), min_size=1, max_size=4),
+        create=st.booleans(),
+        guard=st.sampled_from(["none", "none", "head", "stale"]),
+        fence=st.none() | st.integers(0, 5),
+        which=st.sampled_from([None, None, "this", "another"]),
+    )
+    def append(
+        self,
+        *,
+        key: Key,
+        batch: list[tuple[str, str | None]],
+        create: bool,
+        guard: str,
+        fence: int | None,
+        which: str | None,
+    ) -> None:
+        log = self.logs.get(key)
+        head, incarnation = (log.head, log.incarnation) if log else (0, "never was")
+        self.append_facts(
+            key,
+            [self.fact(id, label) for id, label in batch],
+            create=create,
+            expected={"none": None, "head": head, "stale": head + 1}[guard],
+            lease=self.a_lease(key, fence),
+            named={"this": incarnation, "another": "another"}.get(which or ""),
+        )
+
+    def a_lease(self, key: Key, pick: int | None) -> Lease | None:
+        """The newest lease of the log (0), or one of those handed out last, whosever it is."""
+        if pick is None or not self.leases:
+            return None
+        log = self.logs.get(key)
+        if pick == 0 and log is not None and log.lease is not None:
+            return log.lease
+        return self.leases[-min(pick + 1, len(self.leases))]
+
+    def append_facts(
+        self,
+        key: Key,
+        facts: list[Fact],
+        *,
+        create: bool = False,
+        expected: int | None = None,
+        lease: Lease | None = None,
+        named: str | None = None,
+    ) -> None:
+        events = [NewEvent(kind=fact.kind, data=_data(fact), id=fact.id) for fact in facts]
+        got = self.answer(
+            self.store.append(key, events, create=create, expected=expected, fence=lease, log=named)
+        )
+        log = self.logs.get(key)
+        if log is None and (not create or named is not None):
+            assert got is SessionNotFound
+            return
+        new = log is None
+        log = log or Log([])
+        if named is not None and named != log.incarnation:
+            assert got is LogReplaced
+            return
+        known, fresh, seqs = log.known(), [], []
+        for fact in facts:
+            if fact.id not in known:
+                fresh.append(fact)
+                known[fact.id] = log.head + len(fresh)
+            seqs.append(known[fact.id])
+        if fresh and log.sealed:
+            assert got is SessionMoved
+        elif fresh and lease is not None and not log.fenced_by(lease):
+            assert got is LeaseLost
+        elif fresh and expected not in (None, log.head):
+            assert got is HeadMoved
+        else:
+            log.facts.extend(fresh)
+            assert got == holdfast.Appended(tuple(seqs), log.head, len(fresh))
+            if new:
+                self.grown(key, log)
+
+    @precondition(lambda self: self.logs)
+    @rule(data=st.data())
+    def seal(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.logs)))
+        self.append_facts(key, [self.fact("seal", seals=True)])
+
+    @rule(
+        key=keys,
+        after=numbers,
+        before=st.none() | numbers,
+        limit=st.none() | st.integers(1, 5),
+        reverse=st.booleans(),
+    )
+    def read(
+        self, key: Key, after: int, before: int | None, limit: int | None, reverse: bool
+    ) -> None:
+        bounds: dict[str, Any] = {"after": after, "before": before}
+        got = self.answer(_listed(self.store.read(key, **bounds, limit=limit, reverse=reverse)))
+        if (log := self.logs.get(key)) is None:
+            assert got is SessionNotFound
+            return
+        wanted = [row for row in self.told(log) if row[0] > after and row[0] < (before or 10**6)]
+        if before == 0:
+            wanted = []
+        assert self.seen(got) == (wanted[::-1] if reverse else wanted)[:limit]
+
+    @rule(key=keys, to=keys, at=numbers, id=event_ids)
+    def fork(self, key: Key, to: Key, at: int, id: str) -> None:
+        target = Key(key.tenant, key.session, to.thread)
+        first = self.fact(id)
+        event = NewEvent(kind=first.kind, data=_data(first), id=id)
+        got = self.answer(self.store.fork(key, target.thread, at=at, first=event))
+        parent, there = self.logs.get(key), self.logs.get(target)
+        if parent is None:
+            assert got is SessionNotFound
+        elif there is not None:
+            same = there.shared == at > 0 and there.facts[at].id == id
+            assert got is (None if same else SessionExists)
+        elif not 1 <= at <= parent.head or parent.known().get(id, at + 1) <= at:
+            assert got is InvalidValue
+        else:
+            assert got is None
+            self.grown(target, Log([*parent.facts[:at], first], shared=at))
+
+    @rule(key=keys, size=st.integers(1, 4), of=keys, at=numbers, share=st.booleans())
+    def restore(self, key: Key, size: int, of: Key, at: int, share: bool) -> None:
+        facts = [self.fact(f"restored-{self.count}-{n}") for n in range(size)]
+        base = self.logs.get(Key(key.tenant, key.session, of.thread))
+        share = share and key not in self.logs and base is not None and 1 <= at <= base.head
+        before = base.facts[:at] if share and base else []
+        parent = Parent(of.thread, at) if share else None
+        events = [
+            Event(kind=fact.kind, data=_data(fact), id=fact.id, seq=seq, at=1_000)
+            for seq, fact in enumerate(facts, len(before) + 1)
+        ]
+        got = self.answer(self.store.restore(key, _given(events), parent=parent))
+        if key in self.logs:
+            assert got is SessionExists
+        else:
+            assert got is None
+            self.grown(key, Log([*before, *facts], shared=len(before)))
+
+    @rule(key=keys, seq=numbers)
+    def erase(self, key: Key, seq: int) -> None:
+        got = self.answer(self.store.erase(key, [seq], reason="asked"))
+        if (log := self.logs.get(key)) is None:
+            assert got is SessionNotFound
+        elif not 1 <= seq <= log.head:
+            assert got is InvalidValue
+        else:
+            assert got.removed["payloads"] == 1
+            log.facts[seq - 1].erased = True
+
+    @rule(key=keys, whole=st.booleans(), fence=st.none() | st.integers(0, 2))
+    def delete(self, key: Key, whole: bool, fence: int | None) -> None:
+        lease = None if whole else self.a_lease(key, fence)
+        log = self.logs.get(key)
+        got = self.answer(self.store.delete(key.scope if whole else key, fence=lease))
+        if lease is not None and log is None:
+            assert got is SessionNotFound
+        elif lease is not None and log is not None and not log.fenced_by(lease):
+            assert got is LeaseLost
+        else:
+            gone = [k for k in self.logs if k == key or (whole and k.scope == key.scope)]
+            assert got.removed["logs"] == len(gone)
+            for each in gone:
+                del self.logs[each]
+            if (whole or gone) and not any(k.scope == key.scope for k in self.logs):
+                for claim in [c for c, owner in self.claims.items() if owner == key.scope]:
+                    del self.claims[claim]
+
+    # The catalog
+
+    @rule(
+        tenant=st.sampled_from("ab"),
+        session=st.none() | st.sampled_from("st"),
+        label=st.none() | labels,
+        limit=st.integers(1, 3),
+        newest_first=st.booleans(),
+        order=st.sampled_from(["active", "created"]),
+    )
+    def find(
+        self,
+        *,
+        tenant: str,
+        session: str | None,
+        label: str | None,
+        limit: int,
+        newest_first: bool,
+        order: Any,
+    ) -> None:
+        query = Query(
+            tenant=tenant,
+            session=session,
+            label=label,
+            newest_first=newest_first,
+            order=order,
+            total=True,
+        )
+        wanted = [
+            key
+            for key, log in self.logs.items()
+            if key.tenant == tenant
+            and (key.thread == "main" if session is None else key.session == session)
+            and (label is None or label in log.labels)
+        ]
+        rows, cursor = [], None
+        while True:
+            page = self.run(self.store.find(query, cursor=cursor, limit=limit))
+            assert (page.total, len(page.items) <= limit) == (len(wanted), True)
+            rows += page.items
+            if (cursor := page.cursor) is None:
+                break
+        assert sorted(row.key for row in rows) == sorted(wanted)
+        moments = [getattr(row, order) for row in rows]
+        assert moments == sorted(moments, reverse=newest_first)
+
+    @rule(key=keys, name=names, instead_of=st.none() | st.sampled_from("st"))
+    def claim(self, key: Key, name: str, instead_of: str | None) -> None:
+        known = Scope(key.tenant, instead_of) if instead_of else None
+        holder = self.claims.get((key.tenant, name))
+        if holder is None or holder == known:
+            holder = self.claims[key.tenant, name] = key.scope
+        got = self.answer(self.store.claim(key.tenant, name, key.scope, instead_of=known))
+        assert got == holder
+
+    @rule(key=keys, name=names)
+    def unclaim(self, key: Key, name: str) -> None:
+        self.run(self.store.unclaim(key.tenant, name, key.scope))
+        if self.claims.get((key.tenant, name)) == key.scope:
+            del self.claims[key.tenant, name]
+
+    # Driving
+
+    @rule(key=keys, steal=st.booleans())
+    def acquire(self, key: Key, steal: bool) -> None:
+        reason = "it hangs" if steal else None
+        got = self.answer(self.store.acquire(key, "driver", ttl=3600, steal=reason))
+        if (log := self.logs.get(key)) is None:
+            assert got is SessionNotFound
+        elif log.held and not steal:
+            assert got is LeaseHeld
+        else:
+            assert (got.key, got.log) == (key, log.incarnation)
+            assert log.lease is None or got.token > log.lease.token
+            log.lease, log.held = got, True
+            self.leases.append(got)
+
+    @precondition(lambda self: self.leases)
+    @rule(pick=st.integers(0, 5))
+    def renew(self, pick: int) -> None:
+        lease = self.leases[-min(pick + 1, len(self.leases))]
+        got = self.answer(self.store.renew(lease))
+        if (log := self.logs.get(lease.key)) is None:
+            assert got is SessionNotFound
+        elif not log.fenced_by(lease):
+            assert got is LeaseLost
+        else:
+            assert (got.token, got.until >= lease.until) == (lease.token, True)
+
+    @precondition(lambda self: self.leases)
+    @rule(pick=st.integers(0, 5), missed=st.none() | st.integers(0, 1))
+    def release(self, pick: int, missed: int | None) -> None:
+        lease = self.leases[-min(pick + 1, len(self.leases))]
+        log = self.logs.get(lease.key)
+        head = None if missed is None or log is None else log.head - missed
+        got = self.answer(self.store.release(lease, head=head))
+        if log is None:
+            assert got is SessionNotFound
+        elif lease != log.lease:
+            assert got is LeaseLost
+        elif log.held and missed:
+            assert got is HeadMoved
+        else:
+            assert got is None
+            log.held = False
+
+    @precondition(lambda self: self.leases)
+    @rule(pick=st.integers(0, 3), message=event_ids, offset=st.integers(0, 4))
+    def put_draft(self, pick: int, message: str, offset: int) -> None:
+        lease = self.leases[-min(pick + 1, len(self.leases))]
+        self.count += 1
+        piece = f"{self.count:03}"
+        got = self.answer(self.store.put_draft(lease.key, message, offset, piece, fence=lease))
+        if (log := self.logs.get(lease.key)) is None:
+            assert got is SessionNotFound
+        elif not log.fenced_by(lease):
+            assert got is LeaseLost
+        else:
+            assert got is None
+            token, pieces = log.drafts.get(message, (0, {}))
+            kept = pieces if token == lease.token else {}
+            log.drafts[message] = (lease.token, {**kept, offset: piece})
+
+    @rule(key=keys)
+    def drafts(self, key: Key) -> None:
+        got = self.answer(self.store.drafts(key))
+        if (log := self.logs.get(key)) is None:
+            assert got is SessionNotFound
+            return
+        wanted = {
+            (message, _joined(pieces), token)
+            for message, (token, pieces) in log.drafts.items()
+            if message not in log.known()
+        }
+        assert {(draft.message, draft.text, draft.token) for draft in got} == wanted
+
+
+async def _opened(url: str) -> holdfast.Store:
+    return await holdfast.connect(url)
+
+
+async def _listed(stream: Any) -> list[Any]:
+    return [item async for item in stream]
+
+
+async def _given(events: list[Event]) -> Any:
+    for event in events:
+        yield event
+
+
+def _data(fact: Fact) -> Raw:
+    return NewEvent.of(fact.kind, fact.data).data
+
+
+def _joined(pieces: dict[int, str]) -> str:
+    """Each piece overwrites from its offset on; what lies behind a gap does not count."""
+    text: list[str] = []
+    for offset, piece in sorted(pieces.items()):
+        if offset > len(text):
+            break
+        text[offset : offset + len(piece)] = piece
+    return "".join(text)
+
+
+class SqliteMachine(StoreMachine):
+    url = "sqlite:{place}/holdfast.db?durability=process"
+
+
+class FileMachine(StoreMachine):
+    url = "file:{place}/holdfast?durability=process"
+
+
+# Their settings are those of the profile in force: few runs by default, many in `soak`.
+STEPS = settings(stateful_step_count=40)
+
+TestMemory = StoreMachine.TestCase
+TestMemory.settings = STEPS
+TestSqlite = SqliteMachine.TestCase
+TestSqlite.settings = STEPS
+TestFile = FileMachine.TestCase
+TestFile.settings = STEPS

@@ -1,0 +1,142 @@
+"""The benchmark: its statistics, its counting, and that each workload runs."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from bench import floors, written
+from bench.__main__ import WORKLOADS, main
+from bench.entries import TURNS
+from bench.measure import Absent, Bar, Figure, Result, race, ratios, spread
+from bench.report import markdown
+from bench.settings import Settings, Sizes
+
+TINY = Sizes(
+    turns=3,
+    together=4,
+    turns_together=2,
+    early=4,
+    late=12,
+    window=3,
+    counted=4,
+    events=60,
+    tail=10,
+    entries=40,
+    few=40,
+    many=80,
+    queries=2,
+    rounds=1,
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(sizes=TINY, rounds=1, peers=False, place=str(tmp_path))
+
+
+def test_quartiles_are_those_of_the_values() -> None:
+    at = spread([4.0, 1.0, 3.0, 2.0, 5.0])
+    assert (at.q1, at.median, at.q3) == (2.0, 3.0, 4.0)
+    assert spread([7.0]).median == 7.0
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    assert ratios([2.0, 9.0], [1.0, 3.0]) == [2.0, 3.0]
+
+
+def test_contestants_take_turns_and_the_first_lap_is_not_counted() -> None:
+    order: list[str] = []
+
+    def contestant(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    runs = {"a": lambda: contestant("a"), "b": lambda: contestant("b")}
+    values, absent = race(runs, rounds=2)
+    assert order == ["a", "b"] * 3
+    assert values == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
+    assert absent == {}
+
+
+def test_a_contestant_that_is_missing_or_fails_is_named_and_the_others_go_on() -> None:
+    def missing() -> float:
+        raise Absent("not installed")
+
+    def failing() -> float:
+        raise OSError("no disk")
+
+    values, absent = race({"a": missing, "b": failing, "c": lambda: 1.0}, rounds=2)
+    assert absent == {"a": "not installed", "b": "failed: OSError: no disk"}
+    assert values == {"c": [1.0, 1.0]}
+
+
+def test_a_bar_is_held_by_the_median() -> None:
+    assert Bar(name="x", way="least", bar=0.6, values=[0.5, 0.7, 0.8]).met is True
+    assert Bar(name="x", way="most", bar=0.6, values=[0.5, 0.7, 0.8]).met is False
+    assert Bar(name="x", way="most", bar=0.6).met is None
+
+
+def test_a_report_says_what_is_not_installed() -> None:
+    figures = [
+        Figure(name="ours", unit="turns/s", values=[1.0]),
+        Figure(name="peer", unit="turns/s", absent="not installed (peer)"),
+    ]
+    result = Result(name="w", title="W", figures=figures)
+    result.compare("ours", "peer", "least", 1.1)
+    text = markdown([result])
+    assert text.count("not installed (peer)") == 2
+    assert "not measured" in text
+
+
+def test_a_turn_is_four_entries_of_three_kilobytes() -> None:
+    for turn in TURNS:
+        sizes = [len(bytes(event.data)) for event in turn.events()]
+        assert len(sizes) == 4
+        assert 2_900 <= sum(sizes) <= 3_200
+        assert len(turn.items()) == 4
+
+
+def test_rows_and_pages_are_counted_from_outside(tmp_path: Path) -> None:
+    conn = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    conn.execute("PRAGMA journal_mode = WAL")
+    conn.execute("CREATE TABLE t (a TEXT)")
+    written.begin_wal_anew(tmp_path)
+    assert written.wal_of(tmp_path).pages == 0
+    for text in ("one", "two"):
+        conn.execute("INSERT INTO t VALUES (?)", (text,))
+    wal = written.wal_of(tmp_path)
+    assert (wal.commits, wal.pages) == (2, 2)
+    with written.counting_rows(tmp_path) as rows:
+        conn.execute("INSERT INTO t VALUES ('three')")
+        conn.execute("UPDATE t SET a = 'four' WHERE a = 'one'")
+        conn.execute("DELETE FROM t WHERE a = 'two'")
+    assert rows.counts == {"t insert": 1, "t update": 1, "t delete": 1}
+    assert rows.bytes == len("three" + "four")
+    assert [name for (name,) in conn.execute("SELECT name FROM sqlite_master")] == ["t"]
+    conn.close()
+
+
+def test_the_floor_writes_what_a_reader_of_the_same_tables_finds(tmp_path: Path) -> None:
+    floors.sqlite_turns(tmp_path, 2, 3)
+    conn = sqlite3.connect(tmp_path / "floor.db")
+    assert len(floors.load(conn, floors.longest(conn))) == 12
+    conn.close()
+
+
+@pytest.mark.parametrize("name", list(WORKLOADS))
+def test_each_workload_runs(name: str, settings: Settings) -> None:
+    result = WORKLOADS[name](settings)
+    assert result.name == name
+    assert result.bars
+    assert [figure.absent for figure in result.figures if figure.absent] == []
+    assert all(bar.met is not None for bar in result.bars)
+    assert not list(Path(settings.place or "").iterdir())
+
+
+def test_the_command_names_its_workloads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    assert capsys.readouterr().out.split() == list(WORKLOADS)
+    with pytest.raises(SystemExit):
+        main(["--only", "nothing"])
