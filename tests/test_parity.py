@@ -26,14 +26,22 @@ SIZES = {
 }
 
 
+# A child pytest without plugins that it has no use for, and without worker processes unless asked.
+QUICK = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}
+CONFIG = """
+[pytest]
+addopts = --strict-markers -p xdist.plugin -p tests.parity
+markers = parity
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project of its own with our tables and our plugin, and no tests yet."""
     (tmp_path / "tests").mkdir()
+    (tmp_path / "pytest.ini").write_text(CONFIG)
     shutil.copytree(ROOT / "parity", tmp_path / "parity")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for name in ("__init__.py", "conftest.py", "parity.py"):
-        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
+    shutil.copy(ROOT / "tests" / "parity.py", tmp_path / "tests")
     return tmp_path
 
 
@@ -41,7 +49,7 @@ def run(project: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *options],
         cwd=project,
-        env=os.environ | {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"},
+        env=os.environ | QUICK,
         capture_output=True,
         text=True,
         check=False,

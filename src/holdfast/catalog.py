@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import events as ev
 from .codec import LIMITS, typed
@@ -279,8 +280,11 @@ def apply(row: Row, events: Sequence[Event], changes: Sequence[RowChange]) -> Ro
     for name in MAPS:
         if name in new:
             _check_map(name, new[name])
-    after = msgspec.structs.replace(row, **new)
-    return msgspec.structs.replace(after, stale_at=stale_at(after), wake=wake(after))
+    after = replace(row, **new)
+    derived = (stale_at(after), wake(after))
+    if derived != (after.stale_at, after.wake):
+        after = replace(after, stale_at=derived[0], wake=derived[1])
+    return after
 
 
 def _operate(row: Row, new: dict[str, Any], op: Op) -> None:

@@ -45,10 +45,12 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> None:
     """Refuse a name that some store could not hold: 1 to `limit` bytes of UTF-8, no NUL."""
+    if type(value) is str and value.isascii() and 0 < len(value) <= limit and "\0" not in value:
+        return
     if not isinstance(value, str):
         raise InvalidValue(field=field, problem=f"is {type(value).__name__}", remedy="pass a str")
     try:
-        size = len(value) if value.isascii() else len(value.encode())
+        size = len(value.encode())
     except UnicodeEncodeError as error:
         raise InvalidValue(
             field=field, problem="holds a lone surrogate", remedy="pass valid Unicode"
@@ -124,7 +126,8 @@ def check_event(event: NewEvent) -> None:
         )
     check_name("id", event.id)
     check_name("kind", event.kind, limit=LIMITS.kind_bytes)
-    check_count("v", event.v, least=1, most=1 << 31)
+    if event.v != 1:
+        check_count("v", event.v, least=1, most=1 << 31)
     if event.run is not None:
         check_name("run", event.run)
     if event.actor is not None:

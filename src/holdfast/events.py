@@ -7,8 +7,8 @@ line of JSON text that is kept as it was given. This module knows no store.
 from __future__ import annotations
 
 import math
-import os
 import time
+from random import getrandbits
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -17,6 +17,8 @@ from msgspec import Raw, Struct, field
 from .errors import InvalidValue
 
 T = TypeVar("T")
+
+MASK48 = (1 << 48) - 1
 
 
 class Scope(Struct, frozen=True, order=True):
@@ -47,9 +49,9 @@ def new_id() -> str:
     """A UUIDv7: unique, and rising with time, so that indexes grow at their end."""
     ms, rest = divmod(time.time_ns(), 1_000_000)
     fraction = (rest << 12) // 1_000_000
-    low = int.from_bytes(os.urandom(8), "big") >> 2
-    text = f"{ms << 80 | 7 << 76 | fraction << 64 | 2 << 62 | low:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    # Unique is all that it must be; `random` is seeded anew in a forked child.
+    low = getrandbits(62) | 1 << 63
+    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{fraction:03x}-{low >> 48:04x}-{low & MASK48:012x}"
 
 
 def to_json(value: Any) -> Raw:

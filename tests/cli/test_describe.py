@@ -56,7 +56,7 @@ def test_a_message_keeps_its_lines_and_names_its_calls() -> None:
 
 def test_nothing_in_an_event_steers_the_terminal() -> None:
     text = shown("message.received", {"text": "a\x1b[31m\n\x07b\tc"}, actor="x\x1b[0m")
-    assert text.endswith("  x\\x1b[0m  a\\x1b[31m\n        \\x07b   c")
+    assert text.endswith("  x\\x1b[0m  a\\x1b[31m\n        \\x07b  c")
 
 
 def test_a_long_text_is_cut_and_says_by_how_much() -> None:

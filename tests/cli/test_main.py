@@ -177,7 +177,7 @@ def test_what_another_process_wrote_is_shown(url: str) -> None:
 
 
 def test_output_ends_quietly_when_its_reader_leaves(url: str) -> None:
-    append(url, "s", *("x" * 200_000 for _ in range(3)))
+    append(url, "s", *("x" * 100_000 for _ in range(5)))
     with start("show", "s", "--json", "--store", url) as show:
         assert show.stdout is not None
         assert show.stdout.read(7) == '{"row":'

@@ -105,7 +105,8 @@ def _message(
     if isinstance(payload, ev.MessageInterrupted):
         yield f"{payload.text} [interrupted: {payload.reason or 'no reason given'}]"
         return
-    yield payload.text
+    if payload.text:
+        yield payload.text
     yield from (json_text(part) for part in payload.parts)
     if isinstance(payload, ev.MessageCompleted):
         for call in payload.calls:

@@ -20,7 +20,7 @@ from ..events import Scope, new_id
 from ..store import Store, StoreInfo
 from ..stores import connect
 from .options import EVERYWHERE, Common, place
-from .output import Output
+from .output import Output, plain
 from .render import fact, size
 
 
@@ -129,7 +129,7 @@ def _print(out: Output, finding: Finding) -> None:
             out.print(fact(name, str(value)))
     out.print("")
     for problem in finding.problems:
-        out.print(Text(f"problem: {problem}", style="red"))
+        out.print(Text(plain(f"problem: {problem}"), style="red"))
     if not finding.problems:
         out.print(Text("all is well", style="green"))
 

@@ -13,6 +13,7 @@ HINTS: dict[type[HoldfastError], str] = {
     errors.SessionNotFound: "`holdfast sessions` lists what is there",
     errors.LogReplaced: "it was deleted and begun again: run the command again",
     errors.LeaseHeld: "wait until its driver is done",
+    errors.StoreError: "`holdfast doctor` looks at the store",
     errors.StoreUnavailable: "try again; `holdfast doctor` looks at the store",
     errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
     errors.LogDamaged: "`holdfast verify` lists all damage",
@@ -44,7 +45,9 @@ def report_usage(message: str, verb: str | None, *, json: bool) -> int:
 
 
 def _tell_person(message: str) -> None:
-    print("error:", plain(" ".join(message.split())), file=sys.stderr)
+    # A driver's error may have several lines.
+    line = " ".join(line.strip() for line in message.splitlines())
+    print("error:", plain(line), file=sys.stderr)
 
 
 def _tell_program(code: str, message: str, fields: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from cyclopts import Parameter, validators
 
 from ..catalog import Page, Query, Row
+from ..codec import LIMITS
 from ..store import wall_clock
 from .failure import UsageError
 from .options import EVERYWHERE, Common
@@ -79,7 +80,8 @@ async def sessions(
     *,
     filters: Filters = ALL,
     limit: Annotated[
-        int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=1_000))
+        int,
+        Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=LIMITS.page)),
     ] = 50,
     cursor: Annotated[str | None, Parameter(help="Go on where the last page ended.")] = None,
     common: Common = EVERYWHERE,

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from cyclopts import Parameter, validators
 
 from ..catalog import Query, Row
@@ -109,11 +110,26 @@ async def read_on(
             async with aclosing(reading):
                 async for event in reading:
                     after = event.seq
-                    yield event
+                    yield checked(row.key, event)
             return
         except LogDamaged as error:
             after = max(error.seq, after + 1)
             yield error
+
+
+def checked(key: Key, event: Event) -> Event | LogDamaged:
+    """The event, if its data is JSON: a store may hand bytes on without looking at them."""
+    try:
+        event.json()
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return LogDamaged(
+            problem=f"event {event.seq} is not JSON: {error}",
+            tenant=key.tenant,
+            session=key.session,
+            thread=key.thread,
+            seq=event.seq,
+        )
+    return event
 
 
 async def _show_json(

@@ -18,7 +18,7 @@ from ..events import Key
 from ..store import CaughtUp, Store
 from .options import EVERYWHERE, Common
 from .output import Output
-from .show import After, Count, Full, Session, Thread, put, read_on, row_of, start
+from .show import After, Count, Full, Session, Thread, checked, put, read_on, row_of, start
 
 
 async def tail(
@@ -67,7 +67,7 @@ async def _follow(out: Output, store: Store, row: Row, after: int, *, full: bool
             async with aclosing(store.follow(row.key, after=after, log=row.log)) as following:
                 async for item in following:
                     if not isinstance(item, CaughtUp):
-                        put(out, item, full=full)
+                        put(out, checked(row.key, item), full=full)
                         after = item.seq
         except LogDamaged as error:
             put(out, error, full=full)

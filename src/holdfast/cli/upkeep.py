@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from ..catalog import Query, Row
+from ..codec import LIMITS
 from ..errors import SessionNotFound
 from ..events import Key, Scope
 from ..store import Receipt, Store
@@ -102,7 +103,7 @@ async def _threads(store: Store, target: Scope | Key) -> list[Row]:
         row = await store.row(target)
         return [row] if row is not None else []
     query = Query(tenant=target.tenant, session=target.session)
-    page = await store.find(query, limit=1_000)
+    page = await store.find(query, limit=LIMITS.page)
     return page.items
 
 

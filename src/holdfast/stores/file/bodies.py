@@ -31,6 +31,8 @@ from .lines import FORMAT, Header, event_line, header_line, parse_line
 class InFiles:
     """`Bodies` in a folder; see `index.py` for how the index is kept true to it."""
 
+    takes_back = False
+
     def __init__(self, folder: Folder, project: Project, index: Index) -> None:
         self._folder = folder
         self._project = project

@@ -37,6 +37,9 @@ class Entry(NamedTuple):
 class Bodies(Protocol):
     """Keeps the data of events and blobs, and remembers what no log tells."""
 
+    takes_back: bool
+    """Whether what was put can be taken back within the transaction."""
+
     def begun(self, conn: sqlite3.Connection) -> None:
         """A transaction of the writer began."""
         ...
@@ -108,6 +111,8 @@ class Bodies(Protocol):
 
 class InDatabase:
     """Bytes behind a format byte: `j` is JSON, `p` says that it is in `payloads`, `b` a blob."""
+
+    takes_back = True
 
     def begun(self, conn: sqlite3.Connection) -> None:
         pass

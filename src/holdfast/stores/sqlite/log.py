@@ -7,7 +7,8 @@ an append comes to is decided by `rules.extend`; here it is looked up and writte
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from ... import catalog
 from ...catalog import Project, Row, RowChange
 from ...codec import dense, erased, fingerprint
-from ...errors import InvalidValue, LogDamaged, SessionExists
+from ...errors import HoldfastError, InvalidValue, LogDamaged, SessionExists
 from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
@@ -92,17 +93,21 @@ def known_ids(conn: sqlite3.Connection, entry: Entry, ids: Sequence[str]) -> dic
     if entry.row.head == 0:
         return known
     parts = [(entry.id, 0, entry.row.head)] if entry.base is None else segments(conn, entry)
-    for log, _, upto in parts:
-        for start in range(0, len(ids), 500):
-            some = ids[start : start + 500]
-            marks = ",".join("?" * len(some))
+    for start in range(0, len(ids), 500):
+        some = ids[start : start + 500]
+        for log, _, upto in parts:
             known.update(
-                conn.execute(
-                    f"SELECT id, seq FROM events WHERE log = ? AND seq <= ? AND id IN ({marks})",
-                    (log, upto, *some),
-                )
+                (id, seq)
+                for id, seq in conn.execute(_known_sql(len(some)), (log, *some))
+                if seq <= upto
             )
     return known
+
+
+@cache
+def _known_sql(count: int) -> str:
+    marks = ",".join("?" * count)
+    return f"SELECT id, seq FROM events INDEXED BY events_id WHERE log = ? AND id IN ({marks})"
 
 
 # Appending
@@ -131,24 +136,52 @@ def append(
         entry = Entry(0, None, 0, LeaseState(), rules.new_row(key, now))
     rules.found(key, entry.row if entry else None, log)
     assert entry is not None
-    known = known_ids(conn, entry, [event.id for event in events])
-    plan = rules.extend(
+    decide = partial(
+        rules.extend,
         entry.row,
         entry.lease,
         events,
-        known,
         project=project,
         now=now,
         expected=expected,
         fence=fence,
     )
+    plan = None
     if begins:
-        entry = begin(conn, entry.row)
-    if plan.fresh:
-        if len(plan.fresh) < len(events):
-            hashes = [fingerprint(event) for event in plan.fresh]
-        extend(conn, bodies, entry, plan, hashes)
+        plan = decide({})
+        write(conn, bodies, begin(conn, entry.row), plan, hashes)
+    elif bodies.takes_back:
+        plan = _hope(conn, bodies, entry, decide, hashes)
+    if plan is None:
+        plan = decide(known_ids(conn, entry, [event.id for event in events]))
+        write(conn, bodies, entry, plan, hashes)
     return Appended(plan.seqs, plan.row.head, len(plan.fresh))
+
+
+def _hope(
+    conn: sqlite3.Connection,
+    bodies: Bodies,
+    entry: Entry,
+    decide: Callable[[dict[str, int]], Extension],
+    hashes: Sequence[bytes],
+) -> Extension | None:
+    """Append as if all ids were new, which they nearly always are: the index on them tells.
+    None if that is not how it is; then nothing is written."""
+    if entry.base is not None:
+        return None
+    try:
+        plan = decide({})
+    except HoldfastError:
+        return None  # known ids come before what was refused: look first
+    try:
+        write(conn, bodies, entry, plan, hashes)
+    except sqlite3.IntegrityError:
+        for table in ("events", "payloads"):
+            conn.execute(
+                f"DELETE FROM {table} WHERE log = ? AND seq > ?", (entry.id, entry.row.head)
+            )
+        return None
+    return plan
 
 
 def begin(
@@ -172,7 +205,7 @@ def begin(
     return Entry(cursor.lastrowid, base, shared, LeaseState(), row)
 
 
-def extend(
+def write(
     conn: sqlite3.Connection,
     bodies: Bodies,
     entry: Entry,
@@ -182,6 +215,10 @@ def extend(
     listed: bool = True,
 ) -> None:
     """Write fresh events and the row after them."""
+    if not plan.fresh:
+        return
+    if len(hashes) > len(plan.fresh):
+        hashes = [fingerprint(event) for event in plan.fresh]
     columns = bodies.put(conn, entry, plan, hashes)
     conn.executemany(
         "INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data)"
@@ -368,7 +405,7 @@ def fork(
     change = project(event)
     after = catalog.apply(row, [event], [change])
     new = begin(conn, row, base=base, shared=at)
-    extend(conn, bodies, new, Extension((at + 1,), [event], [change], after), [fingerprint(event)])
+    write(conn, bodies, new, Extension((at + 1,), [event], [change], after), [fingerprint(event)])
 
 
 def begin_restore(
@@ -408,7 +445,7 @@ def restore_some(
     changes = [project(event) for event in events]
     plan = Extension((), list(events), changes, catalog.apply(row, events, changes))
     hashes = [fingerprint(event) for event in events]
-    extend(conn, bodies, entry, plan, hashes, listed=False)
+    write(conn, bodies, entry, plan, hashes, listed=False)
     conn.execute("UPDATE logs SET until = ? WHERE id = ?", (until, id))
 
 
