@@ -36,7 +36,9 @@ JSON = st.recursive(
     max_leaves=12,
 )
 EVENTS = st.builds(
-    lambda kind, value, **rest: Event(data=NewEvent.of(kind, value).data, kind=kind, **rest),
+    lambda kind, value, **rest: Event(
+        data=NewEvent.of(kind, value, id="i").data, kind=kind, **rest
+    ),
     KINDS_AND_OTHERS,
     JSON,
     id=NAMES,

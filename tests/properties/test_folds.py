@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import count
+from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -22,13 +23,17 @@ NOW = 1_700_000_000_000
 
 
 def fact(payload: Payload, run: str | None = None, id: str = "") -> NewEvent:
-    event = NewEvent.of(KIND_OF[type(payload)], payload, run=run)
-    return msgspec.structs.replace(event, id=id) if id else event
+    return NewEvent.of(KIND_OF[type(payload)], payload, run=run, id=id)
 
 
-def numbered(facts: Iterator[NewEvent] | list[NewEvent]) -> list[Event]:
+def other(kind: str, payload: Any = None) -> NewEvent:
+    return NewEvent.of(kind, payload, id="")
+
+
+def numbered(facts: Iterable[NewEvent]) -> list[Event]:
+    """The facts as the events of one log; those without an id get one from their number."""
     return [
-        Event(**msgspec.structs.asdict(new), seq=seq, at=NOW + seq)
+        Event(**{**msgspec.structs.asdict(new), "id": new.id or f"e{seq}"}, seq=seq, at=NOW + seq)
         for seq, new in enumerate(facts, 1)
     ]
 
@@ -77,17 +82,15 @@ PLAIN = st.one_of(
     st.builds(lambda label: fact(ev.LabelAdded(label=label)), ITEMS),
     st.builds(lambda label: fact(ev.LabelRemoved(label=label)), ITEMS),
     st.builds(lambda name: fact(ev.MetadataChanged(set={name: 1}, drop=["p1"])), ITEMS),
-    st.builds(
-        lambda kind: NewEvent.of(kind, {"any": 1}), st.sampled_from(["claude.entry", "note"])
-    ),
+    st.builds(lambda kind: other(kind, {"any": 1}), st.sampled_from(["claude.entry", "note"])),
 )
 # What else a log may hold: forks, newer versions, what was erased and what has another shape.
 ODD = st.one_of(
     st.just(fact(ev.ThreadForked(parent="main", at=1))),
     st.builds(lambda new: msgspec.structs.replace(new, v=2), PLAIN),
     st.builds(lambda new: msgspec.structs.replace(new, data=erased("asked for")), PLAIN),
-    st.builds(lambda kind: NewEvent.of(kind, [None]), st.sampled_from(sorted(KINDS))),
-    st.sampled_from([NewEvent.of("run.paused"), NewEvent.of("message.translated")]),
+    st.builds(lambda kind: other(kind, [None]), st.sampled_from(sorted(KINDS))),
+    st.sampled_from([other("run.paused"), other("message.translated")]),
 )
 PLAIN_LOGS = st.lists(PLAIN, max_size=30).map(numbered)
 LOGS = st.lists(PLAIN | PLAIN | PLAIN | ODD, max_size=30).map(numbered)
@@ -160,7 +163,7 @@ def test_a_state_stays_under_64_kb_at_100_000_events() -> None:
         for _ in range(100):
             yield fact(ev.PendingOpened(id=next(ids), what="external", call=call, expires=NOW))
             yield fact(ev.ToolStarted(call=call, name=name))
-            yield NewEvent.of("claude.entry", {"any": "thing"})
+            yield other("claude.entry", {"any": "thing"})
 
     log = numbered(facts())
     assert len(log) >= 99_900

@@ -1,0 +1,66 @@
+"""The documents say what the code does: their examples run, and their lists are whole."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors
+from holdfast.codec import LIMITS
+from holdfast.errors import HoldfastError
+from holdfast.events import KINDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = [
+    pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    if "asyncio.run" in code
+]
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_example_in_the_documents_runs(code: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", code]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout
+
+
+def test_there_are_examples_to_run() -> None:
+    assert len(EXAMPLES) >= 4
+
+
+def test_every_event_kind_is_documented() -> None:
+    page = (ROOT / "docs/formats/log.md").read_text()
+    assert [kind for kind in KINDS if f"`{kind}`" not in page] == []
+
+
+def test_every_error_code_is_documented() -> None:
+    page = (ROOT / "docs/errors.md").read_text()
+    classes = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, HoldfastError)
+    ]
+    assert [c for c in classes if f"`{c.__name__}`" not in page or f"`{c.code}`" not in page] == []
+    assert len(classes) >= 15
+
+
+def test_the_documented_limits_are_those_of_the_code() -> None:
+    page = (ROOT / "docs/platforms.md").read_text()
+    for number in (LIMITS.name_bytes, LIMITS.kind_bytes, LIMITS.append_events, LIMITS.claim_bytes):
+        assert f"{number:,}" in page or f"–{number} bytes" in page
+    assert LIMITS.event_bytes == LIMITS.blob_bytes == 64 << 20
+    assert "64 MiB" in page
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "ARCHITECTURE.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
