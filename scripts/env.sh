@@ -19,14 +19,14 @@ print(sys._base_executable)' 2>/dev/null
 
 main_python() {
     local name
-    for name in "${HOLDFAST_PYTHON:-python3}" python3.13 python3.12 python3.11 python3.14 python; do
+    for name in ${HOLDFAST_PYTHON:-python3 python3.13 python3.12 python3.11 python3.14 python}; do
         interpreter "$name" && return
     done
-    echo "Holdfast needs Python 3.11 or later: none was found." >&2
+    echo "Holdfast needs Python 3.11 or later: found none as ${HOLDFAST_PYTHON:-python3}." >&2
     return 1
 }
 
-# Every installed Python of one minor version, on the PATH or kept by pyenv; the first that runs.
+# The installed Python of one minor version, on the PATH or kept by pyenv.
 python_of() {
     local place
     for place in "python$1" "${HOME:-}/.pyenv/versions/$1".*/bin/python; do

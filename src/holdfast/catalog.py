@@ -121,9 +121,12 @@ QUIET = {
 def project(event: Event) -> RowChange:
     """What one event changes in its log's row, with no need of the row before."""
     ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
-    payload = typed(event)
-    if payload is not None:
-        _OPS[type(payload)](event, payload, ops)
+    change = _CHANGES.get(event.kind)
+    if change is not None and (payload := typed(event)) is not None:
+        change(event, payload, ops)
+    elif event.kind == "pending.settled" and event.id.startswith("settle:"):
+        # Its data was erased, but what was settled must not wait again.
+        ops.append(Op("drop", "pending", event.id.removeprefix("settle:")))
     return tuple(ops)
 
 
@@ -187,7 +190,8 @@ def _surface_detached(event: Event, p: ev.SurfaceDetached, ops: list[Op]) -> Non
 
 
 def _message_received(event: Event, p: ev.MessageReceived, ops: list[Op]) -> None:
-    ops.append(Op("set_once", "first_message", value=p.text[:PREVIEW]))
+    if p.text:
+        ops.append(Op("set_once", "first_message", value=p.text[:PREVIEW]))
     ops.append(Op("add", "counts", "messages", 1))
     ops.append(Op("set", "phase", value="active"))
     ops.append(Op("set", "due", value=event.at))
@@ -238,33 +242,27 @@ def _pending_settled(event: Event, p: ev.PendingSettled, ops: list[Op]) -> None:
     ops.append(Op("set", "due", value=event.at))
 
 
-def _nothing(event: Event, p: ev.Payload, ops: list[Op]) -> None:
-    pass
-
-
-_OPS: dict[type, Callable[[Event, Any, list[Op]], None]] = {
-    ev.SessionCreated: _session_created,
-    ev.SessionTouched: _session_touched,
-    ev.SessionMovedTo: _session_moved,
-    ev.SessionReopened: _session_reopened,
-    ev.ThreadCreated: _thread_created,
-    ev.ThreadForked: _thread_forked,
-    ev.ThreadRenamed: _thread_renamed,
-    ev.LabelAdded: _label_added,
-    ev.LabelRemoved: _label_removed,
-    ev.MetadataChanged: _metadata_changed,
-    ev.SurfaceAttached: _surface_attached,
-    ev.SurfaceDetached: _surface_detached,
-    ev.MessageReceived: _message_received,
-    ev.MessageCompleted: _message_completed,
-    ev.MessageInterrupted: _message_interrupted,
-    ev.RunStarted: _run_started,
-    ev.RunWaiting: _run_waiting,
-    ev.RunFinished: _run_finished,
-    ev.ToolStarted: _nothing,
-    ev.ToolFinished: _nothing,
-    ev.PendingOpened: _pending_opened,
-    ev.PendingSettled: _pending_settled,
+_CHANGES: dict[str, Callable[[Event, Any, list[Op]], None]] = {
+    "session.created": _session_created,
+    "session.touched": _session_touched,
+    "session.moved": _session_moved,
+    "session.reopened": _session_reopened,
+    "thread.created": _thread_created,
+    "thread.forked": _thread_forked,
+    "thread.renamed": _thread_renamed,
+    "label.added": _label_added,
+    "label.removed": _label_removed,
+    "metadata.changed": _metadata_changed,
+    "surface.attached": _surface_attached,
+    "surface.detached": _surface_detached,
+    "message.received": _message_received,
+    "message.completed": _message_completed,
+    "message.interrupted": _message_interrupted,
+    "run.started": _run_started,
+    "run.waiting": _run_waiting,
+    "run.finished": _run_finished,
+    "pending.opened": _pending_opened,
+    "pending.settled": _pending_settled,
 }
 
 

@@ -126,7 +126,7 @@ def check_event(event: NewEvent) -> None:
         )
     check_name("id", event.id)
     check_name("kind", event.kind, limit=LIMITS.kind_bytes)
-    if event.v != 1:
+    if type(event.v) is not int or event.v != 1:
         check_count("v", event.v, least=1, most=1 << 31)
     if event.run is not None:
         check_name("run", event.run)
@@ -143,8 +143,8 @@ def check_data(data: Raw) -> None:
         raise InvalidValue(
             field="data", problem=f"is {type(data).__name__}", remedy="make it with NewEvent.of"
         )
-    check_size("data", data, LIMITS.event_bytes)
     text = bytes(data)
+    check_size("data", text, LIMITS.event_bytes)
     if too_deep(text):
         raise InvalidValue(
             field="data",
@@ -198,7 +198,11 @@ def understood(event: NewEvent) -> bool:
 
 
 def typed(event: Event) -> Payload | None:
-    """The payload as its kind's type, or None for what is unknown, too new or erased."""
+    """The payload as its kind's type, or None for what is unknown, too new or does not fit.
+
+    An erased event of a kind without required fields is an empty one: that it happened
+    still counts.
+    """
     if not understood(event):
         return None
     try:

@@ -87,7 +87,7 @@ class Receipt(Struct, frozen=True, kw_only=True):
 class Damage(Struct, frozen=True, kw_only=True):
     """One thing that `verify` found wrong."""
 
-    problem: Literal["changed", "missing", "torn", "unreadable", "row", "claim"]
+    problem: Literal["unreadable", "missing", "torn", "row", "claim"]
     detail: str
     key: Key | None = None
     seq: int | None = None
@@ -141,8 +141,8 @@ class Store(Protocol):
     ) -> AsyncGenerator[Event, None]:
         """The events with after < seq < before, in order of number.
 
-        An unreadable event raises `LogDamaged` with its number; reading on behind it
-        works. `inline=False` gives `{"apart": {"size": …, "sha256": …}}` as the data of
+        An event that does not agree with its hash raises `LogDamaged` with its number;
+        reading on behind it works. `inline=False` gives `{"apart": {"size": …, "sha256": …}}` as the data of
         payloads above `info().apart` bytes.
         """
         ...
@@ -269,7 +269,8 @@ class Store(Protocol):
     ) -> AsyncGenerator[Damage, None]:
         """Recompute hashes, numbers, rows and claims, and report what does not agree.
 
-        With `repair`, rows are rebuilt, and an unreadable event is replaced by an erased one.
+        `unreadable` is an event whose data are gone or differ from their hash. With
+        `repair` it is replaced by an erased one, and rows are rebuilt.
         """
         ...
 

@@ -40,10 +40,10 @@ def test_damage_is_listed_and_changes_the_exit_code(memory: MemoryStore, cli: Cl
     spoil_row(memory)
     ended = cli("verify")
     assert ended.code == 1
-    assert "damaged  customer-42 / main event 2: changed, hash differs" in ended.out
+    assert "damaged  customer-42 / main event 2: unreadable, differs from its hash" in ended.out
     assert "2 findings; `holdfast repair` puts right what can be" in ended.out
     found = cli("verify", "customer-42", "--json").lines
-    assert [damage["problem"] for damage in found] == ["changed", "row"]
+    assert [damage["problem"] for damage in found] == ["unreadable", "row"]
     assert found[0]["key"] == {"tenant": "main", "session": "customer-42", "thread": "main"}
     assert cli("verify", "customer-43").code == 0
 

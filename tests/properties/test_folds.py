@@ -38,13 +38,6 @@ def numbered(facts: Iterable[NewEvent]) -> list[Event]:
     ]
 
 
-# Few ids, so that events meet: calls told twice, outcomes before their calls, second answers.
-CALLS = st.sampled_from(["c1", "c2", "c3"])
-ITEMS = st.sampled_from(["p1", "p2"])
-RUNS = st.sampled_from([None, "r1", "r2"])
-OUTCOMES = st.sampled_from(["approved", "denied", "answered", "expired", "superseded", "abandoned"])
-
-
 def calling(ids: list[str], spent: int, run: str | None) -> NewEvent:
     calls = [ev.Call(id=id, name="refund") for id in ids]
     return fact(ev.MessageCompleted(text="…", calls=calls, usage={"in": spent}), run)
@@ -62,39 +55,47 @@ def finishing(id: str, outcome: str) -> NewEvent:
     )
 
 
-PLAIN = st.one_of(
-    st.builds(lambda text: fact(ev.MessageReceived(text=text)), st.text(max_size=3)),
-    st.builds(calling, st.lists(CALLS, max_size=3), st.integers(0, 9), RUNS),
-    st.builds(lambda run: fact(ev.MessageInterrupted(text="I"), run), RUNS),
-    st.builds(lambda id: fact(ev.ToolStarted(call=id, name="refund")), CALLS),
-    st.builds(finishing, CALLS, st.sampled_from(["ok", "failed", "denied", "unknown"])),
-    st.builds(
-        lambda id, call: fact(ev.PendingOpened(id=id, what="approval", call=call)), ITEMS, CALLS
-    ),
-    st.builds(settling, ITEMS, OUTCOMES),
-    st.builds(
-        lambda run, inputs: fact(ev.RunStarted(inputs=inputs), run),
-        RUNS,
-        st.lists(st.integers(1, 20), max_size=3),
-    ),
-    st.builds(lambda run, due: fact(ev.RunWaiting(due=due), run), RUNS, st.none() | st.just(NOW)),
-    st.builds(lambda run, due: fact(ev.RunFinished(due=due), run), RUNS, st.none() | st.just(NOW)),
-    st.builds(lambda label: fact(ev.LabelAdded(label=label)), ITEMS),
-    st.builds(lambda label: fact(ev.LabelRemoved(label=label)), ITEMS),
-    st.builds(lambda name: fact(ev.MetadataChanged(set={name: 1}, drop=["p1"])), ITEMS),
-    st.builds(lambda kind: other(kind, {"any": 1}), st.sampled_from(["claude.entry", "note"])),
-)
+# Few ids, so that events meet: calls told twice, outcomes before their calls, second answers.
+CALLS, ITEMS, RUNS = ("c1", "c2"), ("p1", "p2"), (None, "r1")
+PLAIN = [
+    *[fact(ev.MessageReceived(text=text)) for text in ("", "hi", "x" * 99)],
+    *[calling(list(ids), 3, run) for ids in ("", CALLS[:1], CALLS, ("c2", "c2")) for run in RUNS],
+    *[fact(ev.MessageInterrupted(text="I"), run) for run in RUNS],
+    *[fact(ev.ToolStarted(call=id, name="refund")) for id in CALLS],
+    *[finishing(id, outcome) for id in CALLS for outcome in ("ok", "failed")],
+    *[
+        fact(ev.PendingOpened(id=id, what="approval", call=call))
+        for id in ITEMS
+        for call in (*CALLS, None)
+    ],
+    *[settling(id, outcome) for id in ITEMS for outcome in ("approved", "denied", "expired")],
+    *[fact(ev.RunStarted(inputs=inputs), run) for run in RUNS for inputs in ([], [1, 2, 3])],
+    *[fact(ev.RunWaiting(), run) for run in RUNS],
+    *[fact(ev.RunFinished(due=due), run) for run in RUNS for due in (None, NOW)],
+    fact(ev.LabelAdded(label="vip")),
+    fact(ev.LabelRemoved(label="vip")),
+    fact(ev.MetadataChanged(set={"a": 1}, drop=["b"])),
+    other("claude.entry", {"any": 1}),
+]
 # What else a log may hold: forks, newer versions, what was erased and what has another shape.
-ODD = st.one_of(
-    st.just(fact(ev.ThreadForked(parent="main", at=1))),
-    st.builds(lambda new: msgspec.structs.replace(new, v=2), PLAIN),
-    st.builds(lambda new: msgspec.structs.replace(new, data=erased("asked for")), PLAIN),
-    st.builds(lambda kind: other(kind, [None]), st.sampled_from(sorted(KINDS))),
-    st.sampled_from([other("run.paused"), other("message.translated")]),
-)
-PLAIN_LOGS = st.lists(PLAIN, max_size=30).map(numbered)
-LOGS = st.lists(PLAIN | PLAIN | PLAIN | ODD, max_size=30).map(numbered)
-CUTS = st.integers(0, 30)
+ODD = [
+    fact(ev.ThreadForked(parent="main", at=1)),
+    other("run.paused"),
+    *[msgspec.structs.replace(new, v=2) for new in PLAIN],
+    *[msgspec.structs.replace(new, data=erased("asked for")) for new in PLAIN],
+    *[other(kind, [None]) for kind in KINDS],
+]
+
+
+def logs(facts: st.SearchStrategy[NewEvent]) -> st.SearchStrategy[list[Event]]:
+    # Long logs as often as short ones: what goes wrong needs several events that meet.
+    sizes = st.integers(0, 40)
+    return sizes.flatmap(lambda n: st.lists(facts, min_size=n, max_size=n)).map(numbered)
+
+
+PLAIN_LOGS = logs(st.sampled_from(PLAIN))
+LOGS = logs(st.sampled_from(PLAIN * 9 + ODD))
+CUTS = st.integers(0, 40)
 
 
 # State

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec import Raw
 
 import holdfast
@@ -39,8 +39,16 @@ from holdfast import (
     SessionNotFound,
 )
 
-KEYS = [Key(t, s, h) for t in ("a", "b") for s in ("s", "t") for h in ("main", "side", "far")]
-keys = st.sampled_from(KEYS)
+# Few of everything, so that calls meet: one session with threads, a second, another tenant's.
+MAIN = Key("a", "s", "main")
+KEYS = [
+    MAIN,
+    Key("a", "s", "side"),
+    Key("a", "s", "far"),
+    Key("a", "t", "main"),
+    Key("b", "s", "main"),
+]
+keys = st.sampled_from([MAIN, *KEYS])
 event_ids = st.sampled_from("abcdefghij")
 labels = st.sampled_from(["x", "y"])
 numbers = st.integers(0, 12)
@@ -170,6 +178,11 @@ class StoreMachine(RuleBasedStateMachine):
         return [(seq, fact.id, fact.data) for seq, fact in enumerate(log.facts, 1)]
 
     # The log
+
+    @initialize(size=st.integers(1, 4))
+    def begin(self, size: int) -> None:
+        for key in (MAIN, KEYS[-1]):
+            self.append_facts(key, [self.fact(id) for id in "abcd"[:size]], create=True)
 
     @rule(
         key=keys,

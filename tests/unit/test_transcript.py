@@ -202,6 +202,11 @@ def test_a_message_between_a_call_and_its_outcome_begins_no_turn() -> None:
     assert numbers(log(*facts)) == [[1, 2, 3, 4, 5, 6], [7]]
 
 
+def test_a_message_between_an_outcome_and_the_answer_begins_no_turn() -> None:
+    facts = [user(), calling("c1"), finished("c1"), user(), answer(), user()]
+    assert numbers(log(*facts)) == [[1, 2, 3, 4, 5], [6]]
+
+
 def test_a_message_during_a_run_or_its_wait_begins_no_turn() -> None:
     facts = [
         user(),
@@ -227,15 +232,23 @@ def test_a_message_that_is_left_to_the_next_run_keeps_its_turn_open() -> None:
         user(),
         fact(ev.RunStarted(inputs=[1]), run="r1"),
         user(),
+        user(),
         fact(ev.RunFinished(due=DAY), run="r1"),
         user(),
-        fact(ev.RunStarted(inputs=[3]), run="r2"),
+        fact(ev.RunStarted(inputs=[3, 6]), run="r2"),
         fact(ev.RunFinished(due=DAY), run="r2"),
-        fact(ev.RunStarted(inputs=[5]), run="r3"),
-        fact(ev.RunFinished(), run="r3"),
+        user(),
+        fact(ev.RunStarted(inputs=[4, 9]), run="r3"),
+        fact(ev.RunFinished(due=DAY), run="r3"),
         user(),
     ]
-    assert numbers(log(*facts)) == [[1, 2, 3, 4, 5, 6, 7, 8, 9], [10]]
+    assert numbers(log(*facts)) == [list(range(1, 12)), [12]]
+
+
+def test_a_run_that_leaves_nothing_to_do_answers_all_that_came_before() -> None:
+    begun = fact(ev.RunStarted(inputs=[1]), run="r1")
+    steered = [user(), begun, user("no, the other one"), fact(ev.RunFinished(), run="r1"), user()]
+    assert numbers(log(*steered)) == [[1, 2, 3, 4], [5]]
 
 
 def test_a_run_that_failed_ends_its_turn() -> None:

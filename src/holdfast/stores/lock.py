@@ -40,7 +40,10 @@ class FileLock:
         self._threads.release()
 
     def close(self) -> None:
-        os.close(self._file)
+        """Give the file back. Safe to call twice."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 def held(path: str) -> bool:

@@ -440,7 +440,9 @@ class MemoryStore:
     def _verify_log(self, key: Key, log: _Log, repair: bool) -> Iterator[Damage]:
         for event, stored in zip(log.events, log.hashes, strict=True):
             if fingerprint(event) != stored:
-                yield Damage(problem="changed", detail="hash differs", key=key, seq=event.seq)
+                yield Damage(
+                    problem="unreadable", detail="differs from its hash", key=key, seq=event.seq
+                )
         if (row := self._rebuilt(log)) != log.row:
             if repair:
                 log.row = row

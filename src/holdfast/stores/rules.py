@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from ..catalog import Project, Row, RowChange, apply, unseals
-from ..codec import LIMITS, check_count, check_name, check_size
+from ..codec import LIMITS, check_count, check_data, check_name, check_size
 from ..errors import (
     HeadMoved,
     InvalidValue,
@@ -232,6 +232,7 @@ def check_snapshot(row: Row, snapshot: Snapshot) -> None:
     found(row.key, row, snapshot.log)
     check_name("version", snapshot.version)
     check_count("seq", snapshot.seq, least=0, most=row.head)
+    check_data(snapshot.state)
     check_size("state", snapshot.state, LIMITS.snapshot_bytes)
 
 

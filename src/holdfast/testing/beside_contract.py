@@ -44,17 +44,26 @@ class BesideContract:
         await store.put_draft(KEY, "m", 4, " late", fence=lease)
         assert [draft.message for draft in await store.drafts(KEY)] == ["o"]
 
+    async def test_what_completes_a_draft_removes_it(self, store: Store) -> None:
+        await begin(store)
+        lease = await store.acquire(KEY, "driver")
+        for message in ("m", "n"):
+            await store.put_draft(KEY, message, 0, "text", fence=lease)
+        await store.append(KEY, [NewEvent.of("message.completed", {"text": "text"}, id="m")])
+        assert (await store.delete(KEY)).removed["drafts"] == 1
+
     async def test_a_draft_is_the_newest_leases_and_the_others_stay_readable(
         self, store: Store
     ) -> None:
         await begin(store)
         old = await store.acquire(KEY, "first")
-        await store.put_draft(KEY, "m", 0, "old text", fence=old)
+        await store.put_draft(KEY, "m", 0, "old ", fence=old)
+        await store.put_draft(KEY, "m", 4, "text", fence=old)
         await store.put_draft(KEY, "n", 0, "kept", fence=old)
         new = await store.acquire(KEY, "second", steal="the first hangs")
-        await store.put_draft(KEY, "m", 0, "new", fence=new)
+        await store.put_draft(KEY, "m", 0, "newer", fence=new)
         drafts = {draft.message: draft for draft in await store.drafts(KEY)}
-        assert drafts == {"m": Draft("m", "new", new.token), "n": Draft("n", "kept", old.token)}
+        assert drafts == {"m": Draft("m", "newer", new.token), "n": Draft("n", "kept", old.token)}
 
     async def test_a_blob_belongs_to_its_session_and_is_kept_once(self, store: Store) -> None:
         await begin(store)

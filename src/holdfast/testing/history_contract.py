@@ -66,6 +66,7 @@ class HistoryContract:
         await store.delete(SIDE)
         assert await ids(store, key("s", "late")) == notes(1, 2, "fork", "a", "late")
         assert await ids(store, key("s", "early")) == notes(1, "early")
+        assert await store.append(key("s", "early"), [note(1), note(2)]) == Appended((1, 3), 3, 1)
 
     async def test_a_fork_knows_the_ids_it_shares_and_no_later_ones(self, store: Store) -> None:
         await begin(store, count=3)

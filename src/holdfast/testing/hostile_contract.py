@@ -415,6 +415,7 @@ class HostileContract:
         for where in (ours, theirs):
             await plant(store, where, *facts, ("note.made", {"whose": where.tenant}))
             assert await store.claim(where.tenant, "name", where.scope) == where.scope
+        for where in (ours, theirs):
             assert await store.runnable(where.tenant, agents=["a"]) == [where]
             leases[where] = lease = await store.acquire(where, where.tenant)
             await store.put_draft(where, "m", 0, where.tenant, fence=lease)

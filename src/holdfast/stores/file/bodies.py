@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from ...catalog import Project
+from ...codec import fingerprint
 from ...events import Event, Key, Scope
 from .. import rules
 from ..rules import APART, Extension
@@ -110,21 +111,20 @@ class InFiles:
         (name,) = conn.execute("SELECT log FROM logs WHERE id = ?", (log,)).fetchone()
         for record, text in zip(records, lines, strict=True):
             column = record[8]
-            if column[:1] == b"j":
+            if column[:1] == b"s":
                 yield event_of(record, column[1:])
-            elif column[:1] == b"p":
-                yield event_of(record, self._get_apart(name, key, record[0]))
-            else:
-                line = parse_line(text) if text else None
-                if line is None or (line.seq, line.id) != (record[0], record[1]):
-                    raise damaged(key, record[0])
-                yield line.event()
+                continue
+            data = self._get_apart(name, record[0]) if column[:1] == b"p" else _data(text)
+            event = event_of(record, data)
+            if fingerprint(event) != record[9]:
+                raise damaged(key, event)
+            yield event
 
-    def _get_apart(self, log: str, key: Key, seq: int) -> bytes:
+    def _get_apart(self, log: str, seq: int) -> bytes:
         try:
             return self._folder.apart(log, seq).read_bytes()
         except FileNotFoundError:
-            raise damaged(key, seq) from None
+            return b""
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
@@ -137,7 +137,7 @@ class InFiles:
                 "SELECT id, kind, v, run, actor, cause, at FROM events WHERE log = ? AND seq = ?",
                 (log, seq),
             ).fetchone()
-            event = event_of((seq, id, kind, v, run, actor, cause, at, b""), bytes(data))
+            event = event_of((seq, id, kind, v, run, actor, cause, at, b"", b""), bytes(data))
             lines[seq] = event_line(event, hashes[seq], self._project(event))
             self._folder.remove(self._folder.apart(name, seq))
         header = path.read_bytes().partition(b"\n")[0] + b"\n"
@@ -228,6 +228,11 @@ def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
         "SELECT tenant, session, thread FROM logs WHERE log = ? AND state = ?", (log, LIVE)
     ).fetchone()
     return found and Key(*found)
+
+
+def _data(text: bytes) -> bytes:
+    line = parse_line(text)
+    return b"" if line is None else bytes(line.data)
 
 
 def _lines(path: Path, columns: Sequence[bytes]) -> list[bytes]:

@@ -16,12 +16,13 @@ import msgspec
 from msgspec import Raw
 
 from ...catalog import Row
+from ...codec import fingerprint
 from ...errors import LogDamaged
 from ...events import Event, Key, Scope
 from .. import rules
 from ..rules import APART, Extension, LeaseState
 
-Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data
+Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data, hash
 
 
 class Entry(NamedTuple):
@@ -110,7 +111,8 @@ class Bodies(Protocol):
 
 
 class InDatabase:
-    """Bytes behind a format byte: `j` is JSON, `p` says that it is in `payloads`, `b` a blob."""
+    """Bytes behind a format byte: `j` is JSON, `p` says that it is in `payloads`, `b` a blob;
+    `s` is never stored: it marks what a reader gets in place of a payload kept apart."""
 
     takes_back = True
 
@@ -155,9 +157,13 @@ class InDatabase:
                 (data,) = conn.execute(
                     "SELECT data FROM payloads WHERE log = ? AND seq = ?", (log, record[0])
                 ).fetchone() or (b"",)
-            if data[:1] != b"j":
-                raise damaged(key, record[0])
-            yield event_of(record, data[1:])
+            event = event_of(record, data[1:])
+            if data[:1] == b"s":
+                yield event
+            elif data[:1] == b"j" and fingerprint(event) == record[9]:
+                yield event
+            else:
+                raise damaged(key, event)
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
@@ -196,18 +202,24 @@ class InDatabase:
 
 def event_of(record: Record, data: bytes) -> Event:
     """An event from its record and its data."""
-    seq, id, kind, v, run, actor, cause, at, _ = record
+    seq, id, kind, v, run, actor, cause, at, _, _ = record
     return Event(
         kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at
     )
 
 
-def damaged(key: Key, seq: int) -> LogDamaged:
+def damaged(key: Key, event: Event) -> LogDamaged:
+    """What to raise for an event whose data are gone or differ from their hash."""
+    try:
+        event.json()
+        what = "does not agree with its hash"
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        what = "is unreadable"
     return LogDamaged(
-        problem=f"event {seq} of {key.session!r}/{key.thread!r} is unreadable: "
+        problem=f"event {event.seq} of {key.session!r}/{key.thread!r} {what}: "
         "`holdfast verify` tells more, reading on after it works",
         tenant=key.tenant,
         session=key.session,
         thread=key.thread,
-        seq=seq,
+        seq=event.seq,
     )

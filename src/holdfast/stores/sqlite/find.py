@@ -15,9 +15,9 @@ import msgspec
 from ... import catalog
 from ...catalog import Page, Pending, PendingQuery, Query, Row
 from ...events import Key
+from .log import row_of
 from .schema import LIVE
 
-_row = msgspec.json.Decoder(Row).decode
 _item = msgspec.json.Decoder(Pending).decode
 
 
@@ -35,7 +35,8 @@ def find(conn: sqlite3.Connection, query: Query, cursor: str | None, limit: int)
         (total,) = conn.execute(
             f"SELECT count(*) FROM logs {_by(query)} WHERE {where}", values
         ).fetchone()
-    return Page(items=[_row(doc) for _, _, doc in found[:limit]], cursor=more, total=total)
+    rows = [row_of(conn, id, doc) for _, id, doc in found[:limit]]
+    return Page(items=rows, cursor=more, total=total)
 
 
 def find_sql(query: Query, cursor: str | None, limit: int) -> tuple[str, list[Any]]:

@@ -112,9 +112,13 @@ def connect(path: str, *, synchronous: str) -> sqlite3.Connection:
     conn = sqlite3.connect(
         path, timeout=30.0, isolation_level=None, check_same_thread=False, cached_statements=256
     )
-    conn.execute(f"PRAGMA synchronous = {synchronous}")
-    conn.execute("PRAGMA secure_delete = ON")
-    conn.execute("PRAGMA temp_store = MEMORY")
+    try:
+        conn.execute(f"PRAGMA synchronous = {synchronous}")
+        conn.execute("PRAGMA secure_delete = ON")
+        conn.execute("PRAGMA temp_store = MEMORY")
+    except BaseException:
+        conn.close()
+        raise
     return conn
 
 

@@ -12,6 +12,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -408,18 +409,22 @@ class SqliteStore:
         await self._watcher.aclose()
         await self._readers.aclose()
         await self._writer.aclose()
+        self._lock.close()
 
 
 def _open(path: str, synchronous: str) -> tuple[sqlite3.Connection, FileLock]:
-    with schema.translated():
+    with schema.translated(), ExitStack() as undo:
         schema.folder_of(path)
         lock = FileLock(path + ".lock")
+        undo.callback(lock.close)
         with lock:
             fresh = not Path(path).exists()
             conn = schema.connect(path, synchronous=synchronous)
+            undo.callback(conn.close)
             schema.prepare(conn, path)
             if fresh and synchronous == "FULL":
                 sync_folder(path)
+        undo.pop_all()
     return conn, lock
 
 

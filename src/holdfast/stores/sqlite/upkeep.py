@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator
 
@@ -10,12 +9,11 @@ import msgspec
 
 from ... import catalog
 from ...catalog import Project
-from ...codec import fingerprint
 from ...errors import LogDamaged
-from ...events import Event, Key, Scope
+from ...events import Key, Scope
 from ...store import Damage
 from .beside import claimed
-from .bodies import Bodies, Entry, Record
+from .bodies import Bodies, Entry
 from .log import blank, entry_by_id, projected, save_row
 from .schema import LIVE
 
@@ -63,38 +61,16 @@ def _check_events(conn: sqlite3.Connection, bodies: Bodies, entry: Entry) -> Ite
         if not records:
             yield Damage(problem="missing", detail=f"up to {entry.row.head}", key=key, seq=seq + 1)
             return
-        for *record, stored in records:
+        for record in records:
             if record[0] != seq + 1:
                 yield Damage(
                     problem="missing", detail=f"up to {record[0] - 1}", key=key, seq=seq + 1
                 )
             seq = record[0]
-            yield from _check_event(conn, bodies, entry, tuple(record), stored)
-
-
-def _check_event(
-    conn: sqlite3.Connection,
-    bodies: Bodies,
-    entry: Entry,
-    record: Record,
-    stored: bytes,
-) -> Iterator[Damage]:
-    key = entry.row.key
-    try:
-        (event,) = bodies.get(conn, entry.id, key, [record])
-    except LogDamaged as error:
-        yield Damage(problem="unreadable", detail=error.problem, key=key, seq=error.seq)
-        return
-    if fingerprint(event) != stored or not _apart_fits(event, record):
-        yield Damage(problem="changed", detail="hash differs", key=key, seq=event.seq)
-
-
-def _apart_fits(event: Event, record: Record) -> bool:
-    data = record[8]
-    if data[:1] != b"p":
-        return True
-    stub = msgspec.json.decode(data[1:])
-    return bool(stub["apart"]["sha256"] == hashlib.sha256(event.data).hexdigest())
+            try:
+                list(bodies.get(conn, entry.id, key, [record]))
+            except LogDamaged as error:
+                yield Damage(problem="unreadable", detail=error.problem, key=key, seq=seq)
 
 
 def _check_row(
@@ -128,7 +104,7 @@ def _check_claims(conn: sqlite3.Connection, entry: Entry) -> Iterator[Damage]:
 def repair(
     conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int, found: list[Damage]
 ) -> list[Damage]:
-    """Mend what can be mended: unreadable events are erased, rows projected anew."""
+    """Mend what can be mended: damaged events are erased, rows projected anew."""
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     if lost:
         blank(conn, bodies, project, id, lost, "damaged")

@@ -1,0 +1,1 @@
+"""The checks, one module a subject. None of them knows pytest."""

@@ -1,0 +1,63 @@
+"""Where the stores under test are, and what their raw files hold."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+from holdfast import Store
+from holdfast.store import wall_clock
+from holdfast.stores.file import FileStore
+from holdfast.stores.sqlite import SqliteStore
+
+KINDS = ("sqlite", "file")
+PLACES = {"sqlite": "holdfast.db", "file": "holdfast"}
+
+
+def url(kind: str, folder: Path, durability: str = "machine") -> str:
+    """The URL of the store of this kind in a folder."""
+    return f"{kind}:{quote(str(folder / PLACES[kind]))}?durability={durability}"
+
+
+async def open_at(
+    kind: str,
+    folder: Path,
+    *,
+    later: int = 0,
+    durability: str = "machine",
+    clock: Callable[[], int] = wall_clock,
+) -> Store:
+    """The store, its clock `later` ms ahead."""
+    opener = {"sqlite": SqliteStore.open, "file": FileStore.open}[kind]
+    return await opener(
+        folder / PLACES[kind], durability=durability, clock=lambda: clock() + later
+    )
+
+
+def copy(folder: Path, to: Path) -> Path:
+    """A copy of a closed store, in place of what is at `to`."""
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(folder, to)
+    return to
+
+
+def drop_index(folder: Path) -> None:
+    """Remove the index of a closed file store."""
+    for path in (folder / PLACES["file"]).glob("index.db*"):
+        if path.suffix != ".lock":
+            path.unlink()
+
+
+def holding(folder: Path, text: str) -> list[str]:
+    """The files under a folder that hold `text`, in their bytes or in their names."""
+    wanted = text.encode()
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if text in name:
+            found.append(f"the name {name}")
+        if path.is_file() and wanted in path.read_bytes():
+            found.append(name)
+    return found

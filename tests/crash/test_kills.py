@@ -1,0 +1,15 @@
+"""Kill a writer at random moments; nothing acknowledged is lost, nothing is half there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .checks.kills import kills
+from .places import KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_acknowledged_survives_kills_at_random_moments(kind: str, tmp_path: Path) -> None:
+    assert kills(kind, tmp_path, count=6).problems == []

@@ -1,0 +1,1 @@
+"""Programs for processes of their own: `python -m tests.crash.workers.NAME`."""
