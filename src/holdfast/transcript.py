@@ -185,9 +185,9 @@ def _still_waiting(event: Event, waiting: set[int]) -> set[int]:
     if event.kind == "run.finished":
         # What came during the run is left to the next, if there is one to be.
         return waiting if getattr(payload, "due", None) is not None else set()
-    # In a run, its end decides; where nobody drives, an answer without calls does.
-    final = event.run is None and not _calls(payload) and _erased(event) is None
-    return set() if final else waiting
+    # In a run, its end decides; where nobody drives, an answer that is seen to call nothing.
+    seen = payload is not None and _erased(event) is None
+    return set() if event.run is None and seen and not _calls(payload) else waiting
 
 
 def last_turns(events: Iterable[Event], number: int) -> list[Event]:

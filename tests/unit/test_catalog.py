@@ -275,6 +275,12 @@ def test_the_first_message_stays_first() -> None:
     assert row.counts == {"messages": 2}
 
 
+def test_a_message_without_text_leaves_the_preview_to_the_next() -> None:
+    wiped = msgspec.structs.replace(fact(ev.MessageReceived(text="me")), data=erased("asked for"))
+    row = after(wiped, ev.MessageReceived(parts=[{"image": "x"}]), ev.MessageReceived(text="hi"))
+    assert row.first_message == "hi"
+
+
 def test_a_row_is_plain_json_and_comes_back_equal() -> None:
     row = after(*(payload for payload, _ in PROJECTED))
     assert msgspec.json.decode(msgspec.json.encode(row), type=Row) == row
@@ -528,6 +534,13 @@ def test_an_opened_item_is_in_the_inbox_until_it_is_settled() -> None:
     row = after(opened)
     assert pending_items(row) == [item(call="c", title="t", assignee="ann", expires=9)]
     assert pending_items(after(ev.PendingSettled(id="p", outcome="expired"), row=row)) == []
+
+
+def test_an_erased_settlement_brings_nothing_back_into_the_inbox() -> None:
+    row = after(ev.PendingOpened(id="p", what="question"))
+    settled = fact(ev.PendingSettled(id="p", outcome="answered", answer="me"), id="settle:p")
+    wiped = msgspec.structs.replace(settled, data=erased("asked for"))
+    assert pending_items(after(wiped, row=row)) == []
 
 
 @pytest.mark.parametrize(

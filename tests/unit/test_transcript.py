@@ -261,8 +261,9 @@ def test_an_interrupted_answer_ends_its_turn() -> None:
     assert numbers(log(user(), fact(ev.MessageInterrupted()), user())) == [[1, 2], [3]]
 
 
-def test_an_erased_answer_may_have_called_so_it_ends_no_turn() -> None:
-    assert numbers(log(user(), wiped(answer()), user(), answer(), user())) == [[1, 2, 3, 4], [5]]
+@pytest.mark.parametrize("unseen", [wiped(answer()), NewEvent.of("message.completed", v=2)])
+def test_an_answer_that_cannot_be_read_may_have_called_so_it_ends_no_turn(unseen: NewEvent) -> None:
+    assert numbers(log(user(), unseen, user(), answer(), user())) == [[1, 2, 3, 4], [5]]
 
 
 LONG = [user("x" * 389), answer("y" * 389)]  # 400 bytes of data each

@@ -184,7 +184,7 @@ class MemoryStore:
         parent = self._log(key)
         target = Key(key.tenant, key.session, thread)
         if (there := self._logs.get(target)) is not None:
-            if there.shared == at and there.events[0].id == first.id:
+            if there.shared == at > 0 and there.events[0].id == first.id:
                 return
             raise SessionExists(tenant=key.tenant, session=key.session, thread=thread)
         rules.check_at(parent.row, at)
@@ -263,7 +263,7 @@ class MemoryStore:
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
         check_key(target)
-        removed = {"logs": 0, "events": 0, "snapshots": 0, "drafts": 0, "blobs": 0, "claims": 0}
+        removed = dict.fromkeys(rules.SORTS, 0)
         if isinstance(target, Key):
             if fence is not None:
                 entry = self._log(target)

@@ -29,6 +29,7 @@ from ..store import Lease, Snapshot
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 
+SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # what a receipt counts
 APART = 64 << 10  # payloads above this many bytes are kept apart from their events
 
 

@@ -411,7 +411,7 @@ def fork(
     there = lookup(conn, target)
     if there is not None:
         known = known_ids(conn, there, [first.id])
-        if there.shared == at and known.get(first.id) == at + 1:
+        if there.shared == at > 0 and known.get(first.id) == at + 1:
             return
         raise SessionExists(tenant=key.tenant, session=key.session, thread=thread)
     rules.check_at(entry.row, at)

@@ -258,7 +258,8 @@ class SqliteStore:
             self._wakes.wake(key)
         await self._sweep()
         shared = await self._readers.run(remove.shared_still)
-        return Receipt(removed=dict(removed), remains=(*shared, *self._left_behind()))
+        counted = {sort: removed[sort] for sort in rules.SORTS}
+        return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
 
     async def _sweep(self) -> None:
         while await self._writer.run(lambda conn: remove.sweep(conn, self._bodies, self._clock())):
