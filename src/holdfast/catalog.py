@@ -18,12 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from . import events as ev
-from .codec import LIMITS, typed
+from .codec import LIMITS, check_count, check_name, typed
 from .errors import InvalidValue
-from .events import Event, Key, Scope
+from .events import Event, Key, Scope, to_json
 
 T = TypeVar("T")
 
+LONGEST = (1 << 63) - 1  # what a place in a cursor may be
 PREVIEW = 200  # characters of a text that a row shows
 
 
@@ -97,7 +98,7 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Op(Struct, frozen=True, array_like=True, omit_defaults=True):
     """One operation on a row, as data: `["put", "labels", "vip", true]` in JSON."""
 
-    do: Literal["set", "set_once", "add", "latest", "put", "drop", "drop_draft", "seal"]
+    do: Literal["set", "set_once", "add", "latest", "put", "put_once", "drop", "drop_draft", "seal"]
     field: str
     key: str = ""
     value: Any = None
@@ -107,6 +108,7 @@ RowChange: TypeAlias = tuple[Op, ...]
 Project: TypeAlias = Callable[[Event], RowChange]
 
 MAPS = ("labels", "metadata", "surfaces", "pending")
+LIMITED = (*MAPS, "usage")
 QUIET = {
     # Kinds that are bookkeeping about a session, not activity in it.
     "label.added",
@@ -124,10 +126,18 @@ def project(event: Event) -> RowChange:
     change = _CHANGES.get(event.kind)
     if change is not None and (payload := typed(event)) is not None:
         change(event, payload, ops)
-    elif event.kind == "pending.settled" and event.id.startswith("settle:"):
-        # Its data was erased, but what was settled must not wait again.
-        ops.append(Op("drop", "pending", event.id.removeprefix("settle:")))
+    else:
+        _without_data(event, ops)
     return tuple(ops)
+
+
+def _without_data(event: Event, ops: list[Op]) -> None:
+    """What an event still says after its data was erased: what was settled must not wait
+    again, and what was moved must not go on here."""
+    if event.kind == "pending.settled":
+        ops.append(Op("drop", "pending", event.id.removeprefix("settle:")))
+    elif event.kind == "session.moved":
+        ops.append(Op("seal", "sealed", value="erased"))
 
 
 def _session_created(event: Event, p: ev.SessionCreated, ops: list[Op]) -> None:
@@ -154,13 +164,13 @@ def _thread_created(event: Event, p: ev.ThreadCreated, ops: list[Op]) -> None:
     ops.append(Op("set", "agent", value=p.agent))
     ops.append(Op("set", "title", value=p.title))
     if p.parent is not None:
-        ops.append(Op("set", "parent", value=Parent(p.parent)))
+        ops.append(Op("set", "parent", value={"thread": p.parent}))
 
 
 def _thread_forked(event: Event, p: ev.ThreadForked, ops: list[Op]) -> None:
     ops.append(Op("set", "agent", value=p.agent))
     ops.append(Op("set", "title", value=p.title))
-    ops.append(Op("set", "parent", value=Parent(p.parent, p.at)))
+    ops.append(Op("set", "parent", value={"thread": p.parent, "at": p.at}))
 
 
 def _thread_renamed(event: Event, p: ev.ThreadRenamed, ops: list[Op]) -> None:
@@ -182,7 +192,7 @@ def _metadata_changed(event: Event, p: ev.MetadataChanged, ops: list[Op]) -> Non
 
 def _surface_attached(event: Event, p: ev.SurfaceAttached, ops: list[Op]) -> None:
     name = surface_name(p.surface, p.address)
-    ops.append(Op("put", "surfaces", name, {"at": event.at, **p.detail}))
+    ops.append(Op("put", "surfaces", name, {**p.detail, "at": event.at}))
 
 
 def _surface_detached(event: Event, p: ev.SurfaceDetached, ops: list[Op]) -> None:
@@ -234,7 +244,8 @@ def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
             item[name] = value
     if p.title is not None:
         item["title"] = p.title[:PREVIEW]
-    ops.append(Op("put", "pending", p.id, item))
+    # Once: a question that a person has seen is not put differently under its id.
+    ops.append(Op("put_once", "pending", p.id, item))
 
 
 def _pending_settled(event: Event, p: ev.PendingSettled, ops: list[Op]) -> None:
@@ -275,9 +286,9 @@ def apply(row: Row, events: Sequence[Event], changes: Sequence[RowChange]) -> Ro
         for op in change:
             _operate(row, new, op)
     new["bytes"] = size
-    for name in MAPS:
-        if name in new:
-            _check_map(name, new[name])
+    if (parent := new.get("parent")) is not None:
+        new["parent"] = Parent(**parent)
+    _check_row(new)
     after = replace(row, **new)
     derived = (stale_at(after), wake(after))
     if derived != (after.stale_at, after.wake):
@@ -305,8 +316,23 @@ def _operate(row: Row, new: dict[str, Any], op: Op) -> None:
             value[op.key] = value.get(op.key, 0) + op.value
         elif op.do == "put":
             value[op.key] = op.value
+        elif op.do == "put_once":
+            value.setdefault(op.key, op.value)
         else:
             value.pop(op.key, None)
+
+
+def _check_row(new: dict[str, Any]) -> None:
+    """Refuse what some store could not search by, and maps that would outgrow their limit."""
+    for name in ("agent", "user", "workspace"):
+        if new.get(name) is not None:
+            check_name(name, new[name])
+    for name in ("due", "ttl"):
+        if new.get(name) is not None:
+            check_count(name, new[name], least=0)
+    for name in LIMITED:
+        if name in new:
+            _check_map(name, new[name])
 
 
 def _check_map(name: str, entries: dict[str, Any]) -> None:
@@ -317,6 +343,8 @@ def _check_map(name: str, entries: dict[str, Any]) -> None:
             remedy=f"keep at most {LIMITS.map_entries} at a time",
             limit=LIMITS.map_entries,
         )
+    for key in entries:
+        check_name(name, key, limit=LIMITS.claim_bytes if name == "surfaces" else LIMITS.name_bytes)
     limit = LIMITS.map_bytes if name != "pending" else LIMITS.map_bytes * 8
     if (size := len(msgspec.json.encode(entries))) > limit:
         raise InvalidValue(
@@ -480,7 +508,9 @@ def read_cursor(query: Struct, cursor: str) -> tuple[int, int | str]:
     try:
         text = base64.urlsafe_b64decode(cursor.encode())
         digest, value, tie = msgspec.json.decode(text, type=tuple[str, int, int | str])
-    except (ValueError, msgspec.MsgspecError) as error:
+        if max(abs(value), abs(tie) if isinstance(tie, int) else 0) > LONGEST:
+            raise ValueError("a number that no cursor of ours has")
+    except (AttributeError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise InvalidValue(
             field="cursor", problem="is not one of ours", remedy="pass a page's cursor unchanged"
         ) from error
@@ -497,19 +527,40 @@ def _digest(query: Struct) -> str:
 
 def check_query(query: Query | PendingQuery, limit: int) -> None:
     """Refuse empty strings, bad orders and bad limits instead of taking them for "all"."""
-    if not 1 <= limit <= LIMITS.page:
+    check_count("limit", limit, least=1, most=LIMITS.page)
+    for name in (
+        "tenant",
+        "session",
+        "user",
+        "workspace",
+        "agent",
+        "run",
+        "label",
+        "what",
+        "assignee",
+    ):
+        value = getattr(query, name, None)
+        if value == "":
+            raise InvalidValue(field=name, problem="is empty", remedy="leave it out, or name one")
+        if value is not None:
+            check_name(name, value)
+    if isinstance(query, Query):
+        _check_find(query)
+
+
+def _check_find(query: Query) -> None:
+    if query.order not in ("active", "created"):
         raise InvalidValue(
-            field="limit",
-            problem=f"is {limit}",
-            remedy=f"use 1 to {LIMITS.page}",
-            limit=LIMITS.page,
+            field="order", problem=f"is {query.order!r}", remedy="use 'active' or 'created'"
         )
     for name in query.__struct_fields__:
-        if getattr(query, name) == "":
-            raise InvalidValue(field=name, problem="is empty", remedy="leave it out, or name one")
-    if isinstance(query, Query):
-        if query.order not in ("active", "created"):
-            raise InvalidValue(
-                field="order", problem=f"is {query.order!r}", remedy="use 'active' or 'created'"
-            )
-        terms(query)
+        if name.endswith(("_from", "_until")) and getattr(query, name) is not None:
+            check_count(name, getattr(query, name), least=0)
+    for phase in query.phases:
+        check_name("phases", phase)
+    if query.surface is not None:
+        for part in query.surface:
+            check_name("surface", part)
+    for name in query.metadata:
+        check_name("metadata", name)
+    to_json(query.metadata)

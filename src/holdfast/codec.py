@@ -38,8 +38,9 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 LIMITS = Limits()
+LARGEST = (1 << 53) - 1  # what every store and every reader of JSON holds exactly
 
-_STRINGS = re.compile(rb'"(?:[^"\\]+|\\.)*"')
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -68,19 +69,23 @@ def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> Non
 
 def check_key(key: Key | Scope) -> None:
     """Refuse a key with a part that is not a name."""
+    if not isinstance(key, (Key, Scope)):
+        raise InvalidValue(
+            field="key", problem=f"is {type(key).__name__}", remedy="make it with holdfast.key()"
+        )
     check_name("tenant", key.tenant)
     check_name("session", key.session)
     if isinstance(key, Key):
         check_name("thread", key.thread)
 
 
-def check_count(field: str, value: Any, *, least: int, most: int | None = None) -> None:
+def check_count(field: str, value: Any, *, least: int, most: int = LARGEST) -> None:
     """Refuse a number that is not a whole one from `least` to `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidValue(
             field=field, problem=f"is {value!r}", remedy=f"pass a whole number from {least}"
         )
-    if most is not None and value > most:
+    if value > most:
         raise InvalidValue(
             field=field, problem=f"is {value}", remedy=f"pass at most {most}", limit=most
         )
@@ -98,6 +103,10 @@ def check_size(field: str, data: Any, limit: int) -> None:
 def check(key: Key, events: Sequence[NewEvent]) -> None:
     """Refuse an append that some store could not keep whole; called before any write."""
     check_key(key)
+    if not isinstance(events, Sequence):
+        raise InvalidValue(
+            field="events", problem=f"are {type(events).__name__}", remedy="pass a list of NewEvent"
+        )
     if not 1 <= len(events) <= LIMITS.append_events:
         raise InvalidValue(
             field="events",
@@ -135,6 +144,15 @@ def check_event(event: NewEvent) -> None:
     if event.cause is not None:
         check_name("cause", event.cause)
     check_data(event.data)
+
+
+def check_stored(event: Event) -> None:
+    """Refuse an event of another log that does not fit into one of ours."""
+    check_event(event)
+    if not isinstance(event, Event):
+        raise InvalidValue(field="events", problem="have no numbers", remedy="pass Event values")
+    check_count("seq", event.seq, least=1)
+    check_count("at", event.at, least=0)
 
 
 def check_data(data: Raw) -> None:
@@ -193,7 +211,8 @@ def erased(reason: str) -> Raw:
 
 
 def understood(event: NewEvent) -> bool:
-    """Whether this version knows the event's kind and version; if not, do not drive."""
+    """Whether this version knows the event's kind and version. `State.too_new` says whether
+    one that it does not know keeps it from driving."""
     return event.kind in KINDS and event.v == 1
 
 
@@ -207,7 +226,7 @@ def typed(event: Event) -> Payload | None:
         return None
     try:
         return msgspec.json.decode(event.data, type=KINDS[event.kind])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -7,8 +7,9 @@ line of JSON text that is kept as it was given. This module knows no store.
 from __future__ import annotations
 
 import math
+import os
 import time
-from random import getrandbits
+from random import Random
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -19,6 +20,11 @@ from .errors import InvalidValue
 T = TypeVar("T")
 
 MASK48 = (1 << 48) - 1
+
+# Our own, so that a program that seeds `random` does not repeat ids; nor does a fork.
+_random = Random()  # noqa: S311 - ids must be unique, not secret
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
 
 
 class Scope(Struct, frozen=True, order=True):
@@ -49,22 +55,22 @@ def new_id() -> str:
     """A UUIDv7: unique, and rising with time, so that indexes grow at their end."""
     ms, rest = divmod(time.time_ns(), 1_000_000)
     fraction = (rest << 12) // 1_000_000
-    # Unique is all that it must be; `random` is seeded anew in a forked child.
-    low = getrandbits(62) | 1 << 63
+    low = _random.getrandbits(62) | 1 << 63
     return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{fraction:03x}-{low >> 48:04x}-{low & MASK48:012x}"
 
 
 def to_json(value: Any) -> Raw:
     """One line of JSON; refuses what JSON cannot hold instead of changing it."""
-    if isinstance(value, Raw):
-        return Raw(msgspec.json.format(bytes(value), indent=-1))
     try:
+        if isinstance(value, Raw):
+            return Raw(msgspec.json.format(bytes(value), indent=-1))
         text = msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        # UnicodeEncodeError, for a lone surrogate, is a ValueError.
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        # UnicodeEncodeError, for a lone surrogate, is a ValueError; so is msgspec's own.
         raise InvalidValue(
             field="data", problem=f"cannot be written as JSON ({error})", remedy="use JSON values"
         ) from error
+    # msgspec writes NaN and the infinities as null without a word.
     if b"null" in text and _not_a_number(value):
         raise InvalidValue(
             field="data", problem="holds NaN or infinity", remedy="use a string or null for them"
@@ -73,19 +79,18 @@ def to_json(value: Any) -> Raw:
 
 
 def _not_a_number(value: Any) -> bool:
-    # msgspec writes NaN and the infinities as null without a word.
     todo = [value]
     while todo:
         item = todo.pop()
-        if isinstance(item, float):
-            if not math.isfinite(item):
-                return True
-        elif isinstance(item, dict):
+        if isinstance(item, float) and not math.isfinite(item):
+            return True
+        if isinstance(item, dict):
+            todo.extend(item.keys())
             todo.extend(item.values())
-        elif isinstance(item, Struct):
-            todo.extend(getattr(item, name) for name in item.__struct_fields__)
         elif isinstance(item, (list, tuple, set, frozenset)):
             todo.extend(item)
+        elif not isinstance(item, (str, int, float, type(None), Raw)):
+            todo.append(msgspec.to_builtins(item, enc_hook=str))  # a Struct, an Enum, …
     return False
 
 

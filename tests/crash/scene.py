@@ -106,7 +106,7 @@ async def plant(store: Store) -> Scene:
     await _plant_threads(store, scene)
     for data in (marks.session.encode(), marks.session.encode() * (LARGE // 20)):
         scene.blobs.append(await store.put_blob(scene.doomed, data))
-    name = SURFACE_CLAIM + surface_name("slack", marks.own)
+    name = SURFACE_CLAIM + surface_name("slack", marks.session)
     for claim in (name, f"claim {marks.session}"):
         scene.claims.append(claim)
         assert await store.claim(TENANT, claim, scene.doomed) == scene.doomed
@@ -131,11 +131,12 @@ async def _plant_main(store: Store, scene: Scene) -> None:
     await store.append(
         key,
         [
-            event(marks.erased, 4),
-            event(marks.erased, 5, payload={"text": f"{marks.erased} " * (LARGE // 20)}),
+            # Erasing takes the data and leaves the envelope.
+            NewEvent.of("note.made", {"text": marks.erased}, id="4"),
+            NewEvent.of("note.made", {"text": f"{marks.erased} " * (LARGE // 20)}, id="5"),
             event(own, 6, "label.added", {"label": own}),
             event(own, 7, "metadata.changed", {"set": {own: own}}),
-            event(own, 8, "surface.attached", {"surface": "slack", "address": own}),
+            event(own, 8, "surface.attached", attached(own, marks.session)),
             event(own, 9, "message.completed", {"text": own, "calls": [call]}),
             event(own, 10, "pending.opened", pending(own, "approval")),
             event(own, 11, "tool.finished", {"call": own, "result": f"{own} " * (LARGE // 20)}),
@@ -144,6 +145,10 @@ async def _plant_main(store: Store, scene: Scene) -> None:
         ],
     )
     await _drive(store, scene, key, own)
+
+
+def attached(mark: str, address: str) -> dict[str, Any]:
+    return {"surface": "slack", "address": address, "detail": {"by": mark}}
 
 
 def pending(mark: str, what: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from hypothesis import settings
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec import Raw
@@ -62,18 +62,15 @@ class Fact:
     id: str
     n: int
     label: str | None = None
-    seals: bool = False
+    kind: str = "note.made"
     erased: bool = False
 
     @property
     def data(self) -> dict[str, Any]:
         if self.erased:
             return {"erased": "asked"}
-        return {"label": self.label, "n": self.n} if self.label else {"n": self.n, "to": "there"}
-
-    @property
-    def kind(self) -> str:
-        return "session.moved" if self.seals else "label.added" if self.label else "note.made"
+        more = {"label": self.label} if self.label else {"to": "there"}
+        return {"n": self.n, **more}
 
 
 @dataclass
@@ -91,15 +88,16 @@ class Log:
 
     @property
     def own(self) -> list[Fact]:
-        return [fact for fact in self.facts[self.shared :] if not fact.erased]
+        return self.facts[self.shared :]
 
     @property
     def labels(self) -> set[str]:
-        return {fact.label for fact in self.own if fact.label}
+        return {fact.label for fact in self.own if fact.label and not fact.erased}
 
     @property
     def sealed(self) -> bool:
-        return any(fact.seals for fact in self.own)
+        kinds = [fact.kind for fact in self.own if fact.kind.startswith("session.")]
+        return kinds[-1:] == ["session.moved"]
 
     def fenced_by(self, lease: Lease) -> bool:
         return self.held and lease == self.lease
@@ -126,14 +124,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.count = 0
 
     def teardown(self) -> None:
-        try:
-            for key in KEYS:
-                self.check_log(key)
-            assert self.run(_listed(self.store.verify())) == []
-        finally:
-            self.run(self.store.aclose())
-            self.runner.close()
-            self.folder.cleanup()
+        self.run(self.store.aclose())
+        self.runner.close()
+        self.folder.cleanup()
 
     def run(self, call: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(call)
@@ -145,9 +138,9 @@ class StoreMachine(RuleBasedStateMachine):
         except HoldfastError as error:
             return type(error)
 
-    def fact(self, id: str, label: str | None = None, *, seals: bool = False) -> Fact:
+    def fact(self, id: str, label: str | None = None) -> Fact:
         self.count += 1
-        return Fact(id, self.count, label, seals)
+        return Fact(id, self.count, label, "label.added" if label else "note.made")
 
     def grown(self, key: Key, log: Log) -> None:
         """A log is new: it has a row, with an incarnation that never was before."""
@@ -167,8 +160,8 @@ class StoreMachine(RuleBasedStateMachine):
             log.head,
             dict.fromkeys(log.labels, True),
         )
-        assert row.sealed == ("there" if log.sealed else None)
-        assert row.bytes == sum(len(_data(fact)) for fact in log.facts[log.shared :])
+        assert (row.sealed is not None) == log.sealed
+        assert row.bytes == sum(len(_data(fact)) for fact in log.own)
         assert self.seen(self.run(_listed(self.store.read(key)))) == self.told(log)
 
     def seen(self, events: list[Event]) -> list[tuple[int, str, Any]]:
@@ -240,8 +233,7 @@ class StoreMachine(RuleBasedStateMachine):
         if log is None and (not create or named is not None):
             assert got is SessionNotFound
             return
-        new = log is None
-        log = log or Log([])
+        new, log = log is None, log or Log([])
         if named is not None and named != log.incarnation:
             assert got is LogReplaced
             return
@@ -251,7 +243,8 @@ class StoreMachine(RuleBasedStateMachine):
                 fresh.append(fact)
                 known[fact.id] = log.head + len(fresh)
             seqs.append(known[fact.id])
-        if fresh and log.sealed:
+        reopens = fresh and fresh[0].kind == "session.reopened" and lease is not None
+        if fresh and log.sealed and not reopens:
             assert got is SessionMoved
         elif fresh and lease is not None and not log.fenced_by(lease):
             assert got is LeaseLost
@@ -262,12 +255,15 @@ class StoreMachine(RuleBasedStateMachine):
             assert got == holdfast.Appended(tuple(seqs), log.head, len(fresh))
             if new:
                 self.grown(key, log)
+        self.check_log(key)
 
-    @precondition(lambda self: self.logs)
-    @rule(data=st.data())
-    def seal(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(sorted(self.logs)))
-        self.append_facts(key, [self.fact("seal", seals=True)])
+    @rule(
+        key=keys, kind=st.sampled_from(["session.moved", "session.reopened"]), fenced=st.booleans()
+    )
+    def move(self, key: Key, kind: str, fenced: bool) -> None:
+        fact = self.fact(f"{kind}-{self.count}")
+        fact.kind = kind
+        self.append_facts(key, [fact], lease=self.a_lease(key, 0) if fenced else None)
 
     @rule(
         key=keys,
@@ -306,6 +302,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert got is None
             self.grown(target, Log([*parent.facts[:at], first], shared=at))
+        self.check_log(target)
 
     @rule(key=keys, size=st.integers(1, 4), of=keys, at=numbers, share=st.booleans())
     def restore(self, key: Key, size: int, of: Key, at: int, share: bool) -> None:
@@ -324,17 +321,22 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             assert got is None
             self.grown(key, Log([*before, *facts], shared=len(before)))
+        self.check_log(key)
 
     @rule(key=keys, seq=numbers)
     def erase(self, key: Key, seq: int) -> None:
+        if (log := self.logs.get(key)) and seq in log.known().values():
+            assume(log.facts[seq - 1].kind != "session.reopened")
         got = self.answer(self.store.erase(key, [seq], reason="asked"))
-        if (log := self.logs.get(key)) is None:
+        if log is None:
             assert got is SessionNotFound
         elif not 1 <= seq <= log.head:
             assert got is InvalidValue
         else:
             assert got.removed["payloads"] == 1
             log.facts[seq - 1].erased = True
+        for each in KEYS:
+            self.check_log(each)
 
     @rule(key=keys, whole=st.booleans(), fence=st.none() | st.integers(0, 2))
     def delete(self, key: Key, whole: bool, fence: int | None) -> None:
@@ -353,6 +355,12 @@ class StoreMachine(RuleBasedStateMachine):
             if (whole or gone) and not any(k.scope == key.scope for k in self.logs):
                 for claim in [c for c, owner in self.claims.items() if owner == key.scope]:
                     del self.claims[claim]
+        for each in KEYS:
+            self.check_log(each)
+
+    @rule()
+    def verify(self) -> None:
+        assert self.run(_listed(self.store.verify())) == []
 
     # The catalog
 

@@ -13,7 +13,6 @@ from holdfast import events as ev
 from holdfast.catalog import (
     MAPS,
     Op,
-    Parent,
     Pending,
     PendingQuery,
     Query,
@@ -99,7 +98,7 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
             ACTIVE,
             Op("set", "agent", value="a"),
             Op("set", "title", value="t"),
-            Op("set", "parent", value=Parent("main")),
+            Op("set", "parent", value={"thread": "main"}),
         ),
     ),
     (
@@ -108,7 +107,7 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
             ACTIVE,
             Op("set", "agent", value="a"),
             Op("set", "title", value=None),
-            Op("set", "parent", value=Parent("main", 7)),
+            Op("set", "parent", value={"thread": "main", "at": 7}),
         ),
     ),
     (ev.ThreadRenamed(title="t"), (Op("set", "title", value="t"),)),
@@ -169,7 +168,7 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     (ev.ToolFinished(call="c"), (ACTIVE,)),
     (
         ev.PendingOpened(id="p", what="plan"),
-        (ACTIVE, Op("put", "pending", "p", {"what": "plan", "at": NOW, "seq": 1})),
+        (ACTIVE, Op("put_once", "pending", "p", {"what": "plan", "at": NOW, "seq": 1})),
     ),
     (
         ev.PendingSettled(id="p", outcome="approved"),

@@ -18,10 +18,10 @@ from ..catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ..codec import (
     LIMITS,
     check,
-    check_event,
     check_key,
     check_name,
     check_size,
+    check_stored,
     dense,
     erased,
     fingerprint,
@@ -213,7 +213,7 @@ class MemoryStore:
                 msgspec.structs.replace(row, head=parent.at), base.owner(parent.at), parent.at
             )
         async for event in events:
-            check_event(event)
+            check_stored(event)
             dense([event], entry.row.head)
             if entry.known(event.id) is not None:
                 raise InvalidValue(
@@ -283,7 +283,7 @@ class MemoryStore:
             removed["snapshots"] += len(log.snapshots)
             removed["drafts"] += len(log.drafts)
             self._wakes.wake(key)
-        if not self._threads(scope):
+        if (keys or target == scope) and not self._threads(scope):
             removed["blobs"] = len(self._blobs.pop(scope, {}))
             for name in [name for name, owner in self._claims.items() if owner == scope]:
                 del self._claims[name]

@@ -133,12 +133,22 @@ async def _look(
     """What is seen; which must be the session before or after, and the others as ever."""
     pick = dict if index else durable
     seen = await _seen(store, setting.scene)
+    for state in (setting.before, setting.after):
+        kept = state.get("snapshots", {})
+        if _but_snapshots(seen) == _but_snapshots(state) and (
+            seen.get("snapshots", {}).items() <= kept.items()
+        ):
+            seen = state  # any snapshot may be gone
     if pick(seen) not in (pick(setting.before), pick(setting.after)):
         outcome.problems.append(f"{name}: neither before nor after: {_apart(seen, setting)}")
     for scope, wanted in zip(BYSTANDERS, setting.beside, strict=True):
         found = await view(store, scope, setting.scene)
         outcome.expect(pick(found) == pick(wanted), f"{name}: it changed {scope}")
     return seen
+
+
+def _but_snapshots(seen: dict[str, Any]) -> dict[str, Any]:
+    return {part: found for part, found in seen.items() if part != "snapshots"}
 
 
 def _apart(seen: dict[str, Any], setting: Setting) -> str:
@@ -156,7 +166,6 @@ async def _purged(
     a cut restore left counts as removed once nobody can be busy with it any more."""
     store = await open_at(setting.kind, work, later=2 * RESTORE_MS)
     await store.purge()
-    await _look(setting, store, name, outcome)
     await store.aclose()
     marks = GONE.get(setting.do, ()) if done else ()
     if setting.do == "restore" and not done:
@@ -164,6 +173,9 @@ async def _purged(
     for mark in marks:
         left = holding(work, getattr(setting.scene.marks, mark))
         outcome.expect(not left, f"{name}: {mark} is still in {left}")
+    store = await open_at(setting.kind, work)
+    await _look(setting, store, name, outcome)
+    await store.aclose()
     if setting.kind == "file":
         drop_index(work)
         store = await open_at(setting.kind, work)

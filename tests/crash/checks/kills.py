@@ -4,15 +4,15 @@ leaves nothing half done."""
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 import time
 from pathlib import Path
 
 import msgspec
 
-from holdfast import Store, connect, key
+from holdfast import Query, SessionNotFound, Store, connect, key
 
+from .. import facts
 from ..children import Child
 from ..outcome import Outcome, Tick, quiet
 from ..places import url
@@ -41,6 +41,8 @@ async def _kills(place: str, count: int, tick: Tick) -> Outcome:
         when = f"after kill {number}"
         store = survivor or await connect(place)
         try:
+            if survivor:
+                await _read_on(store, outcome, when)
             await _judge(store, worlds, unsure, tokens, outcome, when)
         finally:
             await store.aclose()
@@ -98,6 +100,17 @@ def _note(
         tokens[f"{op.session}/{op.thread}"] = token
 
 
+async def _read_on(store: Store, outcome: Outcome, when: str) -> None:
+    """Who had the store open reads on; what the dead one began may be finished meanwhile."""
+    for row in (await store.find(Query(), limit=1_000)).items:
+        try:
+            events = [event async for event in store.read(row.key)]
+        except SessionNotFound:
+            continue
+        broken = [event.seq for event in events if not facts.whole(event)]
+        outcome.expect(not broken, f"{when}: a survivor reads {broken} of {row.key} not whole")
+
+
 async def _judge(
     store: Store,
     worlds: list[World],
@@ -110,9 +123,7 @@ async def _judge(
     for world in worlds:
         whole.update(world)
     open_ops = [op for op in unsure if op]
-    # Twice: what a killed process had written but not finished may come to light only when
-    # somebody looks at its log, here `verify`.
-    await settle(store, copy.deepcopy(whole), open_ops, outcome, f"{when}, at once")
+    # What the dead one had begun is finished, or taken back, by the next who writes: `verify`.
     await verified(store, outcome, when)
     await settle(store, whole, open_ops, outcome, when)
     if outcome.problems:

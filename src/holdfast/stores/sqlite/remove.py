@@ -46,7 +46,7 @@ def hide(
     for entry in entries:
         removed += _hide_log(conn, entry)
         bodies.hide(conn, entry)
-    if not _threads(conn, scope):
+    if (entries or target == scope) and not _threads(conn, scope):
         removed += _hide_scope(conn, bodies, scope)
     return removed, [entry.row.key for entry in entries]
 

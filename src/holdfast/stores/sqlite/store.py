@@ -19,7 +19,7 @@ from typing import Any
 
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS, check, check_event, check_key, check_name, check_size, fingerprint
+from ...codec import LIMITS, check, check_key, check_name, check_size, check_stored, fingerprint
 from ...errors import InvalidValue, LogDamaged
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
@@ -208,7 +208,7 @@ class SqliteStore:
             some: list[Event] = []
             size = 0
             async for event in events:
-                check_event(event)
+                check_stored(event)
                 some.append(event)
                 size += len(event.data)
                 if size >= RESTORE_BYTES or len(some) == RESTORE_EVENTS:
