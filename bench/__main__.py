@@ -87,8 +87,10 @@ def main(given: Sequence[str] | None = None) -> int:
     with Progress() as progress:
         results = run(chosen.names, settings, progress)
     show(about, results)
-    if chosen.quick or settings.rounds < Sizes().rounds:
-        print(f"\n{settings.rounds} rounds, small counts: a smoke test, no judgement of the bars.")
+    if chosen.quick:
+        print("\nSmall counts: a smoke test, no judgement of the bars.")
+    elif settings.rounds < Sizes().rounds:
+        print(f"\n{settings.rounds} rounds are few: the bars are judged by {Sizes().rounds}.")
     if chosen.json:
         chosen.json.write_bytes(as_json(about, settings, results))
     return 0 if all(bar.met is not False for result in results for bar in result.bars) else 1

@@ -24,7 +24,7 @@ from .events import Event, Key, Scope, to_json
 
 T = TypeVar("T")
 
-LONGEST = (1 << 63) - 1  # what a place in a cursor may be
+LONGEST = 1 << 63  # numbers in a cursor are below it
 PREVIEW = 200  # characters of a text that a row shows
 
 
@@ -508,7 +508,7 @@ def read_cursor(query: Struct, cursor: str) -> tuple[int, int | str]:
     try:
         text = base64.urlsafe_b64decode(cursor.encode())
         digest, value, tie = msgspec.json.decode(text, type=tuple[str, int, int | str])
-        if max(abs(value), abs(tie) if isinstance(tie, int) else 0) > LONGEST:
+        if not all(isinstance(n, str) or -LONGEST <= n < LONGEST for n in (value, tie)):
             raise ValueError("a number that no cursor of ours has")
     except (AttributeError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise InvalidValue(

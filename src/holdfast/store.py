@@ -142,8 +142,8 @@ class Store(Protocol):
         """The events with after < seq < before, in order of number.
 
         An event that does not agree with its hash raises `LogDamaged` with its number;
-        reading on behind it works. `inline=False` gives `{"apart": {"size": …, "sha256": …}}` as the data of
-        payloads above `info().apart` bytes.
+        reading on behind it works. With `inline=False` the data of a payload above
+        `info().apart` bytes is `{"apart": {"size": …, "sha256": …}}`: fit to show, not to fold.
         """
         ...
 

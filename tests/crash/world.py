@@ -130,8 +130,9 @@ async def given(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
         yield event
 
 
-def invent(rng: random.Random, world: World, prefix: str) -> Op:
-    """A random operation that is possible in this world; `prefix` makes its ids unique."""
+def invent(rng: random.Random, world: World, prefix: str, *, lasting: bool = False) -> Op:
+    """A random operation that is possible in this world; `prefix` makes its ids unique. A
+    `lasting` one changes what a store keeps at its declared level of durability."""
     sessions = [name for name, session in world.items() if session.threads]
     if not sessions or (len(sessions) < 3 and rng.random() < 0.1):
         do = rng.choice(["create", "create", "restore"])
@@ -153,6 +154,8 @@ def invent(rng: random.Random, world: World, prefix: str) -> Op:
         "snapshot": 4,
         "acquire": 2,
     }
+    if lasting:
+        weights.update({"draft": 0, "snapshot": 0, "acquire": 0})
     (do,) = rng.choices(list(weights), list(weights.values()))
     if do == "append":
         return Op(do=do, session=name, thread=thread, ids=batch(rng, prefix))

@@ -48,11 +48,17 @@ KEYS = [
     Key("a", "t", "main"),
     Key("b", "s", "main"),
 ]
-keys = st.sampled_from([MAIN, *KEYS])
-event_ids = st.sampled_from("abcdefghij")
+places = st.integers(0, 14)
+event_ids = st.sampled_from(["", "a", "b", "c", "d", "e"])  # "" is one that never was
 labels = st.sampled_from(["x", "y"])
 numbers = st.integers(0, 12)
 names = st.sampled_from(["n", "m"])
+picks = st.integers(0, 5)
+threads = st.sampled_from(["main", "side", "far"])
+
+
+Batch = list[tuple[str, str | None]]
+batches = st.lists(st.tuples(event_ids, st.none() | labels), min_size=1, max_size=4)
 
 
 @dataclass
@@ -138,9 +144,29 @@ class StoreMachine(RuleBasedStateMachine):
         except HoldfastError as error:
             return type(error)
 
-    def fact(self, id: str, label: str | None = None) -> Fact:
+    def fact(self, id: str = "", label: str | None = None) -> Fact:
         self.count += 1
-        return Fact(id, self.count, label, "label.added" if label else "note.made")
+        kind = "label.added" if label else "note.made"
+        return Fact(id or f"new-{self.count}", self.count, label, kind)
+
+    def facts(self, batch: Batch) -> list[Fact]:
+        return [self.fact(id, label) for id, label in batch]
+
+    def key(self, place: int) -> Key:
+        """Mostly the key of a log that is there, so that calls have something to do."""
+        there = sorted(self.logs)
+        if there and place < 10:
+            return there[place % len(there)]
+        return KEYS[place % len(KEYS)]
+
+    def a_lease(self, key: Key, pick: int | None) -> Lease | None:
+        """The newest lease of the log (0, 1), or one of those handed out last, of any log."""
+        if pick is None or not self.leases:
+            return None
+        log = self.logs.get(key)
+        if pick < 2 and log is not None and log.lease is not None:
+            return log.lease
+        return self.leases[-min(pick, len(self.leases)) or -1]
 
     def grown(self, key: Key, log: Log) -> None:
         """A log is new: it has a row, with an incarnation that never was before."""
@@ -177,43 +203,30 @@ class StoreMachine(RuleBasedStateMachine):
         for key in (MAIN, KEYS[-1]):
             self.append_facts(key, [self.fact(id) for id in "abcd"[:size]], create=True)
 
-    @rule(
-        key=keys,
-        batch=st.lists(st.tuples(event_ids, st.none() | labels), min_size=1, max_size=4),
-        create=st.booleans(),
-        guard=st.sampled_from(["none", "none", "head", "stale"]),
-        fence=st.none() | st.integers(0, 5),
-        which=st.sampled_from([None, None, "this", "another"]),
-    )
-    def append(
-        self,
-        *,
-        key: Key,
-        batch: list[tuple[str, str | None]],
-        create: bool,
-        guard: str,
-        fence: int | None,
-        which: str | None,
-    ) -> None:
-        log = self.logs.get(key)
-        head, incarnation = (log.head, log.incarnation) if log else (0, "never was")
-        self.append_facts(
-            key,
-            [self.fact(id, label) for id, label in batch],
-            create=create,
-            expected={"none": None, "head": head, "stale": head + 1}[guard],
-            lease=self.a_lease(key, fence),
-            named={"this": incarnation, "another": "another"}.get(which or ""),
-        )
+    @rule(place=places, batch=batches, create=st.booleans())
+    def append(self, place: int, batch: Batch, create: bool) -> None:
+        self.append_facts(self.key(place), self.facts(batch), create=create)
 
-    def a_lease(self, key: Key, pick: int | None) -> Lease | None:
-        """The newest lease of the log (0), or one of those handed out last, whosever it is."""
-        if pick is None or not self.leases:
-            return None
-        log = self.logs.get(key)
-        if pick == 0 and log is not None and log.lease is not None:
-            return log.lease
-        return self.leases[-min(pick + 1, len(self.leases))]
+    @rule(place=places, batch=batches, behind=st.integers(-1, 1), pick=st.none() | picks)
+    def append_at_a_head(self, place: int, batch: Batch, behind: int, pick: int | None) -> None:
+        key = self.key(place)
+        head = self.logs[key].head if key in self.logs else 0
+        lease = self.a_lease(key, pick)
+        self.append_facts(key, self.facts(batch), expected=head - behind, lease=lease)
+
+    @rule(place=places, batch=batches, pick=picks)
+    def append_under_a_lease(self, place: int, batch: Batch, pick: int) -> None:
+        key = self.key(place)
+        self.append_facts(key, self.facts(batch), lease=self.a_lease(key, pick))
+
+    @rule(place=places, batch=batches, create=st.booleans(), old=st.booleans())
+    def append_to_an_incarnation(self, place: int, batch: Batch, create: bool, old: bool) -> None:
+        key = self.key(place)
+        this = self.logs[key].incarnation if key in self.logs else "never was"
+        self.append_facts(key, self.facts(batch), create=create, named="old" if old else this)
+
+    def some_lease(self, place: int, pick: int) -> Lease:
+        return self.a_lease(self.key(place), pick) or self.leases[-1]
 
     def append_facts(
         self,
@@ -258,23 +271,27 @@ class StoreMachine(RuleBasedStateMachine):
         self.check_log(key)
 
     @rule(
-        key=keys, kind=st.sampled_from(["session.moved", "session.reopened"]), fenced=st.booleans()
+        place=places,
+        kind=st.sampled_from(["session.moved", "session.reopened"]),
+        fenced=st.booleans(),
     )
-    def move(self, key: Key, kind: str, fenced: bool) -> None:
-        fact = self.fact(f"{kind}-{self.count}")
+    def move(self, place: int, kind: str, fenced: bool) -> None:
+        key = self.key(place)
+        fact = self.fact()
         fact.kind = kind
         self.append_facts(key, [fact], lease=self.a_lease(key, 0) if fenced else None)
 
     @rule(
-        key=keys,
+        place=places,
         after=numbers,
         before=st.none() | numbers,
         limit=st.none() | st.integers(1, 5),
         reverse=st.booleans(),
     )
     def read(
-        self, key: Key, after: int, before: int | None, limit: int | None, reverse: bool
+        self, place: int, after: int, before: int | None, limit: int | None, reverse: bool
     ) -> None:
+        key = self.key(place)
         bounds: dict[str, Any] = {"after": after, "before": before}
         got = self.answer(_listed(self.store.read(key, **bounds, limit=limit, reverse=reverse)))
         if (log := self.logs.get(key)) is None:
@@ -285,32 +302,34 @@ class StoreMachine(RuleBasedStateMachine):
             wanted = []
         assert self.seen(got) == (wanted[::-1] if reverse else wanted)[:limit]
 
-    @rule(key=keys, to=keys, at=numbers, id=event_ids)
-    def fork(self, key: Key, to: Key, at: int, id: str) -> None:
-        target = Key(key.tenant, key.session, to.thread)
+    @rule(place=places, to=threads, at=numbers, id=event_ids)
+    def fork(self, place: int, to: str, at: int, id: str) -> None:
+        key = self.key(place)
+        target = Key(key.tenant, key.session, to)
         first = self.fact(id)
-        event = NewEvent(kind=first.kind, data=_data(first), id=id)
+        event = NewEvent(kind=first.kind, data=_data(first), id=first.id)
         got = self.answer(self.store.fork(key, target.thread, at=at, first=event))
         parent, there = self.logs.get(key), self.logs.get(target)
         if parent is None:
             assert got is SessionNotFound
         elif there is not None:
-            same = there.shared == at > 0 and there.facts[at].id == id
+            same = there.shared == at > 0 and there.facts[at].id == first.id
             assert got is (None if same else SessionExists)
-        elif not 1 <= at <= parent.head or parent.known().get(id, at + 1) <= at:
+        elif not 1 <= at <= parent.head or parent.known().get(first.id, at + 1) <= at:
             assert got is InvalidValue
         else:
             assert got is None
             self.grown(target, Log([*parent.facts[:at], first], shared=at))
         self.check_log(target)
 
-    @rule(key=keys, size=st.integers(1, 4), of=keys, at=numbers, share=st.booleans())
-    def restore(self, key: Key, size: int, of: Key, at: int, share: bool) -> None:
-        facts = [self.fact(f"restored-{self.count}-{n}") for n in range(size)]
-        base = self.logs.get(Key(key.tenant, key.session, of.thread))
+    @rule(place=places, size=st.integers(1, 4), of=threads, at=numbers, share=st.booleans())
+    def restore(self, place: int, size: int, of: str, at: int, share: bool) -> None:
+        key = KEYS[place % len(KEYS)]
+        facts = [self.fact() for _ in range(size)]
+        base = self.logs.get(Key(key.tenant, key.session, of))
         share = share and key not in self.logs and base is not None and 1 <= at <= base.head
         before = base.facts[:at] if share and base else []
-        parent = Parent(of.thread, at) if share else None
+        parent = Parent(of, at) if share else None
         events = [
             Event(kind=fact.kind, data=_data(fact), id=fact.id, seq=seq, at=1_000)
             for seq, fact in enumerate(facts, len(before) + 1)
@@ -323,8 +342,9 @@ class StoreMachine(RuleBasedStateMachine):
             self.grown(key, Log([*before, *facts], shared=len(before)))
         self.check_log(key)
 
-    @rule(key=keys, seq=numbers)
-    def erase(self, key: Key, seq: int) -> None:
+    @rule(place=places, seq=numbers)
+    def erase(self, place: int, seq: int) -> None:
+        key = self.key(place)
         if (log := self.logs.get(key)) and seq in log.known().values():
             assume(log.facts[seq - 1].kind != "session.reopened")
         got = self.answer(self.store.erase(key, [seq], reason="asked"))
@@ -338,8 +358,10 @@ class StoreMachine(RuleBasedStateMachine):
         for each in KEYS:
             self.check_log(each)
 
-    @rule(key=keys, whole=st.booleans(), fence=st.none() | st.integers(0, 2))
-    def delete(self, key: Key, whole: bool, fence: int | None) -> None:
+    @precondition(lambda self: len(self.logs) > 2)
+    @rule(place=places, whole=st.booleans(), fence=st.none() | picks)
+    def delete(self, place: int, whole: bool, fence: int | None) -> None:
+        key = self.key(place)
         lease = None if whole else self.a_lease(key, fence)
         log = self.logs.get(key)
         got = self.answer(self.store.delete(key.scope if whole else key, fence=lease))
@@ -408,8 +430,9 @@ class StoreMachine(RuleBasedStateMachine):
         moments = [getattr(row, order) for row in rows]
         assert moments == sorted(moments, reverse=newest_first)
 
-    @rule(key=keys, name=names, instead_of=st.none() | st.sampled_from("st"))
-    def claim(self, key: Key, name: str, instead_of: str | None) -> None:
+    @rule(place=places, name=names, instead_of=st.none() | st.sampled_from("st"))
+    def claim(self, place: int, name: str, instead_of: str | None) -> None:
+        key = KEYS[place % len(KEYS)]
         known = Scope(key.tenant, instead_of) if instead_of else None
         holder = self.claims.get((key.tenant, name))
         if holder is None or holder == known:
@@ -417,16 +440,18 @@ class StoreMachine(RuleBasedStateMachine):
         got = self.answer(self.store.claim(key.tenant, name, key.scope, instead_of=known))
         assert got == holder
 
-    @rule(key=keys, name=names)
-    def unclaim(self, key: Key, name: str) -> None:
+    @rule(place=places, name=names)
+    def unclaim(self, place: int, name: str) -> None:
+        key = KEYS[place % len(KEYS)]
         self.run(self.store.unclaim(key.tenant, name, key.scope))
         if self.claims.get((key.tenant, name)) == key.scope:
             del self.claims[key.tenant, name]
 
     # Driving
 
-    @rule(key=keys, steal=st.booleans())
-    def acquire(self, key: Key, steal: bool) -> None:
+    @rule(place=places, steal=st.booleans())
+    def acquire(self, place: int, steal: bool) -> None:
+        key = self.key(place)
         reason = "it hangs" if steal else None
         got = self.answer(self.store.acquire(key, "driver", ttl=3600, steal=reason))
         if (log := self.logs.get(key)) is None:
@@ -440,9 +465,9 @@ class StoreMachine(RuleBasedStateMachine):
             self.leases.append(got)
 
     @precondition(lambda self: self.leases)
-    @rule(pick=st.integers(0, 5))
-    def renew(self, pick: int) -> None:
-        lease = self.leases[-min(pick + 1, len(self.leases))]
+    @rule(place=places, pick=picks)
+    def renew(self, place: int, pick: int) -> None:
+        lease = self.some_lease(place, pick)
         got = self.answer(self.store.renew(lease))
         if (log := self.logs.get(lease.key)) is None:
             assert got is SessionNotFound
@@ -452,9 +477,9 @@ class StoreMachine(RuleBasedStateMachine):
             assert (got.token, got.until >= lease.until) == (lease.token, True)
 
     @precondition(lambda self: self.leases)
-    @rule(pick=st.integers(0, 5), missed=st.none() | st.integers(0, 1))
-    def release(self, pick: int, missed: int | None) -> None:
-        lease = self.leases[-min(pick + 1, len(self.leases))]
+    @rule(place=places, pick=picks, missed=st.none() | st.integers(0, 1))
+    def release(self, place: int, pick: int, missed: int | None) -> None:
+        lease = self.some_lease(place, pick)
         log = self.logs.get(lease.key)
         head = None if missed is None or log is None else log.head - missed
         got = self.answer(self.store.release(lease, head=head))
@@ -469,9 +494,14 @@ class StoreMachine(RuleBasedStateMachine):
             log.held = False
 
     @precondition(lambda self: self.leases)
-    @rule(pick=st.integers(0, 3), message=event_ids, offset=st.integers(0, 4))
-    def put_draft(self, pick: int, message: str, offset: int) -> None:
-        lease = self.leases[-min(pick + 1, len(self.leases))]
+    @rule(
+        place=places,
+        pick=picks,
+        message=st.sampled_from("abc"),
+        offset=st.integers(0, 4),
+    )
+    def put_draft(self, place: int, pick: int, message: str, offset: int) -> None:
+        lease = self.some_lease(place, pick)
         self.count += 1
         piece = f"{self.count:03}"
         got = self.answer(self.store.put_draft(lease.key, message, offset, piece, fence=lease))
@@ -485,8 +515,9 @@ class StoreMachine(RuleBasedStateMachine):
             kept = pieces if token == lease.token else {}
             log.drafts[message] = (lease.token, {**kept, offset: piece})
 
-    @rule(key=keys)
-    def drafts(self, key: Key) -> None:
+    @rule(place=places)
+    def drafts(self, place: int) -> None:
+        key = self.key(place)
         got = self.answer(self.store.drafts(key))
         if (log := self.logs.get(key)) is None:
             assert got is SessionNotFound
@@ -535,7 +566,7 @@ class FileMachine(StoreMachine):
 
 
 # Their settings are those of the profile in force: few runs by default, many in `soak`.
-STEPS = settings(stateful_step_count=40)
+STEPS = settings(stateful_step_count=80)
 
 TestMemory = StoreMachine.TestCase
 TestMemory.settings = STEPS

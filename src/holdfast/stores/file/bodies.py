@@ -132,13 +132,13 @@ class InFiles:
         path = self._path(conn, log)
         (name,) = conn.execute("SELECT log FROM logs WHERE id = ?", (log,)).fetchone()
         lines = self._index.lines(conn, log, path)
-        for seq in hashes:
+        for seq, hash in hashes.items():
             id, kind, v, run, actor, cause, at = conn.execute(
                 "SELECT id, kind, v, run, actor, cause, at FROM events WHERE log = ? AND seq = ?",
                 (log, seq),
             ).fetchone()
             event = event_of((seq, id, kind, v, run, actor, cause, at, b"", b""), bytes(data))
-            lines[seq] = event_line(event, hashes[seq], self._project(event))
+            lines[seq] = event_line(event, hash, self._project(event))
             self._folder.remove(self._folder.apart(name, seq))
         header = path.read_bytes().partition(b"\n")[0] + b"\n"
         self._rewrite(conn, log, path, header, lines)

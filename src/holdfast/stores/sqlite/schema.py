@@ -137,7 +137,7 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
         conn.execute("PRAGMA journal_mode = WAL")
     if version > VERSION:
         raise StoreTooNew(
-            problem=f"{path!r} has schema {version}, this program knows {VERSION}: upgrade holdfast",
+            problem=f"{path!r} has schema {version}, this program knows {VERSION}",
             found=version,
             known=VERSION,
         )
