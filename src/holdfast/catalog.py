@@ -279,17 +279,23 @@ _CHANGES: dict[str, Callable[[Event, Any, list[Op]], None]] = {
 
 def apply(row: Row, events: Sequence[Event], changes: Sequence[RowChange]) -> Row:
     """The row after `events`; refuses a map that would outgrow its limit."""
-    new: dict[str, Any] = {"head": events[-1].seq, "last": events[-1].at}
+    new: dict[str, Any] = {}
     size = row.bytes
+    active = row.active
     for event, change in zip(events, changes, strict=True):
         size += len(event.data)
         for op in change:
-            _operate(row, new, op)
-    new["bytes"] = size
-    if (parent := new.get("parent")) is not None:
-        new["parent"] = Parent(**parent)
+            if op.do == "set":
+                new[op.field] = op.value
+            elif op.field == "active":
+                active = max(active, op.value)
+            else:
+                _operate(row, new, op)
     _check_row(new)
-    after = replace(row, **new)
+    if "parent" in new:
+        new["parent"] = msgspec.convert(new["parent"], Parent | None)
+    last = events[-1]
+    after = replace(row, head=last.seq, last=last.at, bytes=size, active=active, **new)
     derived = (stale_at(after), wake(after))
     if derived != (after.stale_at, after.wake):
         after = replace(after, stale_at=derived[0], wake=derived[1])
@@ -300,7 +306,7 @@ def _operate(row: Row, new: dict[str, Any], op: Op) -> None:
     name = op.field
     if op.do == "drop_draft":
         return
-    if op.do in ("set", "seal"):
+    if op.do == "seal":
         new[name] = op.value
         return
     value = new.get(name, getattr(row, name))

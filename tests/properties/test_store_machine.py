@@ -565,11 +565,11 @@ class FileMachine(StoreMachine):
     url = "file:{place}/holdfast?durability=process"
 
 
-# Their settings are those of the profile in force: few runs by default, many in `soak`.
+# How many runs is the profile's to say: few by default, many in `soak`. Memory costs least.
 STEPS = settings(stateful_step_count=80)
 
 TestMemory = StoreMachine.TestCase
-TestMemory.settings = STEPS
+TestMemory.settings = settings(STEPS, max_examples=5 * STEPS.max_examples)
 TestSqlite = SqliteMachine.TestCase
 TestSqlite.settings = STEPS
 TestFile = FileMachine.TestCase

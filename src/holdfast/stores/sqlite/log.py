@@ -136,6 +136,7 @@ def _known_sql(count: int) -> str:
 def append(
     conn: sqlite3.Connection,
     bodies: Bodies,
+    recent: dict[Key, Entry],
     project: Project,
     now: int,
     key: Key,
@@ -148,7 +149,7 @@ def append(
     create: bool,
 ) -> Appended:
     """Carry out one append; writes nothing if it is refused."""
-    entry = lookup(conn, key)
+    entry = recent.get(key) or lookup(conn, key)
     begins = entry is None and create and log is None
     if entry is not None:
         entry = bodies.current(conn, entry)
@@ -169,12 +170,14 @@ def append(
     plan = None
     if begins:
         plan = decide({})
-        write(conn, bodies, begin(conn, entry.row), plan, hashes)
+        entry = begin(conn, entry.row)
+        write(conn, bodies, entry, plan, hashes)
     elif bodies.takes_back:
         plan = _hope(conn, bodies, entry, decide, hashes)
     if plan is None:
         plan = decide(known_ids(conn, entry, [event.id for event in events]))
         write(conn, bodies, entry, plan, hashes)
+    recent[key] = Entry(entry.id, entry.base, entry.shared, entry.lease, plan.row)
     return Appended(plan.seqs, plan.row.head, len(plan.fresh))
 
 

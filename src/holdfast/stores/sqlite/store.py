@@ -124,6 +124,7 @@ class SqliteStore:
             return logs.append(
                 conn,
                 self._bodies,
+                self._writer.recent,
                 self._project,
                 self._clock(),
                 key,
@@ -135,7 +136,8 @@ class SqliteStore:
                 create=create,
             )
 
-        done = await self._writer.run(job, size=sum(len(event.data) for event in events))
+        size = sum([len(event.data) for event in events])
+        done = await self._writer.run(job, size=size, appends=True)
         self._wakes.wake(key)
         return done
 

@@ -18,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ...errors import HoldfastError, StoreUnavailable
+from ...events import Key
 from ..lock import FileLock
-from .bodies import Bodies
+from .bodies import Bodies, Entry
 from .schema import translated
 
 T = TypeVar("T")
@@ -27,18 +28,29 @@ Job = Callable[[sqlite3.Connection], Any]
 
 MOST_JOBS = 256
 MOST_BYTES = 8 << 20
+MOST_RECENT = 1_024
 
 
 class _Waiting:
-    """A job and who waits for it. `alone` runs outside a transaction (VACUUM needs that)."""
+    """A job and who waits for it. `alone` runs outside a transaction (VACUUM needs that);
+    `appends` is true of an append, which keeps `Writer.recent` true itself."""
 
-    __slots__ = ("alone", "error", "future", "job", "result", "size")
+    __slots__ = ("alone", "appends", "error", "future", "job", "result", "size")
 
-    def __init__(self, job: Job, future: asyncio.Future[Any], size: int, alone: bool) -> None:
+    def __init__(
+        self,
+        job: Job,
+        future: asyncio.Future[Any],
+        *,
+        size: int = 0,
+        alone: bool = False,
+        appends: bool = False,
+    ) -> None:
         self.job = job
         self.future = future
         self.size = size
         self.alone = alone
+        self.appends = appends
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -50,6 +62,8 @@ class Writer:
         self._conn = conn
         self._lock = lock
         self._bodies = bodies
+        self.recent: dict[Key, Entry] = {}
+        self._seen = -1
         self._loop = asyncio.get_running_loop()
         self._gathered: list[_Waiting] = []
         self._handed: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
@@ -57,16 +71,18 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
 
-    async def run(self, job: Callable[[sqlite3.Connection], T], *, size: int = 0) -> T:
+    async def run(
+        self, job: Callable[[sqlite3.Connection], T], *, size: int = 0, appends: bool = False
+    ) -> T:
         """The job's result, once its transaction is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._put(_Waiting(job, future, size, alone=False))
+        self._put(_Waiting(job, future, size=size, appends=appends))
         return await future
 
     async def run_alone(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """The result of a job that must not be in a transaction."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._put(_Waiting(job, future, 0, alone=True))
+        self._put(_Waiting(job, future, alone=True))
         return await future
 
     def _put(self, waiting: _Waiting) -> None:
@@ -135,7 +151,10 @@ class Writer:
         conn.execute("BEGIN IMMEDIATE")
         try:
             self._bodies.begun(conn)
+            self._check_recent()
             for waiting in batch:
+                if not waiting.appends:
+                    self.recent.clear()
                 try:
                     waiting.result = waiting.job(conn)
                 except HoldfastError as error:
@@ -146,8 +165,17 @@ class Writer:
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
             self._bodies.rolled_back()
+            self.recent.clear()
             raise
         self._bodies.committed()
+
+    def _check_recent(self) -> None:
+        """`recent` holds the logs that were appended to last, as the tables have them: until
+        another connection commits, a job is no append, or a transaction fails."""
+        (version,) = self._conn.execute("PRAGMA data_version").fetchone()
+        if version != self._seen or len(self.recent) > MOST_RECENT:
+            self._seen = version
+            self.recent.clear()
 
     async def aclose(self) -> None:
         """Finish what was handed over, then close the connection."""
