@@ -40,3 +40,17 @@ def test_a_strangers_suite_needs_no_configuration_for_the_contract(tmp_path: Pat
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stdout.decode()
     assert b" passed" in ran.stdout
+
+
+def test_without_pytest_the_contract_names_the_extra_to_install() -> None:
+    code = """
+import sys
+sys.modules["pytest"] = None
+import holdfast.testing
+try:
+    holdfast.testing.StoreContract
+except holdfast.MissingExtra as error:
+    print(error.extra)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert ran.stdout.split() == [b"testing"]

@@ -1,4 +1,4 @@
-"""The contract on every store, and the rows of the parity tables that it proves."""
+"""The contract on every store, and the rows of the parity tables that it proves whole."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ URLS = {
     "file": "file:{place}/holdfast",
 }
 
-# Only rows that these tests show whole; what also needs processes is proved elsewhere.
-PROVES = {
-    "test_order_comes_from_the_numbers_alone": ("user-demand", 41),
-}
-
 
 class TestStores(StoreContract):
     @pytest.fixture(params=URLS)
@@ -32,16 +27,6 @@ class TestStores(StoreContract):
         async with holdfast.connect(url) as store:
             yield store
 
-
-def _marked(name: str, table: str, row: int) -> None:
-    proof = getattr(StoreContract, name)
-
-    @pytest.mark.parity(table, row)
-    async def test(self: TestStores, store: holdfast.Store) -> None:
-        await proof(self, store)
-
-    setattr(TestStores, name, test)
-
-
-for _name, (_table, _row) in PROVES.items():
-    _marked(_name, _table, _row)
+    @pytest.mark.parity("user-demand", 41)
+    async def test_order_comes_from_the_numbers_alone(self, store: holdfast.Store) -> None:
+        await super().test_order_comes_from_the_numbers_alone(store)

@@ -152,13 +152,14 @@ class CatalogContract:
     async def test_a_row_shows_head_size_and_times(self, store: Store) -> None:
         events = [
             past(1, "message.received", {"text": "hi"}, at=5_500),
-            past(2, "label.added", {"label": "quiet: no activity"}, at=8_700),
+            past(2, at=4_000),
+            past(3, "label.added", {"label": "quiet: no activity"}, at=8_700),
         ]
         await store.restore(KEY, given(events))
         row = await row_of(store)
-        assert (row.key, row.head, row.bytes) == (KEY, 2, sum(len(e.data) for e in events))
+        assert (row.key, row.head, row.bytes) == (KEY, 3, sum(len(e.data) for e in events))
         assert (row.created, row.active, row.last) == (5_500, 5, 8_700)
-        await store.append(KEY, [note(3)])
+        await store.append(KEY, [note(4)])
         row, last = await row_of(store), (await read_all(store))[-1]
         assert (row.created, row.active, row.last) == (5_500, last.at // 1000, last.at)
 
@@ -193,7 +194,8 @@ class CatalogContract:
         for event in (NewEvent.of("label.added", {"label": "one more"}), large):
             with pytest.raises(InvalidValue):
                 await store.append(KEY, [note(2), event])
-        assert (await row_of(store)).head == 1
+        row = await row_of(store)
+        assert (row.head, sorted(row.labels), row.metadata) == (1, sorted(labels), {})
 
     # Find
 
@@ -324,6 +326,12 @@ class CatalogContract:
         assert await open_items(store, assignee="ann") == [("s", "p")]
         assert await open_items(store, session="s") == [("s", "p"), ("s", "p")]
         assert await open_items(store, session="s", what="question") == []
+
+    async def test_an_open_item_keeps_its_first_wording(self, store: Store) -> None:
+        await plant(store, KEY, ("pending.opened", APPROVAL))
+        changed = {**APPROVAL, "title": "Never mind"}
+        await store.append(KEY, [NewEvent.of("pending.opened", changed)])
+        assert [i.title for i in (await store.pending(PendingQuery())).items] == ["Refund?"]
 
     async def test_the_inbox_is_paged(self, store: Store) -> None:
         opened = [("pending.opened", {"id": f"p{n}", "what": "plan"}) for n in range(5)]

@@ -8,7 +8,14 @@ import msgspec
 import pytest
 
 from ..catalog import Parent, PendingQuery, Query
-from ..errors import BlobNotFound, InvalidValue, LogReplaced, SessionExists, SessionNotFound
+from ..errors import (
+    BlobNotFound,
+    InvalidValue,
+    LogReplaced,
+    SessionExists,
+    SessionMoved,
+    SessionNotFound,
+)
 from ..events import Appended, Event, NewEvent, Scope, key
 from ..store import Store
 from .samples import (
@@ -24,6 +31,7 @@ from .samples import (
     plant,
     read_all,
     row_of,
+    seal,
     seqs,
     snapshot,
     uses,
@@ -216,6 +224,17 @@ class HistoryContract:
         assert row.bytes == sum(len(e.data) for e in await read_all(store))
         assert [await store.load_snapshot(log, "v1") for log in (KEY, SIDE)] == [None, None]
 
+    async def test_an_erase_takes_back_no_decision(self, store: Store) -> None:
+        opened = ("pending.opened", {"id": "p", "what": "approval"})
+        settled = NewEvent.of("pending.settled", {"id": "p", "outcome": "denied"}, id="settle:p")
+        await plant(store, KEY, opened)
+        await store.append(KEY, [settled])
+        await seal(store)
+        await store.erase(KEY, [2, 3], reason="asked")
+        assert (await row_of(store)).pending == {}
+        with pytest.raises(SessionMoved):
+            await store.append(KEY, [note(4)])
+
     async def test_only_events_of_the_log_can_be_erased(self, store: Store) -> None:
         await begin(store, count=2)
         for wrong in ([0], [1, 3]):
@@ -248,6 +267,11 @@ class HistoryContract:
             assert any((await store.delete(target)).removed.values())
             assert not any((await store.delete(target)).removed.values())
         assert await store.row(KEY) is None
+
+    async def test_deleting_what_is_not_there_removes_nothing(self, store: Store) -> None:
+        await store.claim("main", "name", KEY.scope)
+        assert not any((await store.delete(KEY)).removed.values())
+        assert await store.claim("main", "name", Scope("main", "x")) == KEY.scope
 
     async def test_deleting_a_thread_leaves_the_others_and_what_the_session_owns(
         self, store: Store

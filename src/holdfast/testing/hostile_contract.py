@@ -25,9 +25,11 @@ from .samples import (
     SIDE,
     accepted,
     begin,
+    given,
     ids,
     note,
     notes,
+    past,
     plant,
     read_all,
     row_of,
@@ -215,6 +217,55 @@ class HostileContract:
             await store.save_snapshot(KEY, snapshot(lease.log, 1, state), fence=lease)
         with pytest.raises(InvalidValue):
             await store.put_blob(KEY.scope, bytes(LIMITS.blob_bytes + 1))
+
+    @pytest.mark.parametrize("at", [-1, 2**53, 2**70, 1.5, "now", None])
+    async def test_a_time_that_is_none_is_not_restored(self, store: Store, at: Any) -> None:
+        with pytest.raises(InvalidValue):
+            await store.restore(KEY, given([past(1), past(2, at=at)]))
+        assert await store.row(KEY) is None
+
+    @pytest.mark.parametrize(
+        ("kind", "payload"),
+        [
+            ("session.created", {"user": "x" * 513}),
+            ("session.created", {"agent": "a\0b"}),
+            ("session.created", {"workspace": ""}),
+            ("session.created", {"ttl": 2**70}),
+            ("session.created", {"metadata": {"": 1}}),
+            ("label.added", {"label": "a\0b"}),
+            ("pending.opened", {"id": "x" * 513, "what": "plan"}),
+            ("run.waiting", {"due": -1}),
+        ],
+    )
+    async def test_what_a_row_cannot_be_found_by_is_refused(
+        self, store: Store, kind: str, payload: Any
+    ) -> None:
+        with pytest.raises(InvalidValue):
+            await store.append(KEY, [note(1), NewEvent.of(kind, payload)], create=True)
+        assert await store.row(KEY) is None
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            {"user": "\ud800"},
+            {"label": "a\0b"},
+            {"agent": "x" * 513},
+            {"metadata": {"k": object()}},
+            {"metadata": {"k": float("nan")}},
+            {"created_from": 2**70},
+            {"active_until": -1},
+            {"phases": ("",)},
+            {"surface": ("slack", "")},
+            {"order": "size"},
+        ],
+        ids=str,
+    )
+    async def test_a_question_that_has_no_answer_is_refused(
+        self, store: Store, query: dict[str, Any]
+    ) -> None:
+        await begin(store)
+        with pytest.raises(InvalidValue):
+            await store.find(Query(**query))
 
     async def test_unknown_kinds_and_fields_survive_being_copied(self, store: Store) -> None:
         odd = [

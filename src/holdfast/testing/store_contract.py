@@ -1,8 +1,9 @@
-"""The store port as tests, one test a promise: the log, its guards, and what stands beside it.
+"""The store port as tests, one test a promise. Here: append, read, follow, leases.
 
-Rows, lists and claims are in `catalog_contract`, nasty values, races and tenants in
-`hostile_contract`; `StoreContract` is all of them. No test knows which store it runs on
-or moves its clock: where time matters, it waits for the state.
+`history_contract` has fork, restore, erase and delete; `beside_contract` drafts, blobs and
+snapshots; `catalog_contract` rows, lists and claims; `hostile_contract` nasty values, races
+and tenants. `StoreContract` is all of them. No test knows which store it runs on or moves
+its clock: where time matters, it waits for the state.
 """
 
 from __future__ import annotations
@@ -233,6 +234,7 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         assert await seqs(store) == list(range(1, 2001))
         assert [event.at for event in await read_all(store, limit=1000)] == clocks
         assert await ids(store, after=1000) == notes(*range(1000))
+        assert len({event.at for event in await read_all(store, after=1000)}) == 1
 
     async def test_a_read_of_another_incarnation_is_refused(self, store: Store) -> None:
         log = await begin(store)

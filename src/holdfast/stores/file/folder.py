@@ -169,8 +169,8 @@ class Folder:
             self._new_names.add(path.parent)
         self._files[path] = file
         if len(self._files) > OPEN_FILES:
-            oldest = next(p for p in self._files if p not in self._grown)
-            self._close(oldest)
+            idle = (open for open in self._files if open not in self._grown and open != path)
+            self._close(next(idle, Path()))
         return file
 
     def _close(self, path: Path) -> None:

@@ -27,11 +27,12 @@ from ..sqlite import remove
 from ..sqlite.bodies import Entry
 from ..sqlite.schema import DEAD, LIVE
 from .folder import Folder
-from .lines import Header, Placed, parse_header, scan
+from .lines import Header, Placed, parse_header, parse_line, scan
 
 logger = logging.getLogger("holdfast.file")
 
-TABLES = "CREATE TABLE files (log INTEGER PRIMARY KEY, size INTEGER NOT NULL)"
+TABLES = "CREATE TABLE IF NOT EXISTS files (log INTEGER PRIMARY KEY, size INTEGER NOT NULL)"
+BLOBS = "[0-9a-f]" * 64
 JOURNAL = 0  # the journal's line in `files`
 UNREADABLE = b"x"
 
@@ -136,11 +137,23 @@ class Index:
         size, known = self._folder.size(path), self._size(conn, entry.id)
         if size == known:
             return entry
-        if size > known > 0:
+        if size > known > 0 and self._ends_at(conn, entry, path, known):
             self._take_lines(conn, entry, path, _read_from(path, known), known, listed=entry.row)
         else:
             self._index_again(conn, entry, path)
         return logs.entry_by_id(conn, entry.id)
+
+    def _ends_at(self, conn: sqlite3.Connection, entry: Entry, path: Path, offset: int) -> bool:
+        """Whether what the index knows of a file still ends where it says: if not, the file
+        was written anew by a process that died before it could tell."""
+        found = conn.execute(
+            "SELECT id, data FROM events WHERE log = ? AND seq = ?", (entry.id, entry.row.head)
+        ).fetchone()
+        if found is None or found[1][:1] != b"f":
+            return False
+        start, length = unpack(found[1])
+        line = parse_line(_read_from(path, start)[:length])
+        return line is not None and line.id == found[0] and start + length == offset
 
     def _index_again(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> None:
         """Forget what the index has of a log's events, and read its file from the start."""
@@ -205,6 +218,7 @@ class Index:
         events: list[Event] = []
         changes: list[RowChange] = []
         records = []
+        apart = 0  # bytes that are in no line
         for placed in lines:
             line = placed.line
             if line is None:
@@ -216,6 +230,7 @@ class Index:
                 column = place(placed.offset, placed.length)
                 if line.apart:
                     column = b"p" + bytes(line.data)
+                    apart += event.json()["apart"]["size"] - len(event.data)
             events.append(event)
             changes.append(change)
             records.append(
@@ -242,7 +257,8 @@ class Index:
         row = entry.row
         if row.head == entry.shared:
             row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
-        return catalog.apply(row, events, changes)
+        row = catalog.apply(row, events, changes)
+        return msgspec.structs.replace(row, bytes=row.bytes + apart)
 
     def _note(self, conn: sqlite3.Connection, entry: Entry, damage: Damage) -> None:
         logger.warning(
@@ -254,8 +270,7 @@ class Index:
 
     def rebuild(self, conn: sqlite3.Connection) -> None:
         """Fill empty tables from all files."""
-        conn.execute(TABLES)
-        deleted = self._hear_all(conn)
+        deleted = self._deleted()
         headers = sorted(self._headers(), key=lambda header: header.log)
         ids: dict[str, int] = {}
         for header in headers:
@@ -269,8 +284,7 @@ class Index:
                 self._take_lines(conn, entry, path, text[start:], start, listed=None)
         self._find_blobs(conn)
 
-    def _hear_all(self, conn: sqlite3.Connection) -> set[str]:
-        self.catch_up_journal(conn)
+    def _deleted(self) -> set[str]:
         if not self._folder.journal.exists():
             return set()
         return {one.deleted for one in heard(self._folder.journal.read_bytes()) if one.deleted}
@@ -309,17 +323,19 @@ class Index:
         ids[header.log] = entry.id
 
     def _find_blobs(self, conn: sqlite3.Connection) -> None:
-        for path in (self._folder.root / "blobs").glob("*/owner.json"):
-            scope = msgspec.json.decode(path.read_bytes(), type=Scope)
+        for folder in (self._folder.root / "blobs").iterdir():
+            scope = _owner_of(folder)
+            if scope is None or not remove.has_threads(conn, scope):
+                self._folder.remove(folder)  # left by a delete that was cut
+                continue
             owner = conn.execute(
                 "INSERT INTO owners (tenant, session) VALUES (?, ?)", (scope.tenant, scope.session)
             ).lastrowid
-            for blob in path.parent.iterdir():
-                if blob != path:
-                    conn.execute(
-                        "INSERT INTO blobs (owner, sha256, size, data) VALUES (?, ?, ?, ?)",
-                        (owner, blob.name, blob.stat().st_size, b"f"),
-                    )
+            for blob in folder.glob(BLOBS):
+                conn.execute(
+                    "INSERT INTO blobs (owner, sha256, size, data) VALUES (?, ?, ?, ?)",
+                    (owner, blob.name, blob.stat().st_size, b"f"),
+                )
 
     # Upkeep
 
@@ -327,6 +343,12 @@ class Index:
         """Look at every log's file, as after a process that died."""
         for (id,) in conn.execute(f"SELECT id FROM logs WHERE state = {LIVE}").fetchall():
             self.catch_up(conn, logs.entry_by_id(conn, id))
+
+    def recover(self, conn: sqlite3.Connection) -> None:
+        """What to do after a process died: look at every file, and remove those that its
+        deletes did not get to."""
+        self.check_all(conn)
+        self._remove_orphans(conn)
 
     def tidy(self, conn: sqlite3.Connection) -> None:
         """Write the journal anew with what still holds, and remove what nobody owns."""
@@ -339,19 +361,36 @@ class Index:
         text = b"".join(msgspec.json.encode(one) + b"\n" for one in said)
         self._folder.replace(self._folder.journal, text)
         self.grown(conn, JOURNAL, len(text))
-        for path in (self._folder.root / "blobs").glob("*"):
-            if not self._owned(conn, path):
-                self._folder.remove(path)
+        self._remove_orphans(conn)
 
-    def _owned(self, conn: sqlite3.Connection, path: Path) -> bool:
-        try:
-            scope = msgspec.json.decode((path / "owner.json").read_bytes(), type=Scope)
-        except (OSError, msgspec.MsgspecError):
-            return False
-        found = conn.execute(
-            "SELECT 1 FROM owners WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
-        )
-        return found.fetchone() is not None
+    def _remove_orphans(self, conn: sqlite3.Connection) -> None:
+        known = {log for (log,) in conn.execute("SELECT log FROM logs")}
+        for path in (self._folder.root / "logs").glob("*/*"):
+            if path.name.partition(".")[0] not in known:
+                self._folder.remove(path)
+        for folder in (self._folder.root / "blobs").iterdir():
+            scope = _owner_of(folder)
+            kept = {
+                sha256
+                for (sha256,) in conn.execute(
+                    "SELECT sha256 FROM blobs JOIN owners ON owners.id = blobs.owner"
+                    " WHERE tenant = ? AND session = ?",
+                    (scope.tenant, scope.session) if scope else ("", ""),
+                )
+            }
+            if not kept:
+                self._folder.remove(folder)
+            for blob in folder.glob(BLOBS):
+                if blob.name not in kept:
+                    self._folder.remove(blob)
+
+
+def _owner_of(folder: Path) -> Scope | None:
+    """The session that a folder of blobs belongs to."""
+    try:
+        return msgspec.json.decode((folder / "owner.json").read_bytes(), type=Scope)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def lost(seq: int) -> Event:

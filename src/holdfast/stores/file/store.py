@@ -1,7 +1,8 @@
 """`FileStore`: the port on a folder of JSON lines, for any number of processes.
 
 The lines are the truth; `index.db` beside them answers everything that is not a plain
-read, and can be deleted at any time. All but that is the SQLite store.
+read, and can be deleted whenever no process has the folder open. All but that is the
+SQLite store.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..sqlite import schema
 from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder
 from .bodies import InFiles
 from .folder import Folder
-from .index import Index
+from .index import TABLES, Index
 
 VERSION = 1
 
@@ -148,7 +149,7 @@ def _open(
             _check_format(root)
             conn = _open_index(root, files, bodies)
             if somebody_died(root):
-                _transact(conn, bodies, files.check_all)
+                _transact(conn, bodies, files.recover)
             presence = Presence(root)
     return conn, lock, presence
 
@@ -190,6 +191,7 @@ def _open_index(root: Path, files: Index, bodies: InFiles) -> sqlite3.Connection
         (root / name).unlink(missing_ok=True)
     conn = schema.connect(str(path), synchronous="NORMAL")
     schema.prepare(conn, str(path))
+    conn.execute(TABLES)
     _transact(conn, bodies, files.rebuild)
     return conn
 
@@ -199,6 +201,7 @@ def _transact(
 ) -> None:
     conn.execute("BEGIN IMMEDIATE")
     try:
+        bodies.begun(conn)
         job(conn)
         bodies.committing(conn)
         conn.execute("COMMIT")

@@ -14,6 +14,7 @@ from .. import rules
 from ..rules import LeaseState
 from .bodies import Bodies
 from .log import existing, known_ids
+from .remove import has_threads
 
 # Leases
 
@@ -112,8 +113,7 @@ def put_blob(
     conn: sqlite3.Connection, bodies: Bodies, scope: Scope, data: bytes, sha256: str
 ) -> BlobRef:
     names = (scope.tenant, scope.session)
-    there = conn.execute("SELECT 1 FROM logs WHERE tenant = ? AND session = ?", names).fetchone()
-    if there is None:
+    if not has_threads(conn, scope):
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
     conn.execute("INSERT OR IGNORE INTO owners (tenant, session) VALUES (?, ?)", names)
     owner = _owner(conn, scope)

@@ -434,7 +434,7 @@ def fork(
 def begin_restore(
     conn: sqlite3.Connection, now: int, until: int, key: Key, parent: catalog.Parent | None
 ) -> Entry:
-    """An unnamed log to restore into; discards those whose restorer is gone."""
+    """An unnamed log to restore into."""
     if lookup(conn, key) is not None:
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
     row = rules.new_row(key, now)

@@ -46,12 +46,13 @@ def hide(
     for entry in entries:
         removed += _hide_log(conn, entry)
         bodies.hide(conn, entry)
-    if (entries or target == scope) and not _threads(conn, scope):
+    if (entries or target == scope) and not has_threads(conn, scope):
         removed += _hide_scope(conn, bodies, scope)
     return removed, [entry.row.key for entry in entries]
 
 
-def _threads(conn: sqlite3.Connection, scope: Scope) -> bool:
+def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
+    """Whether a session exists."""
     found = conn.execute(
         "SELECT 1 FROM logs WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
     )

@@ -201,6 +201,7 @@ class SqliteStore:
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
         check_key(key)
+        await self._sweep()  # discards what a restorer that died left behind
         entry = await self._writer.run(
             lambda conn: logs.begin_restore(
                 conn, self._clock(), self._clock() + RESTORE_MS, key, parent
