@@ -528,7 +528,8 @@ def read_cursor(query: Struct, cursor: str) -> tuple[int, int | str]:
 
 
 def _digest(query: Struct) -> str:
-    return hashlib.sha256(msgspec.json.encode(query, order="deterministic")).hexdigest()[:16]
+    text = type(query).__name__.encode() + msgspec.json.encode(query, order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def check_query(query: Query | PendingQuery, limit: int) -> None:

@@ -187,6 +187,7 @@ class MemoryStore:
             if there.shared == at > 0 and there.events[0].id == first.id:
                 return
             raise SessionExists(tenant=key.tenant, session=key.session, thread=thread)
+        rules.check_open(parent.row)
         rules.check_at(parent.row, at)
         if (seq := parent.known(first.id)) is not None and seq <= at:
             raise InvalidValue(
@@ -318,7 +319,7 @@ class MemoryStore:
     ) -> Page[Pending]:
         catalog.check_query(query, limit)
         items = [
-            (item.at, f"{log.row.log}/{item.id}", item)
+            (item.at, f"{log.row.log}/{item.seq:020}", item)
             for log in self._logs.values()
             for item in catalog.pending_items(log.row)
             if catalog.pending_matches(query, item)
@@ -347,7 +348,7 @@ class MemoryStore:
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        check_name("tenant", tenant)
+        rules.check_runnable(tenant, agents, limit)
         now = self._clock()
         due = [
             (log.row.wake, log.row.log, key)
@@ -424,6 +425,7 @@ class MemoryStore:
             log.snapshots[snapshot.version] = (fence.token, snapshot)
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
+        check_name("version", version)
         return self._log(key).snapshots.get(version, (0, None))[1]
 
     # Upkeep
@@ -431,6 +433,8 @@ class MemoryStore:
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
+        if target is not None:
+            check_key(target)
         for key, log in list(self._logs.items()):
             if target is None or target in (key, key.scope):
                 for damage in self._verify_log(key, log, repair):

@@ -98,8 +98,8 @@ def extend(
     if not fresh:
         return Extension(tuple(seqs), [], [], row)
     changes = [project(event) for event in fresh]
-    if row.sealed is not None and (fence is None or not unseals(changes[0])):
-        raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
+    if fence is None or not unseals(changes[0]):
+        check_open(row)
     if fence is not None:
         check_fence(row, lease, fence)
     if expected is not None:
@@ -198,6 +198,20 @@ def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> Leas
     if head is not None:
         check_head(row, head)
     return LeaseState(token=state.token)
+
+
+def check_runnable(tenant: str, agents: Sequence[str], limit: int) -> None:
+    """Refuse a question for work that names no tenant, or an agent that cannot be one."""
+    check_name("tenant", tenant)
+    for agent in agents:
+        check_name("agents", agent)
+    check_count("limit", limit, least=1, most=LIMITS.page)
+
+
+def check_open(row: Row) -> None:
+    """Refuse to go on here with what was moved elsewhere."""
+    if row.sealed is not None:
+        raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 
 
 def check_at(row: Row, at: int) -> None:

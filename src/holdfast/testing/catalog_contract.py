@@ -286,6 +286,8 @@ class CatalogContract:
         for query, wrong in ((Query(user="u1"), cursor), (Query(), "rubbish"), (Query(), "")):
             with pytest.raises(InvalidValue):
                 await store.find(query, cursor=wrong)
+        with pytest.raises(InvalidValue):
+            await store.pending(PendingQuery(), cursor=cursor)
 
     async def test_empty_names_and_bad_limits_are_refused_not_taken_for_all(
         self, store: Store
@@ -332,6 +334,13 @@ class CatalogContract:
         changed = {**APPROVAL, "title": "Never mind"}
         await store.append(KEY, [NewEvent.of("pending.opened", changed)])
         assert [i.title for i in (await store.pending(PendingQuery())).items] == ["Refund?"]
+
+    async def test_items_of_one_append_are_listed_in_the_order_of_their_numbers(
+        self, store: Store
+    ) -> None:
+        opened = [NewEvent.of("pending.opened", {"id": i, "what": "plan"}) for i in "zma"]
+        await store.append(KEY, opened, create=True)
+        assert [i.id for i in (await store.pending(PendingQuery())).items] == ["z", "m", "a"]
 
     async def test_the_inbox_is_paged(self, store: Store) -> None:
         opened = [("pending.opened", {"id": f"p{n}", "what": "plan"}) for n in range(5)]
@@ -414,6 +423,9 @@ class CatalogContract:
         assert await store.runnable("main", agents=["a", "b"], limit=2) == everything[:2]
         assert await store.runnable("main", agents=["b"]) == [SIDE]
         assert await store.runnable("main", agents=[]) == []
+        for agents, limit in ((["\ud800"], 1), ([""], 1), (["a"], 0), (["a"], -1)):
+            with pytest.raises(InvalidValue):
+                await store.runnable("main", agents=agents, limit=limit)
 
     async def test_what_is_driven_or_moved_is_not_runnable(self, store: Store) -> None:
         await plant(store, KEY, ("session.created", {"agent": "a"}), ("run.started", {}))

@@ -250,7 +250,7 @@ class HostileContract:
             {"user": "\ud800"},
             {"label": "a\0b"},
             {"agent": "x" * 513},
-            {"metadata": {"k": object()}},
+            {"metadata": {"k": 1j}},
             {"metadata": {"k": float("nan")}},
             {"created_from": 2**70},
             {"active_until": -1},

@@ -171,8 +171,10 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         for fence in (None, lease):
             with pytest.raises(SessionMoved):
                 await store.append(KEY, [note(1), note(2)], fence=fence)
+        with pytest.raises(SessionMoved):
+            await store.fork(KEY, "side", at=1, first=note("fork"))
         assert (await store.append(KEY, [note(1)])).seqs == (1,)
-        assert await seqs(store) == [1, 2]
+        assert (await seqs(store), await store.row(SIDE)) == ([1, 2], None)
 
     async def test_a_fenced_reopening_unseals(self, store: Store) -> None:
         await begin(store)

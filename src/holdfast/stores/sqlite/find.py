@@ -14,6 +14,7 @@ import msgspec
 
 from ... import catalog
 from ...catalog import Page, Pending, PendingQuery, Query, Row
+from ...errors import InvalidValue
 from ...events import Key
 from .log import row_of
 from .schema import LIVE
@@ -113,8 +114,8 @@ def pending(
     found = conn.execute(sql, values).fetchall()
     more = None
     if len(found) > limit:
-        at, log, id, _ = found[limit - 1]
-        more = catalog.make_cursor(query, at, f"{log}/{id}")
+        at, log, seq, _ = found[limit - 1]
+        more = catalog.make_cursor(query, at, f"{log}/{seq}")
     return Page(items=[_item(item) for _, _, _, item in found[:limit]], cursor=more)
 
 
@@ -127,15 +128,24 @@ def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[st
             parts.append(f"{name} = ?")
             values.append(value)
     if cursor is not None:
-        at, tie = catalog.read_cursor(query, cursor)
-        log, _, id = str(tie).partition("/")
-        parts.append("(at, log, id) > (?, ?, ?)")
-        values += [at, int(log), id]
+        parts.append("(at, log, seq) > (?, ?, ?)")
+        values += _pending_place(query, cursor)
     return (
-        f"SELECT at, log, id, item FROM pending INDEXED BY pending_at WHERE {' AND '.join(parts)}"
-        " ORDER BY at, log, id LIMIT ?",
+        f"SELECT at, log, seq, item FROM pending INDEXED BY pending_at WHERE {' AND '.join(parts)}"
+        " ORDER BY at, log, seq LIMIT ?",
         [*values, limit],
     )
+
+
+def _pending_place(query: PendingQuery, cursor: str) -> list[int]:
+    at, tie = catalog.read_cursor(query, cursor)
+    try:
+        log, seq = str(tie).split("/")
+        return [at, int(log), int(seq)]
+    except ValueError as error:
+        raise InvalidValue(
+            field="cursor", problem="is of another store", remedy="start from the first page"
+        ) from error
 
 
 def runnable(

@@ -314,10 +314,10 @@ def _save_pending(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None
         [(id, name) for name in old.pending if name not in new.pending],
     )
     conn.executemany(
-        "INSERT OR REPLACE INTO pending (log, id, tenant, session, what, assignee, at, item)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO pending (log, id, tenant, session, what, assignee, at, seq, item)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (id, i.id, i.tenant, i.session, i.what, i.assignee, i.at, _encode(i))
+            (id, i.id, i.tenant, i.session, i.what, i.assignee, i.at, i.seq, _encode(i))
             for i in catalog.pending_items(new)
             if old.pending.get(i.id) != new.pending[i.id]
         ],
@@ -417,6 +417,7 @@ def fork(
         if there.shared == at > 0 and known.get(first.id) == at + 1:
             return
         raise SessionExists(tenant=key.tenant, session=key.session, thread=thread)
+    rules.check_open(entry.row)
     rules.check_at(entry.row, at)
     if known_ids(conn, entry, [first.id]).get(first.id, at + 1) <= at:
         raise InvalidValue(

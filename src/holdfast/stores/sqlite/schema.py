@@ -65,10 +65,10 @@ CREATE INDEX terms_log ON terms (log);
 CREATE TABLE pending (
     log INTEGER NOT NULL, id TEXT NOT NULL,
     tenant TEXT NOT NULL, session TEXT NOT NULL, what TEXT NOT NULL, assignee TEXT,
-    at INTEGER NOT NULL, item BLOB NOT NULL,
+    at INTEGER NOT NULL, seq INTEGER NOT NULL, item BLOB NOT NULL,
     PRIMARY KEY (log, id)
 ) WITHOUT ROWID;
-CREATE INDEX pending_at ON pending (tenant, at, log, id);
+CREATE INDEX pending_at ON pending (tenant, at, log, seq);
 
 CREATE TABLE claims (
     tenant TEXT NOT NULL, name TEXT NOT NULL, session TEXT NOT NULL,

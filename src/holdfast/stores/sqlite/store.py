@@ -309,7 +309,7 @@ class SqliteStore:
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        check_name("tenant", tenant)
+        rules.check_runnable(tenant, agents, limit)
         return await self._readers.run(
             lambda conn: find.runnable(conn, self._clock(), tenant, agents, limit)
         )
@@ -361,6 +361,7 @@ class SqliteStore:
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
         check_key(key)
+        check_name("version", version)
         return await self._readers.run(lambda conn: beside.load_snapshot(conn, key, version))
 
     # Upkeep
@@ -368,7 +369,9 @@ class SqliteStore:
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        if target is None:
+        if target is not None:
+            check_key(target)
+        else:
             for damage in await self._readers.run(lambda conn: list(upkeep.check_file(conn))):
                 yield damage
         for id in await self._readers.run(lambda conn: upkeep.logs_of(conn, target)):
