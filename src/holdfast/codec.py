@@ -200,10 +200,8 @@ def too_deep(text: bytes) -> bool:
 
 def fingerprint(event: NewEvent) -> bytes:
     """SHA-256 over the JSON array of id, kind and v, a line feed, and the data."""
-    digest = hashlib.sha256(msgspec.json.encode((event.id, event.kind, event.v)))
-    digest.update(b"\n")
-    digest.update(event.data)
-    return digest.digest()
+    envelope = msgspec.json.encode((event.id, event.kind, event.v))
+    return hashlib.sha256(b"\n".join((envelope, event.data))).digest()
 
 
 def erased(reason: str) -> Raw:

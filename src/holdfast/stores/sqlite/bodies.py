@@ -33,6 +33,8 @@ class Entry(NamedTuple):
     shared: int
     lease: LeaseState
     row: Row
+    drafts: bool = True
+    """Whether it may have some."""
 
 
 class Bodies(Protocol):
@@ -136,8 +138,8 @@ class InDatabase:
     ) -> list[bytes]:
         columns = []
         for event in plan.fresh:
-            data = bytes(event.data)
-            if len(data) > APART:
+            if len(event.data) > APART:
+                data = bytes(event.data)
                 stub = rules.apart(data, hashlib.sha256(data).hexdigest())
                 conn.execute(
                     "INSERT INTO payloads (log, seq, data) VALUES (?, ?, ?)",
@@ -145,7 +147,7 @@ class InDatabase:
                 )
                 columns.append(b"p" + msgspec.json.encode(stub))
             else:
-                columns.append(b"j" + data)
+                columns.append(b"".join((b"j", event.data)))
         return columns
 
     def get(

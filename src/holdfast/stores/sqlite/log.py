@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from typing import Any
+from operator import attrgetter
 
 import msgspec
 
@@ -29,6 +29,12 @@ PAGE_BYTES = 4 << 20
 
 _row_decoder = msgspec.json.Decoder(Row)
 _encode = msgspec.json.Encoder().encode
+
+# What the indexes of `logs` search by, in the order of its columns.
+_columns = attrgetter(
+    "user", "workspace", "agent", "phase", "run", "created", "active", "stale_at", "wake"
+)
+_maps = attrgetter(*catalog.MAPS)
 
 _ENTRY = "id, base, shared, token, owner, since, until, doc"
 _EVENT = "seq, id, kind, v, run, actor, cause, at, data, hash"
@@ -177,7 +183,8 @@ def append(
     if plan is None:
         plan = decide(known_ids(conn, entry, [event.id for event in events]))
         write(conn, bodies, entry, plan, hashes)
-    recent[key] = Entry(entry.id, entry.base, entry.shared, entry.lease, plan.row)
+    drafts = entry.drafts and has_drafts(conn, entry.id)
+    recent[key] = Entry(entry.id, entry.base, entry.shared, entry.lease, plan.row, drafts)
     return Appended(plan.seqs, plan.row.head, len(plan.fresh))
 
 
@@ -251,11 +258,17 @@ def write(
             for e, hash, data in zip(plan.fresh, hashes, columns, strict=True)
         ],
     )
-    drop_drafts(conn, entry.id, plan.changes)
+    if entry.drafts:
+        drop_drafts(conn, entry.id, plan.changes)
     if listed:
         save_row(conn, entry.id, entry.row, plan.row)
     else:
         conn.execute("UPDATE logs SET doc = ? WHERE id = ?", (_encode(plan.row), entry.id))
+
+
+def has_drafts(conn: sqlite3.Connection, log: int) -> bool:
+    found = conn.execute("SELECT 1 FROM drafts WHERE log = ? LIMIT 1", (log,))
+    return found.fetchone() is not None
 
 
 def drop_drafts(conn: sqlite3.Connection, log: int, changes: Iterable[RowChange]) -> None:
@@ -263,20 +276,6 @@ def drop_drafts(conn: sqlite3.Connection, log: int, changes: Iterable[RowChange]
         for op in change:
             if op.do == "drop_draft":
                 conn.execute("DELETE FROM drafts WHERE log = ? AND message = ?", (log, op.key))
-
-
-def _columns(row: Row) -> tuple[Any, ...]:
-    return (
-        row.user,
-        row.workspace,
-        row.agent,
-        row.phase,
-        row.run,
-        row.created,
-        row.active,
-        row.stale_at,
-        row.wake,
-    )
 
 
 def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> None:
@@ -290,10 +289,11 @@ def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> No
             " created = ?, active = ?, stale_at = ?, wake = ?, doc = ? WHERE id = ?",
             (*_columns(new), _encode(new), id),
         )
-    before = old or Row(tenant=new.tenant, session=new.session, thread=new.thread, log=new.log)
-    if any(getattr(before, name) is not getattr(new, name) for name in catalog.MAPS):
-        _save_terms(conn, id, before, new)
-        _save_pending(conn, id, before, new)
+    if old is None:
+        old = Row(tenant=new.tenant, session=new.session, thread=new.thread, log=new.log)
+    if _maps(old) != _maps(new):
+        _save_terms(conn, id, old, new)
+        _save_pending(conn, id, old, new)
 
 
 def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
