@@ -1,4 +1,4 @@
-"""The log on a connection: append, read, fork, restore, erase.
+"""The log on a connection: append and read, and the row that goes with it.
 
 Plain functions, each called inside a transaction of the writer or of a reader. What
 an append comes to is decided by `rules.extend`; here it is looked up and written.
@@ -15,14 +15,14 @@ import msgspec
 
 from ... import catalog
 from ...catalog import Project, Row, RowChange
-from ...codec import dense, erased, fingerprint
-from ...errors import HoldfastError, InvalidValue, LogDamaged, SessionExists
+from ...codec import fingerprint
+from ...errors import HoldfastError, LogDamaged
 from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
 from ..rules import Extension, LeaseState
 from .bodies import Bodies, Entry, Record
-from .schema import LIVE, RESTORING
+from .schema import LIVE
 
 PAGE_EVENTS = 512
 PAGE_BYTES = 4 << 20
@@ -349,7 +349,7 @@ def read_page(
         first, last = max(low, after), min(high, upto)
         if first >= last:
             continue
-        records = _records(conn, part, first, last, limit - len(events), reverse, size)
+        records = records_of(conn, part, first, last, limit - len(events), reverse, size)
         if not inline:
             records = [_stubbed(record) for record in records]
         try:
@@ -363,7 +363,7 @@ def read_page(
     return entry.row.log, events, None
 
 
-def _records(
+def records_of(
     conn: sqlite3.Connection,
     log: int,
     after: int,
@@ -372,6 +372,7 @@ def _records(
     reverse: bool,
     size: int,
 ) -> list[Record]:
+    """Some records of a log's own events; large data, or `size` bytes so far, end them early."""
     order = "DESC" if reverse else "ASC"
     cursor = conn.execute(
         f"SELECT {_EVENT} FROM events WHERE log = ? AND seq > ? AND seq <= ?"
@@ -393,176 +394,3 @@ def _records(
 def _stubbed(record: Record) -> Record:
     data = record[8]
     return (*record[:8], b"s" + data[1:], record[9]) if data[:1] == b"p" else record
-
-
-# Forking and restoring
-
-
-def fork(
-    conn: sqlite3.Connection,
-    bodies: Bodies,
-    project: Project,
-    now: int,
-    key: Key,
-    thread: str,
-    at: int,
-    first: NewEvent,
-) -> None:
-    """Begin a thread that shares the numbers up to `at`."""
-    entry = bodies.current(conn, existing(conn, key))
-    target = Key(key.tenant, key.session, thread)
-    there = lookup(conn, target)
-    if there is not None:
-        known = known_ids(conn, there, [first.id])
-        if there.shared == at > 0 and known.get(first.id) == at + 1:
-            return
-        raise SessionExists(tenant=key.tenant, session=key.session, thread=thread)
-    rules.check_open(entry.row)
-    rules.check_at(entry.row, at)
-    if known_ids(conn, entry, [first.id]).get(first.id, at + 1) <= at:
-        raise InvalidValue(
-            field="first", problem="has an id of the shared events", remedy="use a new id"
-        )
-    base = holder(conn, entry, at)
-    row = msgspec.structs.replace(rules.new_row(target, now), head=at)
-    event = rules.numbered(first, at + 1, now)
-    change = project(event)
-    after = catalog.apply(row, [event], [change])
-    new = begin(conn, row, base=base, shared=at)
-    write(conn, bodies, new, Extension((at + 1,), [event], [change], after), [fingerprint(event)])
-
-
-def begin_restore(
-    conn: sqlite3.Connection, now: int, until: int, key: Key, parent: catalog.Parent | None
-) -> Entry:
-    """An unnamed log to restore into."""
-    if lookup(conn, key) is not None:
-        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
-    row = rules.new_row(key, now)
-    base, shared = None, 0
-    if parent is not None:
-        entry = existing(conn, Key(key.tenant, key.session, parent.thread))
-        rules.check_at(entry.row, parent.at)
-        base = holder(conn, entry, parent.at)
-        shared = parent.at
-        row = msgspec.structs.replace(row, head=shared)
-    return begin(conn, row, base=base, shared=shared, state=RESTORING, until=until)
-
-
-def restore_some(
-    conn: sqlite3.Connection,
-    bodies: Bodies,
-    project: Project,
-    until: int,
-    id: int,
-    events: Sequence[Event],
-) -> None:
-    """Write the next events of a restore, numbers, ids and times as given."""
-    entry = entry_by_id(conn, id)
-    row = entry.row
-    dense(events, row.head)
-    ids = [event.id for event in events]
-    if len(set(ids)) < len(ids) or known_ids(conn, entry, ids):
-        raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
-    if row.head == entry.shared:
-        row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
-    changes = [project(event) for event in events]
-    plan = Extension((), list(events), changes, catalog.apply(row, events, changes))
-    hashes = [fingerprint(event) for event in events]
-    write(conn, bodies, entry, plan, hashes, listed=False)
-    conn.execute("UPDATE logs SET until = ? WHERE id = ?", (until, id))
-
-
-def end_restore(conn: sqlite3.Connection, bodies: Bodies, key: Key, id: int) -> None:
-    """Give the restored log its key."""
-    entry = entry_by_id(conn, id)
-    if entry.row.head == entry.shared:
-        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
-    if lookup(conn, key) is not None:
-        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
-    conn.execute(
-        "UPDATE logs SET state = ?, tenant = ?, session = ?, thread = ?, until = 0 WHERE id = ?",
-        (LIVE, key.tenant, key.session, key.thread, id),
-    )
-    bodies.finish(conn, entry)
-    save_row(conn, id, None, entry.row)
-
-
-# Erasing and projecting anew
-
-
-def erase(
-    conn: sqlite3.Connection,
-    bodies: Bodies,
-    project: Project,
-    key: Key,
-    seqs: Sequence[int],
-    reason: str,
-    fence: Lease | None,
-) -> dict[str, int]:
-    """Replace the data of events; rows are projected anew, snapshots dropped."""
-    entry = bodies.current(conn, existing(conn, key))
-    numbers = rules.check_seqs(entry.row, seqs)
-    if fence is not None:
-        rules.check_fence(entry.row, entry.lease, fence)
-    parts: dict[int, list[int]] = {}
-    for seq in numbers:
-        parts.setdefault(holder(conn, entry, seq), []).append(seq)
-    dropped = 0
-    for log, some in parts.items():
-        blank(conn, bodies, project, log, some, reason)
-        for relative in family(conn, log):
-            dropped += conn.execute("DELETE FROM snapshots WHERE log = ?", (relative,)).rowcount
-    return {"payloads": len(numbers), "snapshots": dropped}
-
-
-def blank(
-    conn: sqlite3.Connection,
-    bodies: Bodies,
-    project: Project,
-    log: int,
-    seqs: Sequence[int],
-    reason: str,
-) -> None:
-    """Put `{"erased": reason}` in place of the data of a log's own events, and project its
-    row anew."""
-    data = erased(reason)
-    hashes = {}
-    for seq in seqs:
-        id, kind, v = conn.execute(
-            "SELECT id, kind, v FROM events WHERE log = ? AND seq = ?", (log, seq)
-        ).fetchone()
-        hashes[seq] = fingerprint(NewEvent(kind=kind, data=data, id=id, v=v))
-    bodies.replace(conn, log, data, hashes)
-    (state,) = conn.execute("SELECT state FROM logs WHERE id = ?", (log,)).fetchone()
-    if state == LIVE:
-        entry = entry_by_id(conn, log)
-        save_row(conn, log, entry.row, projected(conn, bodies, project, entry))
-
-
-def family(conn: sqlite3.Connection, id: int) -> list[int]:
-    """A log and all that were forked from it, directly or not."""
-    return [
-        found
-        for (found,) in conn.execute(
-            "WITH RECURSIVE family (id) AS (SELECT ? UNION"
-            " SELECT logs.id FROM logs JOIN family ON logs.base = family.id)"
-            " SELECT id FROM family",
-            (id,),
-        )
-    ]
-
-
-def projected(conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry) -> Row:
-    """The row as the log's own events make it."""
-    row = msgspec.structs.replace(
-        rules.new_row(entry.row.key, entry.row.created), log=entry.row.log, head=entry.shared
-    )
-    upto = entry.row.head
-    while row.head < upto:
-        records = _records(conn, entry.id, row.head, upto, PAGE_EVENTS, False, 0)
-        events = list(bodies.get(conn, entry.id, entry.row.key, records))
-        if not events:
-            break  # numbers are missing, which `verify` reports by themselves
-        row = catalog.apply(row, events, [project(event) for event in events])
-    return row

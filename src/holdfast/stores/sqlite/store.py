@@ -1,7 +1,7 @@
 """`SqliteStore`: the port on one SQLite file, for any number of processes.
 
-Each method checks its arguments, then runs a function of `log`, `beside`, `find`,
-`remove` or `upkeep` inside a transaction: of the writer if it changes something, of
+Each method checks its arguments, then runs a function of `log`, `history`, `beside`,
+`find`, `remove` or `upkeep` inside a transaction: of the writer if it changes something, of
 a reader if not.
 """
 
@@ -39,7 +39,7 @@ from .. import rules
 from ..lock import FileLock
 from ..rules import APART
 from ..wakes import Wakes, follow
-from . import beside, find, remove, schema, upkeep
+from . import beside, find, history, remove, schema, upkeep
 from . import log as logs
 from .bodies import Bodies, InDatabase
 from .writer import Readers, Watcher, Writer
@@ -192,7 +192,7 @@ class SqliteStore:
         check_name("thread", thread)
         check(key, [first])
         await self._writer.run(
-            lambda conn: logs.fork(
+            lambda conn: history.fork(
                 conn, self._bodies, self._project, self._clock(), key, thread, at, first
             )
         )
@@ -203,7 +203,7 @@ class SqliteStore:
         check_key(key)
         await self._sweep()  # discards what a restorer that died left behind
         entry = await self._writer.run(
-            lambda conn: logs.begin_restore(
+            lambda conn: history.begin_restore(
                 conn, self._clock(), self._clock() + RESTORE_MS, key, parent
             )
         )
@@ -219,7 +219,9 @@ class SqliteStore:
                     some, size = [], 0
             if some:
                 await self._restore_some(entry.id, some)
-            await self._writer.run(lambda conn: logs.end_restore(conn, self._bodies, key, entry.id))
+            await self._writer.run(
+                lambda conn: history.end_restore(conn, self._bodies, key, entry.id)
+            )
         except BaseException:
             await asyncio.shield(self._discard(entry.id))
             raise
@@ -227,7 +229,7 @@ class SqliteStore:
 
     async def _restore_some(self, id: int, events: list[Event]) -> None:
         await self._writer.run(
-            lambda conn: logs.restore_some(
+            lambda conn: history.restore_some(
                 conn, self._bodies, self._project, self._clock() + RESTORE_MS, id, events
             )
         )
@@ -244,7 +246,7 @@ class SqliteStore:
         check_key(key)
         check_name("reason", reason)
         removed = await self._writer.run(
-            lambda conn: logs.erase(conn, self._bodies, self._project, key, seqs, reason, fence)
+            lambda conn: history.erase(conn, self._bodies, self._project, key, seqs, reason, fence)
         )
         return Receipt(removed=removed, remains=self._left_behind())
 

@@ -14,7 +14,8 @@ from ...events import Key, Scope
 from ...store import Damage
 from .beside import claimed
 from .bodies import Bodies, Entry
-from .log import blank, entry_by_id, projected, save_row
+from .history import blank, projected
+from .log import entry_by_id, save_row
 from .schema import LIVE
 
 PAGE = 512
