@@ -14,7 +14,7 @@ from .late import late_turn
 from .loading import load
 from .measure import Bar, Result
 from .opening import open_long
-from .report import Progress, as_json, machine, show
+from .report import Progress, as_json, keep, machine, show
 from .settings import QUICK, Settings, Sizes, file_system
 from .turns import file_one, sqlite_one, sqlite_together
 
@@ -37,6 +37,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small counts, 3 rounds: a smoke test")
     parser.add_argument("--no-peers", action="store_true", help="floors only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep every value there")
+    parser.add_argument("--keep", action="store_true", help="put the tables into bench/README.md")
     parser.add_argument("--list", action="store_true", help="name the workloads and stop")
     chosen = parser.parse_args(given)
     names = chosen.only.split(",") if chosen.only else list(WORKLOADS)
@@ -44,6 +45,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
     if chosen.rounds is not None and chosen.rounds < 1:
         parser.error("--rounds needs at least 1")
+    if chosen.keep and (chosen.quick or chosen.only or chosen.no_peers):
+        parser.error("--keep is for whole runs")
     chosen.names = names
     return chosen
 
@@ -91,6 +94,8 @@ def main(given: Sequence[str] | None = None) -> int:
         print("\nSmall counts: a smoke test, no judgement of the bars.")
     elif settings.rounds < Sizes().rounds:
         print(f"\n{settings.rounds} rounds are few: the bars are judged by {Sizes().rounds}.")
+    if chosen.keep:
+        keep(Path(__file__).with_name("README.md"), about, settings.rounds, results)
     if chosen.json:
         chosen.json.write_bytes(as_json(about, settings, results))
     return 0 if all(bar.met is not False for result in results for bar in result.bars) else 1

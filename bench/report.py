@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from importlib import metadata
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -76,11 +77,9 @@ def _fsync(settings: Settings, times: int = 100) -> float:
 
 def number(value: float) -> str:
     """Three figures or so, which is more than the noise allows."""
-    if value >= 1000:
+    if value >= 99.5:
         return f"{value:,.0f}"
-    if value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return f"{value:.1f}" if value >= 9.95 else f"{value:.2f}"
 
 
 def told(thing: Figure | Bar) -> str:
@@ -122,11 +121,13 @@ def tables(results: list[Result]) -> list[tuple[str, list[str], list[list[str]]]
     ]
 
 
-def markdown(results: list[Result]) -> str:
-    """The tables and notes as Markdown, which also reads well as it is."""
+def markdown(results: list[Result], *, aligned: bool = True) -> str:
+    """The tables and notes as Markdown, which also reads well as it is when aligned."""
     lines = []
     for title, columns, rows in tables(results):
         widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        if not aligned:
+            widths = [3] * len(widths)
         lines += [f"{title}:", ""]
         for row in (columns, ["-" * width for width in widths], *rows):
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -135,6 +136,16 @@ def markdown(results: list[Result]) -> str:
     for result in results:
         lines += [f"- {result.name}: {note}" for note in result.notes]
     return "\n".join(lines)
+
+
+def keep(readme: Path, about: Machine, rounds: int, results: list[Result]) -> None:
+    """Put the tables in place of what stands below the heading "Results" of a page."""
+    before, heading, _ = readme.read_text("utf-8").partition("## Results\n")
+    if not heading:
+        raise ValueError(f"{readme} has no heading Results")
+    tables = markdown(results, aligned=False)
+    text = f"{before}{heading}\n{about}; {rounds} rounds.\n\n{tables}\n"
+    readme.write_text(text, "utf-8")
 
 
 def as_json(about: Machine, settings: Settings, results: list[Result]) -> bytes:

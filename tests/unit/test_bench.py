@@ -10,7 +10,7 @@ from bench import floors, written
 from bench.__main__ import WORKLOADS, main
 from bench.entries import TURNS
 from bench.measure import Absent, Bar, Figure, Result, race, ratios, spread
-from bench.report import markdown
+from bench.report import keep, machine, markdown
 from bench.settings import Settings, Sizes
 
 TINY = Sizes(
@@ -88,6 +88,17 @@ def test_a_report_says_what_is_not_installed() -> None:
     text = markdown([result])
     assert text.count("not installed (peer)") == 2
     assert "not measured" in text
+
+
+def test_results_are_kept_below_their_heading(tmp_path: Path, settings: Settings) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# How fast\n\n## Results\n\nold\n")
+    result = Result(name="w", title="W", figures=[Figure(name="ours", unit="ms", values=[1.0])])
+    keep(page, machine(settings), 9, [result])
+    text = page.read_text()
+    assert text.startswith("# How fast\n\n## Results\n")
+    assert "| w   | ours | 1.00 ms |" in text
+    assert "\nold\n" not in text
 
 
 def test_a_turn_is_four_entries_of_three_kilobytes() -> None:
