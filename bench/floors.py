@@ -127,7 +127,7 @@ def jsonl_turns(folder: Path, sessions: int, turns: int) -> float:
 def load(conn: sqlite3.Connection, log: int) -> list[Any]:
     """All payloads of a log, read and decoded in the plainest way."""
     rows = conn.execute("SELECT data FROM events WHERE log = ? ORDER BY seq", (log,))
-    return [json.loads(data[1:]) for (data,) in rows]
+    return [json.loads(data[5:]) for (data,) in rows]
 
 
 def longest(conn: sqlite3.Connection) -> int:

@@ -7,10 +7,11 @@ or that nothing can be read (`x`).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -29,15 +30,26 @@ from .index import UNREADABLE, Index, Said, place, unpack
 from .lines import FORMAT, Header, event_line, header_line, parse_line
 
 
+@dataclass
+class Staged:
+    """What an append is about to add to a log's file, and to files beside it."""
+
+    log: int
+    path: Path
+    size: int
+    text: bytearray = field(default_factory=bytearray)
+    apart: dict[Path, bytes] = field(default_factory=dict)
+
+
 class InFiles:
     """`Bodies` in a folder; see `index.py` for how the index is kept true to it."""
-
-    takes_back = False
 
     def __init__(self, folder: Folder, project: Project, index: Index) -> None:
         self._folder = folder
         self._project = project
         self._index = index
+        self._recent: dict[int, tuple[Path, int]] = {}  # files of logs, and their sizes
+        self._staged: Staged | None = None
 
     # Transactions
 
@@ -55,31 +67,52 @@ class InFiles:
     def rolled_back(self) -> None:
         self._folder.roll_back()
 
+    def forget(self) -> None:
+        self._recent.clear()
+        self._index.forget()
+
     # Events
 
     def current(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
-        return self._index.catch_up(conn, entry)
+        path, size = self._recent.get(entry.id, (None, 0))
+        if path is None or self._folder.size(path) != size:
+            entry = self._index.catch_up(conn, entry)
+            path = self._folder.log(entry.row.log)
+            self._recent[entry.id] = path, self._folder.size(path)
+        return entry
 
     def put(
         self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
     ) -> list[bytes]:
-        log = entry.row.log
-        path = self._path(conn, entry.id)
-        size = self._folder.size(path)
-        text = bytearray()
+        if entry.id not in self._recent:
+            path = self._path(conn, entry.id)
+            self._recent[entry.id] = path, self._folder.size(path)
+        path, size = self._recent[entry.id]
+        staged = self._staged = Staged(entry.id, path, size)
         if size == 0:
-            text += header_line(self._header(conn, entry))
+            staged.text += header_line(self._header(conn, entry))
         columns = []
         for event, change, hash in zip(plan.fresh, plan.changes, hashes, strict=True):
-            stub = self._put_apart(log, event) if len(event.data) > APART else None
+            stub = None
+            if len(event.data) > APART:
+                data = bytes(event.data)
+                staged.apart[self._folder.apart(entry.row.log, event.seq)] = data
+                stub = Raw(msgspec.json.encode(rules.apart(data, sha256(data).hexdigest())))
             line = event_line(event, hash, change, stub=stub)
-            columns.append(
-                place(size + len(text), len(line)) if stub is None else b"p" + bytes(stub)
-            )
-            text += line
-        self._folder.append(path, bytes(text))
-        self._index.grown(conn, entry.id, size + len(text))
+            at = size + len(staged.text)
+            columns.append(place(at, len(line)) if stub is None else b"p" + bytes(stub))
+            staged.text += line
         return columns
+
+    def keep(self, conn: sqlite3.Connection) -> None:
+        staged = self._staged
+        assert staged is not None
+        for path, data in staged.apart.items():
+            self._folder.write(path, data)
+        self._folder.append(staged.path, bytes(staged.text))
+        size = staged.size + len(staged.text)
+        self._index.grown(conn, staged.log, size)
+        self._recent[staged.log] = staged.path, size
 
     def _header(self, conn: sqlite3.Connection, entry: Entry) -> Header:
         row = entry.row
@@ -93,11 +126,6 @@ class InFiles:
             base=base and base[0],
             shared=entry.shared,
         )
-
-    def _put_apart(self, log: str, event: Event) -> Raw:
-        data = bytes(event.data)
-        self._folder.write(self._folder.apart(log, event.seq), data)
-        return Raw(msgspec.json.encode(rules.apart(data, hashlib.sha256(data).hexdigest())))
 
     def _path(self, conn: sqlite3.Connection, id: int) -> Path:
         log, state = conn.execute("SELECT log, state FROM logs WHERE id = ?", (id,)).fetchone()

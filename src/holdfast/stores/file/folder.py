@@ -25,6 +25,7 @@ class Folder:
 
     def __init__(self, root: Path, *, sync: bool) -> None:
         self.root = root
+        self.journal = root / "journal.jsonl"
         self._sync = sync
         self._files: OrderedDict[Path, int] = OrderedDict()
         self._grown: dict[Path, int] = {}
@@ -46,14 +47,14 @@ class Folder:
         text = msgspec.json.encode((scope.tenant, scope.session))
         return self.root / "blobs" / hashlib.sha256(text).hexdigest()
 
-    @property
-    def journal(self) -> Path:
-        return self.root / "journal.jsonl"
-
     # Changes, each taken back by `roll_back`
 
     def size(self, path: Path) -> int:
         """How many bytes a log's file has; 0 if there is none."""
+        if (file := self._files.get(path)) is not None:
+            found = os.fstat(file)
+            if found.st_nlink:
+                return found.st_size
         try:
             return os.fstat(self._file(path, make=False)).st_size
         except FileNotFoundError:

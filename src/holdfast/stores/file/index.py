@@ -67,10 +67,17 @@ class Index:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self._journal: int | None = None  # its size as the index has it, while that is known
+
+    def forget(self) -> None:
+        """Somebody else may have written."""
+        self._journal = None
 
     # Sizes
 
     def grown(self, conn: sqlite3.Connection, log: int, size: int) -> None:
+        if log == JOURNAL:
+            self._journal = size
         conn.execute("INSERT OR REPLACE INTO files (log, size) VALUES (?, ?)", (log, size))
 
     def gone(self, conn: sqlite3.Connection, log: int) -> None:
@@ -100,7 +107,9 @@ class Index:
         """Take in what a process said before it died, and cut what it did not finish; the
         logs that it was about to delete."""
         size = self._folder.size(self._folder.journal)
-        known = self._size(conn, JOURNAL)
+        if size == self._journal:
+            return []
+        known = self._journal = self._size(conn, JOURNAL)
         if size == known:
             return []
         text = self._folder.journal.read_bytes()

@@ -32,34 +32,52 @@ def find(conn: sqlite3.Connection, query: Query, cursor: str | None, limit: int)
         more = catalog.make_cursor(query, value, id)
     total = None
     if query.total:
-        where, values = _where(query)
-        (total,) = conn.execute(
-            f"SELECT count(*) FROM logs {_by(query)} WHERE {where}", values
-        ).fetchone()
+        source, where, values = _from(query)
+        (total,) = conn.execute(f"SELECT count(*) FROM {source} WHERE {where}", values).fetchone()
     rows = [row_of(conn, id, doc) for _, id, doc in found[:limit]]
     return Page(items=rows, cursor=more, total=total)
 
 
 def find_sql(query: Query, cursor: str | None, limit: int) -> tuple[str, list[Any]]:
     """The statement for one page, as (SQL, values); it selects (place, id, doc)."""
-    where, values = _where(query)
-    place = query.order
+    source, where, values = _from(query)
+    by_term = source.startswith("terms") and query.order == "active"
+    place, id = ("t.active", "t.log") if by_term else (f"logs.{query.order}", "logs.id")
     if cursor is not None:
         sign = "<" if query.newest_first else ">"
-        where += f" AND (logs.{place}, logs.id) {sign} (?, ?)"
+        where += f" AND ({place}, {id}) {sign} (?, ?)"
         values += catalog.read_cursor(query, cursor)
     way = "DESC" if query.newest_first else "ASC"
     return (
-        f"SELECT logs.{place}, logs.id, logs.doc FROM logs {_by(query)} WHERE {where}"
-        f" ORDER BY logs.{place} {way}, logs.id {way} LIMIT ?",
+        f"SELECT {place}, {id}, logs.doc FROM {source} WHERE {where}"
+        f" ORDER BY {place} {way}, {id} {way} LIMIT ?",
         [*values, limit],
     )
 
 
-def _by(query: Query) -> str:
-    """The index that a query goes by; a condition on a map goes by `terms` instead."""
-    if catalog.terms(query):
-        return ""
+def _from(query: Query) -> tuple[str, str, list[Any]]:
+    """Where to look and for what. A condition on a map, if there is one, leads: its entries
+    are in order of `active`. CROSS JOIN, because SQLite would begin with `logs`."""
+    where, values = _where(query)
+    terms = catalog.terms(query)
+    if not terms or query.session is not None:
+        source = f"logs INDEXED BY {_index(query)}"
+    else:
+        (map, key, term), *terms = terms
+        source = "terms AS t CROSS JOIN logs ON logs.id = t.log"
+        where = f"t.tenant = ? AND t.map = ? AND t.key = ? AND t.term = ? AND {where}"
+        values = [query.tenant, map, key, term, *values]
+    for map, key, term in terms:
+        where += (
+            " AND EXISTS (SELECT 1 FROM terms AS u WHERE u.tenant = ? AND u.map = ? AND u.key = ?"
+            " AND u.term = ? AND u.active = logs.active AND u.log = logs.id)"
+        )
+        values += [query.tenant, map, key, term]
+    return source, where, values
+
+
+def _index(query: Query) -> str:
+    """The index that a query goes by."""
     if query.session is not None:
         index = "logs_threads" if query.order == "active" else "logs_key"
     elif query.stale_until is not None:
@@ -72,7 +90,7 @@ def _by(query: Query) -> str:
         index = "logs_agent"
     else:
         index = "logs_active" if query.order == "active" else "logs_created"
-    return f"INDEXED BY {index}"
+    return index
 
 
 def _where(query: Query) -> tuple[str, list[Any]]:
@@ -97,12 +115,6 @@ def _where(query: Query) -> tuple[str, list[Any]]:
         if value is not None:
             parts.append(f"logs.{name} {sign} ?")
             values.append(value)
-    for map, key, term in catalog.terms(query):
-        parts.append(
-            "logs.id IN (SELECT log FROM terms"
-            " WHERE terms.tenant = ? AND map = ? AND key = ? AND term = ?)"
-        )
-        values += [query.tenant, map, key, term]
     return " AND ".join(parts), values
 
 
@@ -130,8 +142,13 @@ def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[st
     if cursor is not None:
         parts.append("(at, log, seq) > (?, ?, ?)")
         values += _pending_place(query, cursor)
+    index = "pending_at"
+    if query.session is not None:
+        index = "pending_session"
+    elif query.assignee is not None:
+        index = "pending_assignee"
     return (
-        f"SELECT at, log, seq, item FROM pending INDEXED BY pending_at WHERE {' AND '.join(parts)}"
+        f"SELECT at, log, seq, item FROM pending INDEXED BY {index} WHERE {' AND '.join(parts)}"
         " ORDER BY at, log, seq LIMIT ?",
         [*values, limit],
     )

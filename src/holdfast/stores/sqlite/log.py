@@ -178,7 +178,7 @@ def append(
         plan = decide({})
         entry = begin(conn, entry.row)
         write(conn, bodies, entry, plan, hashes)
-    elif bodies.takes_back:
+    else:
         plan = _hope(conn, bodies, entry, decide, hashes)
     if plan is None:
         plan = decide(known_ids(conn, entry, [event.id for event in events]))
@@ -258,6 +258,7 @@ def write(
             for e, hash, data in zip(plan.fresh, hashes, columns, strict=True)
         ],
     )
+    bodies.keep(conn)
     if entry.drafts:
         drop_drafts(conn, entry.id, plan.changes)
     if listed:
@@ -291,20 +292,26 @@ def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> No
         )
     if old is None:
         old = Row(tenant=new.tenant, session=new.session, thread=new.thread, log=new.log)
-    if _maps(old) != _maps(new):
+    changed = _maps(old) != _maps(new)
+    if changed or old.active != new.active:
         _save_terms(conn, id, old, new)
+    if changed:
         _save_pending(conn, id, old, new)
 
 
 def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
-    before, after = catalog.row_terms(old), catalog.row_terms(new)
+    """Write what conditions on maps go by; it carries `active`, so that what they find comes
+    in order."""
+    before = {(old.tenant, *term, old.active, id) for term in catalog.row_terms(old)}
+    after = {(new.tenant, *term, new.active, id) for term in catalog.row_terms(new)}
     conn.executemany(
-        "DELETE FROM terms WHERE tenant = ? AND map = ? AND key = ? AND term = ? AND log = ?",
-        [(old.tenant, *term, id) for term in before - after],
+        "DELETE FROM terms WHERE tenant = ? AND map = ? AND key = ? AND term = ?"
+        " AND active = ? AND log = ?",
+        before - after,
     )
     conn.executemany(
-        "INSERT INTO terms (tenant, map, key, term, log) VALUES (?, ?, ?, ?, ?)",
-        [(new.tenant, *term, id) for term in after - before],
+        "INSERT INTO terms (tenant, map, key, term, active, log) VALUES (?, ?, ?, ?, ?, ?)",
+        after - before,
     )
 
 

@@ -57,8 +57,8 @@ CREATE UNIQUE INDEX payloads_seq ON payloads (log, seq);
 
 CREATE TABLE terms (
     tenant TEXT NOT NULL, map TEXT NOT NULL, key TEXT NOT NULL, term TEXT NOT NULL,
-    log INTEGER NOT NULL,
-    PRIMARY KEY (tenant, map, key, term, log)
+    active INTEGER NOT NULL, log INTEGER NOT NULL,
+    PRIMARY KEY (tenant, map, key, term, active, log)
 ) WITHOUT ROWID;
 CREATE INDEX terms_log ON terms (log);
 
@@ -69,6 +69,9 @@ CREATE TABLE pending (
     PRIMARY KEY (log, id)
 ) WITHOUT ROWID;
 CREATE INDEX pending_at ON pending (tenant, at, log, seq);
+CREATE INDEX pending_assignee ON pending (tenant, assignee, at, log, seq)
+    WHERE assignee IS NOT NULL;
+CREATE INDEX pending_session ON pending (tenant, session, at, log, seq);
 
 CREATE TABLE claims (
     tenant TEXT NOT NULL, name TEXT NOT NULL, session TEXT NOT NULL,

@@ -9,6 +9,7 @@ import msgspec
 
 from ... import catalog
 from ...catalog import Project
+from ...codec import fingerprint
 from ...errors import LogDamaged
 from ...events import Key, Scope
 from ...store import Damage
@@ -69,9 +70,13 @@ def _check_events(conn: sqlite3.Connection, bodies: Bodies, entry: Entry) -> Ite
                 )
             seq = record[0]
             try:
-                list(bodies.get(conn, entry.id, key, [record]))
+                (event,) = bodies.get(conn, entry.id, key, [record])
+                sound = fingerprint(event) == record[9]
+                detail = "differs from its hash"
             except LogDamaged as error:
-                yield Damage(problem="unreadable", detail=error.problem, key=key, seq=seq)
+                sound, detail = False, error.problem
+            if not sound:
+                yield Damage(problem="unreadable", detail=detail, key=key, seq=seq)
 
 
 def _check_row(

@@ -150,11 +150,11 @@ class Writer:
         conn = self._conn
         conn.execute("BEGIN IMMEDIATE")
         try:
-            self._bodies.begun(conn)
             self._check_recent()
+            self._bodies.begun(conn)
             for waiting in batch:
                 if not waiting.appends:
-                    self.recent.clear()
+                    self._forget()
                 try:
                     waiting.result = waiting.job(conn)
                 except HoldfastError as error:
@@ -165,7 +165,7 @@ class Writer:
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
             self._bodies.rolled_back()
-            self.recent.clear()
+            self._forget()
             raise
         self._bodies.committed()
 
@@ -175,7 +175,11 @@ class Writer:
         (version,) = self._conn.execute("PRAGMA data_version").fetchone()
         if version != self._seen or len(self.recent) > MOST_RECENT:
             self._seen = version
-            self.recent.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        self.recent.clear()
+        self._bodies.forget()
 
     async def aclose(self) -> None:
         """Finish what was handed over, then close the connection."""
