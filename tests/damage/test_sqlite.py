@@ -11,11 +11,13 @@ import pytest
 
 from holdfast import NewEvent, Query
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.bodies import packed
 
 from . import scene
 from .scene import KEY, OTHER, damages, note, read_all, readable, row_of
 
 LARGE = "x" * 70_000
+MARKED = packed(b'{"n":"marked"}')
 
 
 @asynccontextmanager
@@ -39,11 +41,10 @@ async def prepared(path: Path) -> None:
     ("old", "new", "seq"),
     [
         (b'{"n":"marked"}', b'{"n":"marred"}', 3),
-        (b'j{"n":"marked"}', b'j{"n":"marked"]', 3),
-        (b'j{"n":"marked"}', b'z{"n":"marked"}', 3),
-        (b"id-of-3", b"id-of-9", 3),
+        (b'{"n":"marked"}', b'{"n":"marked"]', 3),
+        (MARKED, b"z" + MARKED[1:], 3),
+        (MARKED[:5], b"jjjjj", 3),
         (b'{"n":"xxx', b'{"n":"xyx', 4),
-        (b'j{"n":"xxx', b'z{"n":"xxx', 4),
     ],
 )
 async def test_a_changed_byte_costs_one_event(
@@ -68,6 +69,18 @@ async def test_a_changed_byte_costs_one_event(
         assert (await row_of(store)).labels == {"vip": True}
         await scene.check_goes_on(store, 5)
         await scene.check_other(store)
+
+
+async def test_a_changed_id_is_found_by_verify(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await prepared(path)
+    path.write_bytes(path.read_bytes().replace(b"id-of-3", b"id-of-9"))
+    async with opened(path) as store:
+        (found,) = await damages(store)
+        assert (found.problem, found.key, found.seq) == ("unreadable", KEY, 3)
+        await damages(store, repair=True)
+        assert await damages(store) == []
+        await scene.check_goes_on(store, 5)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from ...codec import fingerprint
 from ...events import Event, Key, Scope
 from .. import rules
 from ..rules import APART, Extension
+from ..sqlite import log as logs
 from ..sqlite import remove
 from ..sqlite.bodies import Entry, Record, damaged, event_of
 from ..sqlite.schema import LIVE, RESTORING
@@ -127,6 +128,14 @@ class InFiles:
             shared=entry.shared,
         )
 
+    def put_header(self, conn: sqlite3.Connection, key: Key) -> None:
+        """Write a log's first line anew, from what the index knows."""
+        entry = logs.existing(conn, key)
+        path = self._path(conn, entry.id)
+        lines = self._index.lines(conn, entry.id, path)
+        header = header_line(self._header(conn, entry))
+        self._rewrite(conn, entry.id, path, header, lines)
+
     def _path(self, conn: sqlite3.Connection, id: int) -> Path:
         log, state = conn.execute("SELECT log, state FROM logs WHERE id = ?", (id,)).fetchone()
         return self._folder.log(log, restoring=state == RESTORING)
@@ -142,7 +151,7 @@ class InFiles:
             if column[:1] == b"s":
                 yield event_of(record, column[1:])
                 continue
-            data = self._get_apart(name, record[0]) if column[:1] == b"p" else _data(text)
+            data = self._get_apart(name, record[0]) if column[:1] == b"p" else _data(text, record)
             event = event_of(record, data)
             if fingerprint(event) != record[9]:
                 raise damaged(key, event)
@@ -258,9 +267,13 @@ def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
     return found and Key(*found)
 
 
-def _data(text: bytes) -> bytes:
+def _data(text: bytes, record: Record) -> bytes:
+    """The data of a line; empty if the line is not the one that the index knows."""
     line = parse_line(text)
-    return b"" if line is None else bytes(line.data)
+    if line is None or line.sha256 != record[9].hex():
+        return b""
+    same = (line.seq, line.id, line.kind, line.v) == record[:4]
+    return bytes(line.data) if same else b""
 
 
 def _lines(path: Path, columns: Sequence[bytes]) -> list[bytes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import struct
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from ..sqlite import remove
 from ..sqlite.bodies import Entry
 from ..sqlite.schema import DEAD, LIVE
 from .folder import Folder
-from .lines import Header, Placed, parse_header, parse_line, scan
+from .lines import Header, Placed, Scanned, parse_header, parse_line, scan
 
 logger = logging.getLogger("holdfast.file")
 
@@ -93,7 +94,15 @@ class Index:
         start = text.find(b"\n") + 1
         (shared,) = conn.execute("SELECT shared FROM logs WHERE id = ?", (log,)).fetchone()
         scanned = scan(text[start:], offset=start, seq=shared)
-        return {p.seq: text[p.offset : p.offset + p.length] for p in scanned.lines}
+        found = {p.seq: text[p.offset : p.offset + p.length] for p in scanned.lines}
+        # What the index can still find is whole, also where a neighbour's line end is gone.
+        for seq, column in conn.execute("SELECT seq, data FROM events WHERE log = ?", (log,)):
+            if column[:1] == b"f":
+                offset, length = unpack(column)
+                line = parse_line(text[offset : offset + length])
+                if line is not None and line.seq == seq:
+                    found[seq] = text[offset : offset + length]
+        return found
 
     # The journal
 
@@ -215,22 +224,34 @@ class Index:
                 ),
             )
         row = entry.row
-        if scanned.lines:
-            row = self._insert(conn, entry, scanned.lines)
+        lines = scanned.lines + self._shared_but_gone(conn, entry, scanned)
+        if lines:
+            row = self._insert(conn, entry, lines)
         if row.tenant:
             logs.save_row(conn, entry.id, listed, row)
         else:
             remove.save_bare(conn, entry.id, row)
         self.grown(conn, entry.id, scanned.end)
 
+    def _shared_but_gone(
+        self, conn: sqlite3.Connection, entry: Entry, scanned: Scanned
+    ) -> list[Placed]:
+        """Numbers that forks share and the file no longer has; they are never given again."""
+        last = scanned.lines[-1].seq if scanned.lines else entry.row.head
+        (upto,) = conn.execute(
+            "SELECT max(shared) FROM logs WHERE base = ?", (entry.id,)
+        ).fetchone()
+        return [Placed(seq, None, scanned.end, 0) for seq in range(last + 1, (upto or 0) + 1)]
+
     def _insert(self, conn: sqlite3.Connection, entry: Entry, lines: Iterable[Placed]) -> Row:
         events: list[Event] = []
         changes: list[RowChange] = []
         records = []
         apart = 0  # bytes that are in no line
-        for placed in lines:
+        taken: set[str] = set()
+        for placed in self._without_doubles(lines):
             line = placed.line
-            if line is None:
+            if line is None or line.id in taken:
                 event = lost(placed.seq)
                 column, hash = UNREADABLE, fingerprint(event)
                 change: RowChange = ()
@@ -240,6 +261,7 @@ class Index:
                 if line.apart:
                     column = b"p" + bytes(line.data)
                     apart += event.json()["apart"]["size"] - len(event.data)
+            taken.add(event.id)
             events.append(event)
             changes.append(change)
             records.append(
@@ -268,6 +290,18 @@ class Index:
             row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
         row = catalog.apply(row, events, changes)
         return msgspec.structs.replace(row, bytes=row.bytes + apart)
+
+    def _without_doubles(self, lines: Iterable[Placed]) -> Iterable[Placed]:
+        """Of lines with the same id, those that agree with their hash."""
+        lines = list(lines)
+        times = Counter(placed.line.id for placed in lines if placed.line is not None)
+        for placed in lines:
+            line = placed.line
+            if line is not None and times[line.id] > 1 and not line.apart:
+                sound = fingerprint(line.event()).hex() == line.sha256
+                yield placed if sound else placed._replace(line=None)
+            else:
+                yield placed
 
     def _note(self, conn: sqlite3.Connection, entry: Entry, damage: Damage) -> None:
         logger.warning(
@@ -309,6 +343,32 @@ class Index:
                 logger.error("%s has no readable first line: left alone", path)
             else:
                 yield header
+
+    def _headless(self) -> Iterable[Path]:
+        """Log files that hold something, but whose first line cannot be read."""
+        for path in sorted((self._folder.root / "logs").glob("*/*.jsonl")):
+            with path.open("rb") as file:
+                first = file.readline()
+                header = parse_header(first)
+            lost = header is None or header.log != path.stem
+            if lost and first.endswith(b"\n"):
+                yield path
+
+    def headless(self, conn: sqlite3.Connection) -> list[Damage]:
+        """The logs whose first line cannot be read, with their key if the index knows it."""
+        return [
+            Damage(
+                problem="unreadable",
+                detail=f"{path} has no readable first line",
+                key=Key(*found) if found and found[0] is not None else None,
+            )
+            for path in self._headless()
+            for found in [
+                conn.execute(
+                    "SELECT tenant, session, thread FROM logs WHERE log = ?", (path.stem,)
+                ).fetchone()
+            ]
+        ]
 
     def _begin(
         self, conn: sqlite3.Connection, header: Header, ids: dict[str, int], *, dead: bool
@@ -374,6 +434,7 @@ class Index:
 
     def _remove_orphans(self, conn: sqlite3.Connection) -> None:
         known = {log for (log,) in conn.execute("SELECT log FROM logs")}
+        known.update(path.stem for path in self._headless())
         for path in (self._folder.root / "logs").glob("*/*"):
             if path.name.partition(".")[0] not in known:
                 self._folder.remove(path)

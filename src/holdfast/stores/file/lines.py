@@ -19,6 +19,8 @@ from ...events import Event, Key
 FORMAT = 1
 MOST_MISSING = 10_000  # a number further on than this is itself taken for damage
 
+LINE = b'{"seq":'  # how each begins
+
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -109,7 +111,9 @@ def parse_header(text: bytes) -> Header | None:
 
 
 def parse_line(text: bytes) -> Line | None:
-    """The event of a line, or None if the line cannot be read."""
+    """The event of a line, or None if the line cannot be read or is not a whole one."""
+    if text[:1] != b"{" or text[-1:] != b"\n":
+        return None
     try:
         line = _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -138,15 +142,19 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
     """Read the lines of a file from `offset` on, behind number `seq`.
 
     A damaged line never hides its neighbours: the number of the next good line tells how
-    many stood between. A rest without a line end is a write that was cut.
+    many stood between; a number that the next good line contradicts is itself damage. A
+    rest without a line end is a write that was cut.
     """
     placed: list[Placed] = []
     bad: list[tuple[int, int]] = []
     end = offset
-    for start, raw in _split(text, offset):
+    found = [(start, raw, parse_line(raw)) for start, raw in _split(text, offset)]
+    coming = [line.seq for _, _, line in found if line is not None][::-1]
+    for start, raw, line in found:
         end = start + len(raw)
-        line = parse_line(raw)
-        if line is None or not seq < line.seq <= seq + 1 + MOST_MISSING:
+        if line is not None:
+            coming.pop()
+        if line is None or not _follows(line.seq, seq, coming[-1] if coming else None):
             bad.append((start, len(raw)))
             continue
         # One damaged stretch may cover several numbers, or hold less than one.
@@ -159,11 +167,31 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
     return Scanned(placed, end, offset + len(text) - end)
 
 
+def _follows(number: int, seq: int, coming: int | None) -> bool:
+    """Whether a line with this number can stand behind `seq` and before `coming`."""
+    if number == seq + 1 or coming is None or coming <= seq:
+        return seq < number <= seq + 1 + MOST_MISSING
+    return seq < number < coming and number <= seq + 1 + MOST_MISSING
+
+
 def _split(text: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at < len(text):
         stop = text.find(b"\n", at) + 1
         if stop == 0:
             return  # no line end: the write was cut
-        yield offset + at, text[at:stop]
+        raw = text[at:stop]
+        if (second := _second(raw)) > 0:
+            yield offset + at, raw[:second]
+        yield offset + at + second, raw[second:]
         at = stop
+
+
+def _second(raw: bytes) -> int:
+    """Where in a damaged line a whole one begins, whose neighbour lost its line end; or 0."""
+    at = raw.find(LINE, 1)
+    if at < 0 or parse_line(raw) is not None:
+        return 0
+    while at > 0 and parse_line(raw[at:]) is None:
+        at = raw.find(LINE, at + 1)
+    return max(at, 0)

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class FileStore(SqliteStore):
         self._folder = folder
         self._index = index
         self._presence = presence
+        self._files: InFiles = rest["bodies"]
 
     @classmethod
     async def open(
@@ -93,6 +95,13 @@ class FileStore(SqliteStore):
         for damage in await self._readers.run(lambda conn: self._index.damages()):
             if target is None or (damage.key and target in (damage.key, damage.key.scope)):
                 yield damage
+        for damage in await self._readers.run(self._index.headless):
+            if target is None or (damage.key and target in (damage.key, damage.key.scope)):
+                if repair and damage.key is not None:
+                    await self._writer.run(partial(self._files.put_header, key=damage.key))
+                    yield msgspec.structs.replace(damage, repaired=True)
+                else:
+                    yield damage
         async for damage in super().verify(target, repair=repair):
             yield damage
 

@@ -74,7 +74,7 @@ def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
     """A log's row; where its document is damaged, what the other columns tell of it."""
     try:
         return _row_decoder.decode(doc)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
         tenant, session, thread, log, shared, created = conn.execute(
             "SELECT tenant, session, thread, log, shared, created FROM logs WHERE id = ?", (id,)
         ).fetchone()

@@ -16,8 +16,8 @@ from ...store import Damage
 from .beside import claimed
 from .bodies import Bodies, Entry
 from .history import blank, projected
-from .log import entry_by_id, save_row
-from .schema import LIVE
+from .log import entry_by_id, save_row, segments
+from .schema import DEAD, LIVE
 
 PAGE = 512
 
@@ -46,22 +46,32 @@ def check_log(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: in
     if conn.execute("SELECT 1 FROM logs WHERE id = ? AND state = ?", (id, LIVE)).fetchone() is None:
         return []  # deleted meanwhile
     entry = entry_by_id(conn, id)
-    found = list(_check_events(conn, bodies, entry))
+    found: list[Damage] = []
+    for part, after, upto in segments(conn, entry):
+        # What a deleted log left to its forks is checked with them, the rest by itself.
+        if part == id or _is_dead(conn, part):
+            found += _check_events(conn, bodies, entry.row.key, part, after, upto)
     if not any(damage.problem == "unreadable" for damage in found):
         found += _check_row(conn, bodies, project, entry)
     return found + list(_check_claims(conn, entry))
 
 
-def _check_events(conn: sqlite3.Connection, bodies: Bodies, entry: Entry) -> Iterator[Damage]:
-    key, seq = entry.row.key, entry.shared
-    while seq < entry.row.head:
+def _is_dead(conn: sqlite3.Connection, id: int) -> bool:
+    (state,) = conn.execute("SELECT state FROM logs WHERE id = ?", (id,)).fetchone()
+    return bool(state == DEAD)
+
+
+def _check_events(
+    conn: sqlite3.Connection, bodies: Bodies, key: Key, log: int, seq: int, upto: int
+) -> Iterator[Damage]:
+    while seq < upto:
         records = conn.execute(
             "SELECT seq, id, kind, v, run, actor, cause, at, data, hash FROM events"
-            " WHERE log = ? AND seq > ? ORDER BY seq LIMIT ?",
-            (entry.id, seq, PAGE),
+            " WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+            (log, seq, upto, PAGE),
         ).fetchall()
         if not records:
-            yield Damage(problem="missing", detail=f"up to {entry.row.head}", key=key, seq=seq + 1)
+            yield Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq + 1)
             return
         for record in records:
             if record[0] != seq + 1:
@@ -70,7 +80,7 @@ def _check_events(conn: sqlite3.Connection, bodies: Bodies, entry: Entry) -> Ite
                 )
             seq = record[0]
             try:
-                (event,) = bodies.get(conn, entry.id, key, [record])
+                (event,) = bodies.get(conn, log, key, [record])
                 sound = fingerprint(event) == record[9]
                 detail = "differs from its hash"
             except LogDamaged as error:
@@ -112,8 +122,9 @@ def repair(
 ) -> list[Damage]:
     """Mend what can be mended: damaged events are erased, rows projected anew."""
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
-    if lost:
-        blank(conn, bodies, project, id, lost, "damaged")
+    for part, after, upto in segments(conn, entry_by_id(conn, id)):
+        if some := [seq for seq in lost if after < seq <= upto]:
+            blank(conn, bodies, project, part, some, "damaged")
     if any(damage.problem in ("unreadable", "row") for damage in found):
         for table in ("snapshots", "terms", "pending"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (id,))
