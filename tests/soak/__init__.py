@@ -1,0 +1,1 @@
+"""The checks of the suite with heavy counts."""

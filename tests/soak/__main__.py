@@ -1,0 +1,150 @@
+"""Run the crash, race and fault checks of the suite with heavy counts, and print what they found.
+
+`python -m tests.soak [--only WORDS] [--quick] [--json] [--list]`; status 1 when a promise is
+broken. Times are printed as met or not met and never change the status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from ..crash.checks.cuts import cuts, opening_cuts
+from ..crash.checks.kills import kills
+from ..crash.checks.traces import fsyncs, power_cuts
+from ..crash.outcome import Outcome, Tick
+from ..crash.places import KINDS
+from ..processes import checks as processes
+
+
+class Check(NamedTuple):
+    """A check of one kind of store, with its heavy counts and its small ones."""
+
+    name: str
+    heavy: Callable[[Path, Tick], Outcome]
+    small: Callable[[Path, Tick], Outcome]
+
+
+def _checks() -> Iterator[Check]:
+    for kind in KINDS:
+        yield _counted(kind, "kills", kills, heavy={"count": 200}, small={"count": 6})
+        for do in ("delete", "erase", "restore", "fork", "purge"):
+            cut = partial(_cut, do=do)
+            yield _counted(kind, f"cut {do}", cut, heavy={"count": None}, small={"count": 6})
+        yield _counted(kind, "cut opening", opening_cuts, heavy={"count": None}, small={"count": 6})
+        yield _counted(kind, "opens", processes.opens, heavy={"rounds": 20}, small={"rounds": 2})
+        yield _counted(
+            kind, "crowd", processes.crowd, heavy={"seconds": 20.0}, small={"appends": 15}
+        )
+        yield _counted(kind, "race", processes.race, heavy={"rounds": 1000}, small={"rounds": 50})
+        yield _counted(kind, "frozen", processes.frozen, heavy={"rounds": 20}, small={"rounds": 2})
+        yield _counted(
+            kind, "handover", processes.handover, heavy={"rounds": 2000}, small={"rounds": 50}
+        )
+        yield _counted(
+            kind, "follow", processes.follow, heavy={"appends": 500}, small={"appends": 15}
+        )
+        if shutil.which("strace"):
+            traced = partial(_untold, fsyncs)
+            yield _counted(
+                kind, "fsyncs", traced, heavy={"operations": 400}, small={"operations": 40}
+            )
+            powerless = partial(_untold, partial(power_cuts, operations=60))
+            yield _counted(kind, "power cuts", powerless, heavy={"count": 200}, small={"count": 10})
+
+
+def _counted(
+    kind: str,
+    name: str,
+    check: Callable[..., Outcome],
+    *,
+    heavy: dict[str, object],
+    small: dict[str, object],
+) -> Check:
+    def run(counts: dict[str, object], folder: Path, tick: Tick) -> Outcome:
+        return check(kind, folder, **counts, tick=tick)
+
+    return Check(f"{kind} {name}", partial(run, heavy), partial(run, small))
+
+
+def _cut(kind: str, folder: Path, *, do: str, count: int | None, tick: Tick) -> Outcome:
+    return cuts(kind, folder, do, count=count, tick=tick)
+
+
+def _untold(check: Callable[..., Outcome], kind: str, folder: Path, **counts: object) -> Outcome:
+    counts.pop("tick")  # it is over in one go
+    return check(kind, folder, **counts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__.split("\n")[0])
+    parser.add_argument("--only", help="only the checks whose name holds all these words")
+    parser.add_argument("--quick", action="store_true", help="small counts, as in the suite")
+    parser.add_argument("--json", action="store_true", help="one line of JSON a check")
+    parser.add_argument("--list", action="store_true", help="name the checks and stop")
+    told = parser.parse_args()
+    wanted = (told.only or "").split()
+    chosen = [check for check in _checks() if all(word in check.name for word in wanted)]
+    if told.list or not chosen:
+        print("\n".join(check.name for check in _checks()))
+        return 0 if told.list else 2
+    if not shutil.which("strace"):
+        print("strace is not installed: fsyncs and power cuts are left out", file=sys.stderr)
+    broken = sum([_report(check, quick=told.quick, as_json=told.json) for check in chosen])
+    if not told.json:
+        print(f"{len(chosen) - broken} checks held, {broken} did not")
+    return 1 if broken else 0
+
+
+def _report(check: Check, *, quick: bool, as_json: bool) -> bool:
+    """Run a check and print what it found; whether a promise was broken."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="holdfast-soak-") as folder:
+        run = check.small if quick else check.heavy
+        outcome = run(Path(folder), partial(_progress, check.name))
+    seconds = time.monotonic() - begun
+    _clear()
+    if as_json:
+        figures = {figure.what: figure.seconds for figure in outcome.figures}
+        print(
+            json.dumps(
+                {
+                    "check": check.name,
+                    "seconds": round(seconds, 1),
+                    "counts": dict(outcome.counts),
+                    "figures": figures,
+                    "problems": outcome.problems,
+                }
+            ),
+            flush=True,
+        )
+        return bool(outcome.problems)
+    word = "BROKEN" if outcome.problems else "held"
+    print(f"{word:7}{check.name}: {outcome} in {seconds:.0f} s", flush=True)
+    for figure in outcome.figures:
+        print(f"         {figure}")
+    for problem in outcome.problems[:20]:
+        print(f"         {problem}")
+    return bool(outcome.problems)
+
+
+def _progress(name: str, done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{name}: {done} of {total}\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
