@@ -42,7 +42,7 @@ def _checks() -> Iterator[Check]:
         yield _counted(kind, "cut opening", opening_cuts, heavy={"count": None}, small={"count": 6})
         yield _counted(kind, "opens", processes.opens, heavy={"rounds": 20}, small={"rounds": 2})
         yield _counted(
-            kind, "crowd", processes.crowd, heavy={"seconds": 20.0}, small={"appends": 15}
+            kind, "crowd", processes.crowd, heavy={"seconds": 60.0}, small={"appends": 15}
         )
         yield _counted(kind, "race", processes.race, heavy={"rounds": 1000}, small={"rounds": 50})
         yield _counted(kind, "frozen", processes.frozen, heavy={"rounds": 20}, small={"rounds": 2})

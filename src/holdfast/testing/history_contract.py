@@ -55,6 +55,16 @@ class HistoryContract:
         assert await read_all(store, limit=2) == await read_all(store, SIDE, limit=2)
         assert (await row_of(store, SIDE)).log != (await row_of(store)).log
 
+    async def test_a_fork_is_read_whole_however_large_its_events_are(self, store: Store) -> None:
+        large = "x" * (1 << 20)
+        past = [note(large if n % 2 else n, id=f"e{n}") for n in range(5)]
+        await store.append(KEY, past, create=True)
+        await store.fork(KEY, "side", at=5, first=note("fork"))
+        await store.append(SIDE, [note(large, id="large"), note(8)])
+        assert await seqs(store, SIDE) == list(range(1, 9))
+        assert [e.seq for e in await read_all(store, SIDE, reverse=True)] == list(range(8, 0, -1))
+        assert [e.seq for e in await read_all(store, SIDE, after=1, limit=5)] == [2, 3, 4, 5, 6]
+
     async def test_a_fork_outlives_its_parent_and_what_grows_there(self, store: Store) -> None:
         await begin(store, count=3)
         await store.fork(KEY, "side", at=2, first=note("fork"))

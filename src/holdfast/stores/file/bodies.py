@@ -24,7 +24,7 @@ from .. import rules
 from ..rules import APART, Extension
 from ..sqlite import log as logs
 from ..sqlite import remove
-from ..sqlite.bodies import Entry, Record, damaged, event_of
+from ..sqlite.bodies import Entry, Record, event_of, spoiled
 from ..sqlite.schema import LIVE, RESTORING
 from .folder import Folder
 from .index import UNREADABLE, Index, Said, place, unpack
@@ -60,12 +60,14 @@ class InFiles:
                 remove.hide(conn, self, key, None)
 
     def committing(self, conn: sqlite3.Connection) -> None:
+        self._index.write_down(conn)
         self._folder.make_durable()
 
     def committed(self) -> None:
         self._folder.done()
 
     def rolled_back(self) -> None:
+        self._index.unsay()
         self._folder.roll_back()
 
     def forget(self) -> None:
@@ -154,7 +156,7 @@ class InFiles:
             data = self._get_apart(name, record[0]) if column[:1] == b"p" else _data(text, record)
             event = event_of(record, data)
             if fingerprint(event) != record[9]:
-                raise damaged(key, event)
+                raise spoiled(key, event)
             yield event
 
     def _get_apart(self, log: str, seq: int) -> bytes:
@@ -208,12 +210,7 @@ class InFiles:
         self._folder.rename(self._folder.log(log, restoring=True), self._folder.log(log))
 
     def hide(self, conn: sqlite3.Connection, entry: Entry) -> None:
-        self._index.say(conn, Said(deleted=entry.row.log))
-        (kept,) = conn.execute(
-            "SELECT max(shared) FROM logs WHERE base = ?", (entry.id,)
-        ).fetchone()
-        if kept is not None:
-            self.trim(conn, entry.id, kept)
+        self._index.say(Said(deleted=entry.row.log))
 
     def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
         name, shared, base = conn.execute(
@@ -256,7 +253,7 @@ class InFiles:
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
     ) -> None:
-        self._index.say(conn, Said(claim=(tenant, name), session=session))
+        self._index.say(Said(claim=(tenant, name), session=session))
 
 
 def live_key(conn: sqlite3.Connection, log: str) -> Key | None:

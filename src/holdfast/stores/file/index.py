@@ -23,10 +23,10 @@ from ...codec import fingerprint
 from ...events import Event, Key, NewEvent, Scope
 from ...store import Damage
 from .. import rules
+from ..sqlite import history, remove
 from ..sqlite import log as logs
-from ..sqlite import remove
 from ..sqlite.bodies import Entry
-from ..sqlite.schema import DEAD, LIVE
+from ..sqlite.schema import DEAD, LIVE, RESTORING
 from .folder import Folder
 from .lines import Header, Placed, Scanned, parse_header, parse_line, scan
 
@@ -41,7 +41,8 @@ _place = struct.Struct(">cQQ")
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of `journal.jsonl`: what no log tells. A claim without session was given up."""
+    """One thing that no log tells; a line of `journal.jsonl` is a list of them. A claim
+    without session was given up."""
 
     claim: tuple[str, str] | None = None
     session: str | None = None
@@ -50,7 +51,7 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     log: str | None = None
 
 
-_said = msgspec.json.Decoder(Said).decode
+_said = msgspec.json.Decoder(list[Said]).decode
 
 
 def place(offset: int, length: int) -> bytes:
@@ -68,6 +69,7 @@ class Index:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self._saying: list[Said] = []
         self._journal: int | None = None  # its size as the index has it, while that is known
 
     def forget(self) -> None:
@@ -106,11 +108,21 @@ class Index:
 
     # The journal
 
-    def say(self, conn: sqlite3.Connection, said: Said) -> None:
-        """Write down what no log tells, for the day the index is rebuilt."""
-        line = msgspec.json.encode(said) + b"\n"
-        start = self._folder.append(self._folder.journal, line)
-        self.grown(conn, JOURNAL, start + len(line))
+    def say(self, said: Said) -> None:
+        """Remember to write down what no log tells, for the day the index is rebuilt."""
+        self._saying.append(said)
+
+    def write_down(self, conn: sqlite3.Connection) -> None:
+        """What was said in this transaction, as one line: a cut leaves all of it or nothing."""
+        if self._saying:
+            line = msgspec.json.encode(self._saying) + b"\n"
+            start = self._folder.append(self._folder.journal, line)
+            self.grown(conn, JOURNAL, start + len(line))
+            self._saying.clear()
+
+    def unsay(self) -> None:
+        """The transaction failed."""
+        self._saying.clear()
 
     def catch_up_journal(self, conn: sqlite3.Connection) -> list[str]:
         """Take in what a process said before it died, and cut what it did not finish; the
@@ -175,8 +187,10 @@ class Index:
 
     def _index_again(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> None:
         """Forget what the index has of a log's events, and read its file from the start."""
-        for table in ("events", "pending", "terms", "snapshots"):
+        for table in ("events", "pending", "terms"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
+        for log in history.family(conn, entry.id):
+            conn.execute("DELETE FROM snapshots WHERE log = ?", (log,))
         text = path.read_bytes() if path.exists() else b""
         start = text.find(b"\n") + 1
         row = msgspec.structs.replace(
@@ -307,7 +321,7 @@ class Index:
         logger.warning(
             "log %s: %s (%s) at %s", entry.row.log, damage.problem, damage.detail, damage.seq
         )
-        self.say(conn, Said(damage=damage, log=entry.row.log))
+        self.say(Said(damage=damage, log=entry.row.log))
 
     # Rebuilding
 
@@ -410,8 +424,14 @@ class Index:
 
     def check_all(self, conn: sqlite3.Connection) -> None:
         """Look at every log's file, as after a process that died."""
-        for (id,) in conn.execute(f"SELECT id FROM logs WHERE state = {LIVE}").fetchall():
+        for (id,) in conn.execute(f"SELECT id FROM logs WHERE state <> {RESTORING}").fetchall():
             self.catch_up(conn, logs.entry_by_id(conn, id))
+
+    def check_line(self, conn: sqlite3.Connection, key: Key) -> None:
+        """Look at a log's file, and at those of the logs that it was forked from."""
+        if (entry := logs.lookup(conn, key)) is not None:
+            for id, _, _ in logs.segments(conn, entry):
+                self.catch_up(conn, logs.entry_by_id(conn, id))
 
     def recover(self, conn: sqlite3.Connection) -> None:
         """What to do after a process died: look at every file, and remove those that its
@@ -427,7 +447,7 @@ class Index:
         ]
         dead = conn.execute(f"SELECT log FROM logs WHERE state = {DEAD}")
         said += [Said(deleted=log) for (log,) in dead]
-        text = b"".join(msgspec.json.encode(one) + b"\n" for one in said)
+        text = b"".join(msgspec.json.encode([one]) + b"\n" for one in said)
         self._folder.replace(self._folder.journal, text)
         self.grown(conn, JOURNAL, len(text))
         self._remove_orphans(conn)
@@ -438,6 +458,8 @@ class Index:
         for path in (self._folder.root / "logs").glob("*/*"):
             if path.name.partition(".")[0] not in known:
                 self._folder.remove(path)
+            elif path.suffix == ".apart":
+                self._remove_blanked(conn, path)
         for folder in (self._folder.root / "blobs").iterdir():
             scope = _owner_of(folder)
             kept = {
@@ -453,6 +475,18 @@ class Index:
             for blob in folder.glob(BLOBS):
                 if blob.name not in kept:
                     self._folder.remove(blob)
+
+    def _remove_blanked(self, conn: sqlite3.Connection, folder: Path) -> None:
+        """Remove payloads whose events were erased."""
+        kept = conn.execute(
+            "SELECT seq FROM events JOIN logs ON logs.id = events.log"
+            " WHERE logs.log = ? AND substr(events.data, 1, 1) = ?",
+            (folder.stem, b"p"),
+        )
+        names = {f"{seq}.json" for (seq,) in kept}
+        for path in folder.iterdir():
+            if path.name not in names:
+                self._folder.remove(path)
 
 
 def _owner_of(folder: Path) -> Scope | None:
@@ -471,10 +505,10 @@ def lost(seq: int) -> Event:
 
 def heard(text: bytes) -> list[Said]:
     """What the lines of the journal say, the readable ones."""
-    found = []
+    found: list[Said] = []
     for line in text.splitlines():
         try:
-            found.append(_said(line))
+            found += _said(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             logger.error("a line of the journal is unreadable")
     return found

@@ -23,7 +23,6 @@ from ...errors import InvalidValue, LogDamaged, StoreTooNew
 from ...events import Event, Key, Scope, new_id
 from ...store import Damage, Durability, Receipt, StoreInfo, wall_clock
 from ..lock import FileLock, held
-from ..sqlite import log as logs
 from ..sqlite import schema
 from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder
 from .bodies import InFiles
@@ -80,13 +79,9 @@ class FileStore(SqliteStore):
         if page[2] is not None:
             # The file may have been written anew between the look at the index and the
             # read; ask again, after the index was held against the file.
-            await self._writer.run(lambda conn: self._look(conn, key))
+            await self._writer.run(lambda conn: self._index.check_line(conn, key))
             page = await super()._page(key, **bounds)
         return page
-
-    def _look(self, conn: sqlite3.Connection, key: Key) -> None:
-        if (entry := logs.lookup(conn, key)) is not None:
-            self._index.catch_up(conn, entry)
 
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
@@ -172,10 +167,15 @@ def _check_format(root: Path) -> None:
                 problem=f"{str(root)!r} has logs but no format.json",
                 remedy='restore it: {"holdfast": 1}',
             )
-        path.write_bytes(msgspec.json.encode({"holdfast": VERSION}))
+        Folder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
         sync_folder(str(path))
         sync_folder(str(root))
-    found = msgspec.json.decode(path.read_bytes(), type=dict[str, int])["holdfast"]
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, int])["holdfast"]
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise InvalidValue(
+            field="url", problem=f"{str(path)!r} is damaged", remedy='restore it: {"holdfast": 1}'
+        ) from error
     if found > VERSION:
         raise StoreTooNew(
             problem=f"{str(root)!r} has format {found}, this program knows {VERSION}",

@@ -176,7 +176,7 @@ class InDatabase:
             elif data[:1] == b"j" and crc32(data[5:]) == int.from_bytes(data[1:5], "big"):
                 yield event_of(record, data[5:])
             else:
-                raise damaged(key, event_of(record, data[5:]))
+                raise spoiled(key, event_of(record, data[5:]))
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
@@ -226,18 +226,22 @@ def event_of(record: Record, data: bytes) -> Event:
     )
 
 
-def damaged(key: Key, event: Event) -> LogDamaged:
+def spoiled(key: Key, event: Event) -> LogDamaged:
     """What to raise for an event whose data are gone or differ from their hash."""
     try:
         event.json()
-        what = "does not agree with its hash"
+        return damaged(key, event.seq, "does not agree with its hash")
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        what = "is unreadable"
+        return damaged(key, event.seq, "is unreadable")
+
+
+def damaged(key: Key, seq: int, what: str) -> LogDamaged:
+    """What to raise for an event that cannot be given."""
     return LogDamaged(
-        problem=f"event {event.seq} of {key.session!r}/{key.thread!r} {what}: "
+        problem=f"event {seq} of {key.session!r}/{key.thread!r} {what}: "
         "`holdfast verify` tells more, reading on after it works",
         tenant=key.tenant,
         session=key.session,
         thread=key.thread,
-        seq=event.seq,
+        seq=seq,
     )

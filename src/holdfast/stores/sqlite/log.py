@@ -21,7 +21,7 @@ from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
 from ..rules import Extension, LeaseState
-from .bodies import Bodies, Entry, Record
+from .bodies import Bodies, Entry, Record, damaged
 from .schema import LIVE
 
 PAGE_EVENTS = 512
@@ -365,8 +365,13 @@ def read_page(
                 size += len(event.data)
         except LogDamaged as error:
             return entry.row.log, events, error
-        if len(events) >= limit or size >= PAGE_BYTES:
-            break
+        reached = first + 1 if reverse else last
+        if not records or records[-1][0] != reached or len(events) >= limit:
+            break  # the next part follows only when this one is read to its end
+    wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
+    for place, seq in enumerate(wanted[: max(len(events), 1)]):
+        if place == len(events) or events[place].seq != seq:
+            return entry.row.log, events[:place], damaged(key, seq, "is missing")
     return entry.row.log, events, None
 
 

@@ -71,7 +71,7 @@ def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
     """Leave of a log's row only what its forks need."""
     bare = Row(tenant="", session="", thread="", log=row.log, head=row.head)
     conn.execute(
-        "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
+        "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL, since = -1,"
         " user = NULL, workspace = NULL, agent = NULL, phase = NULL, run = NULL, created = NULL,"
         " active = NULL, stale_at = NULL, wake = NULL, doc = ? WHERE id = ?",
         (DEAD, msgspec.json.encode(bare), id),
@@ -129,11 +129,16 @@ def _sweep_log(conn: sqlite3.Connection, bodies: Bodies, id: int) -> bool:
     ).rowcount
     if some == STEP_EVENTS:
         return True
-    if some or kept is None:
-        bodies.trim(conn, id, kept)
     if kept is None:
+        bodies.trim(conn, id, None)
         conn.execute("DELETE FROM logs WHERE id = ?", (id,))
         return True  # its own base may have become free
+    # `since` means nothing in a deleted log but how much of it is left.
+    trimmed = conn.execute(
+        "UPDATE logs SET since = ? WHERE id = ? AND since <> ?", (kept, id, kept)
+    )
+    if trimmed.rowcount:
+        bodies.trim(conn, id, kept)
     return False
 
 

@@ -147,6 +147,7 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
     if version < VERSION:
         conn.execute("BEGIN IMMEDIATE")
         try:
+            (version,) = conn.execute("PRAGMA user_version").fetchone()
             for script in MIGRATIONS[version:]:
                 for statement in script.split(";"):
                     conn.execute(statement)
