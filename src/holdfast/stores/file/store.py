@@ -11,6 +11,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ... import catalog
 from ...catalog import Project
 from ...errors import InvalidValue, LogDamaged, StoreTooNew
 from ...events import Event, Key, Scope, new_id
-from ...store import Damage, Durability, Receipt, StoreInfo, wall_clock
+from ...store import Damage, Durability, Receipt, Remains, StoreInfo, wall_clock
 from ..lock import FileLock, held
 from ..sqlite import schema
 from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder
@@ -104,6 +105,14 @@ class FileStore(SqliteStore):
         await self._writer.run(self._index.tidy)
         return await super().purge()
 
+    def _left_behind(self) -> tuple[Remains, ...]:
+        journal = Remains(
+            where=str(self._folder.journal),
+            what="names that were claimed",
+            remedy="holdfast purge",
+        )
+        return (journal, *super()._left_behind())
+
     def info(self) -> StoreInfo:
         return msgspec.structs.replace(
             super().info(), location=str(self._folder.root), schema=VERSION
@@ -111,6 +120,7 @@ class FileStore(SqliteStore):
 
     async def aclose(self) -> None:
         await super().aclose()
+        self._folder.close()
         await asyncio.to_thread(self._presence.end)
 
 
@@ -130,51 +140,57 @@ class Presence:
             self._lock.close()
 
 
-def somebody_died(root: Path) -> bool:
-    """Whether a process that had the folder open did not leave in order; asked once."""
-    died = False
-    for path in (root / "open").iterdir():
-        if held(str(path)):
-            continue
-        path.unlink(missing_ok=True)
-        died = True
-    return died
+def left_by_the_dead(root: Path) -> list[Path]:
+    """The files of processes that had the folder open and did not leave in order."""
+    return [path for path in (root / "open").iterdir() if not held(str(path))]
 
 
 def _open(
     root: Path, files: Index, bodies: InFiles
 ) -> tuple[sqlite3.Connection, FileLock, Presence]:
-    with schema.translated():
+    with schema.translated(), ExitStack() as undo:
         schema.folder_of(str(root))
-        for folder in (root, root / "logs", root / "blobs", root / "open"):
-            folder.mkdir(exist_ok=True, mode=0o700)
+        if root.exists() and not root.is_dir():
+            raise InvalidValue(
+                field="url", problem=f"{str(root)!r} is not a folder", remedy="name a folder"
+            )
+        root.mkdir(exist_ok=True, mode=0o700)
         lock = FileLock(str(root / "index.db.lock"))
+        undo.callback(lock.close)
         with lock:
             _check_format(root)
+            for folder in (root / "logs", root / "blobs", root / "open"):
+                folder.mkdir(exist_ok=True, mode=0o700)
             conn = _open_index(root, files, bodies)
-            if somebody_died(root):
+            undo.callback(conn.close)
+            if dead := left_by_the_dead(root):
                 _transact(conn, bodies, files.recover)
+                for path in dead:
+                    path.unlink(missing_ok=True)
             presence = Presence(root)
+        undo.pop_all()
     return conn, lock, presence
 
 
 def _check_format(root: Path) -> None:
     path = root / "format.json"
     if not path.exists():
-        if any((root / "logs").iterdir()):
+        if any(root.glob("logs/*")) or (root / "index.db").exists():
             raise InvalidValue(
                 field="url",
-                problem=f"{str(root)!r} has logs but no format.json",
-                remedy='restore it: {"holdfast": 1}',
+                problem=f"{str(root)!r} has logs or an index but no format.json",
+                remedy='name another folder or, if it is a store, restore it: {"holdfast": 1}',
             )
         Folder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
         sync_folder(str(path))
         sync_folder(str(root))
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, int])["holdfast"]
-    except (msgspec.MsgspecError, KeyError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
         raise InvalidValue(
-            field="url", problem=f"{str(path)!r} is damaged", remedy='restore it: {"holdfast": 1}'
+            field="url",
+            problem=f"{str(path)!r} is not readable",
+            remedy='restore format.json: {"holdfast": 1}',
         ) from error
     if found > VERSION:
         raise StoreTooNew(

@@ -71,9 +71,9 @@ def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
     """Leave of a log's row only what its forks need."""
     bare = Row(tenant="", session="", thread="", log=row.log, head=row.head)
     conn.execute(
-        "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL, since = -1,"
+        "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
         " user = NULL, workspace = NULL, agent = NULL, phase = NULL, run = NULL, created = NULL,"
-        " active = NULL, stale_at = NULL, wake = NULL, doc = ? WHERE id = ?",
+        " active = NULL, stale_at = NULL, wake = NULL, since = -1, doc = ? WHERE id = ?",
         (DEAD, msgspec.json.encode(bare), id),
     )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...errors import HoldfastError, InvalidValue, StoreError, StoreTooNew, StoreUnavailable
 
+BUSY_MS = 30_000
 APPLICATION = 0x486F6C64  # "Hold"
 
 TABLES = """
@@ -113,7 +114,11 @@ LIVE, RESTORING, DEAD = 0, 1, 2
 def connect(path: str, *, synchronous: str) -> sqlite3.Connection:
     """A connection in autocommit mode, set up alike wherever it is used."""
     conn = sqlite3.connect(
-        path, timeout=30.0, isolation_level=None, check_same_thread=False, cached_statements=256
+        path,
+        timeout=BUSY_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
     )
     try:
         conn.execute(f"PRAGMA synchronous = {synchronous}")
@@ -157,6 +162,21 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
         except BaseException:
             conn.execute("ROLLBACK")
             raise
+
+
+@contextmanager
+def opening(path: str) -> Iterator[None]:
+    """Say what to do about a file that is no database."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise
+        raise InvalidValue(
+            field="url",
+            problem=f"{path!r} is no SQLite database, or its first page is damaged",
+            remedy="name a new file, or put a backup in its place",
+        ) from error
 
 
 @contextmanager

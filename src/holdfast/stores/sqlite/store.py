@@ -273,6 +273,11 @@ class SqliteStore:
     def _left_behind(self) -> tuple[Remains, ...]:
         return (
             Remains(
+                where=self._path,
+                what="pages as they were, until SQLite writes the changed ones over them",
+                remedy="holdfast purge",
+            ),
+            Remains(
                 where=f"{self._path}-wal",
                 what="copies of changed pages, until SQLite overwrites them",
                 remedy="holdfast purge",
@@ -400,7 +405,12 @@ class SqliteStore:
     def _vacuum(self, conn: sqlite3.Connection) -> Receipt:
         before = os.path.getsize(self._path)
         conn.execute("VACUUM")
-        busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        # A short wait: nobody can write meanwhile, and a reader may stay for hours.
+        conn.execute("PRAGMA busy_timeout = 1000")
+        try:
+            busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            conn.execute(f"PRAGMA busy_timeout = {schema.BUSY_MS}")
         removed = {"bytes": max(0, before - os.path.getsize(self._path))}
         return Receipt(removed=removed, remains=self._left_behind() if busy else ())
 
@@ -424,9 +434,13 @@ class SqliteStore:
 def _open(path: str, synchronous: str) -> tuple[sqlite3.Connection, FileLock]:
     with schema.translated(), ExitStack() as undo:
         schema.folder_of(path)
+        if Path(path).is_dir():
+            raise InvalidValue(
+                field="url", problem=f"{path!r} is a folder", remedy="name a file in it"
+            )
         lock = FileLock(path + ".lock")
         undo.callback(lock.close)
-        with lock:
+        with lock, schema.opening(path):
             fresh = not Path(path).exists()
             conn = schema.connect(path, synchronous=synchronous)
             undo.callback(conn.close)
