@@ -40,9 +40,7 @@ def past(ids: Sequence[str]) -> list[Event]:
     for seq, id in enumerate(ids, 1):
         new = fact(id)
         events.append(
-            Event(
-                kind=new.kind, data=new.data, id=id, actor=new.actor, seq=seq, at=1_000_000 + seq
-            )
+            Event(kind=new.kind, data=new.data, id=id, actor=new.actor, seq=seq, at=1_000_000 + seq)
         )
     return events
 

@@ -31,9 +31,7 @@ async def open_at(
 ) -> Store:
     """The store, its clock `later` ms ahead."""
     opener = {"sqlite": SqliteStore.open, "file": FileStore.open}[kind]
-    return await opener(
-        folder / PLACES[kind], durability=durability, clock=lambda: clock() + later
-    )
+    return await opener(folder / PLACES[kind], durability=durability, clock=lambda: clock() + later)
 
 
 def copy(folder: Path, to: Path) -> Path:

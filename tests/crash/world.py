@@ -277,5 +277,3 @@ async def verified(store: Store, outcome: Outcome, when: str) -> None:
             outcome.counts["cut lines reported"] += 1
         else:
             outcome.problems.append(f"{when}: verify found {damage}")
-
-

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import StoreUnavailable
-from holdfast.stores.file.index import Index
+from holdfast.stores.file.recovery import Recovery
 from tests.crash.checks.cuts import cuts
 from tests.crash.places import KINDS, PLACES, open_at
 
@@ -44,12 +44,12 @@ async def test_a_recovery_that_is_cut_is_done_by_the_next_who_opens(
     (tmp_path / PLACES["file"] / "open" / "left by the dead").touch()
     recoveries = []
 
-    def recover(self: Index, conn: object) -> None:
+    def recover(self: Recovery, conn: object) -> None:
         recoveries.append(self)
         if len(recoveries) == 1:
             raise OSError("the power went")
 
-    monkeypatch.setattr(Index, "recover", recover)
+    monkeypatch.setattr(Recovery, "recover", recover)
     with pytest.raises(StoreUnavailable):
         await open_at("file", tmp_path)
     await (await open_at("file", tmp_path)).aclose()

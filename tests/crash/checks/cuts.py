@@ -159,9 +159,7 @@ def _apart(seen: dict[str, Any], setting: Setting) -> str:
     )
 
 
-async def _purged(
-    setting: Setting, work: Path, name: str, outcome: Outcome, *, done: bool
-) -> None:
+async def _purged(setting: Setting, work: Path, name: str, outcome: Outcome, *, done: bool) -> None:
     """A purge leaves nothing that was removed, also for those who lose their index later; what
     a cut restore left counts as removed once nobody can be busy with it any more."""
     store = await open_at(setting.kind, work, later=2 * RESTORE_MS)

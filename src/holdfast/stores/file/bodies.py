@@ -248,7 +248,7 @@ class InFiles:
             return b""
 
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
-        self._folder.remove(self._folder.blobs(scope))
+        self._folder.set_aside(self._folder.blobs(scope))
 
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None

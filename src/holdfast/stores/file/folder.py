@@ -15,9 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from ...events import Scope
+from ...events import Scope, new_id
 
 OPEN_FILES = 128
+GONE = ".gone-"  # in the name of a folder that a delete has set aside
 
 
 class Folder:
@@ -100,6 +101,23 @@ class Folder:
         os.replace(old, new)
         self._renamed.append((old, new))
         self._new_names.add(new.parent)
+
+    def set_aside(self, path: Path) -> None:
+        """Hide a folder under another name, and remove it once the index agrees."""
+        if path.exists():
+            aside = path.with_name(f"{path.name}{GONE}{new_id()}")
+            self.rename(path, aside)
+            self.remove(aside)
+
+    def bring_back(self, aside: Path) -> Path:
+        """Give a folder that was set aside its name again, with what it holds."""
+        path = aside.with_name(aside.name.partition(GONE)[0])
+        self._make_folder(path)
+        for child in aside.iterdir():
+            os.replace(child, path / child.name)
+        aside.rmdir()
+        self._new_names.update((path, path.parent))
+        return path
 
     def remove(self, path: Path) -> None:
         """Remove a file or a folder with all in it, once the index agrees."""

@@ -20,20 +20,18 @@ from msgspec import Struct
 from ... import catalog
 from ...catalog import Row, RowChange
 from ...codec import fingerprint
-from ...events import Event, Key, NewEvent, Scope
+from ...events import Event, Key, NewEvent
 from ...store import Damage
 from .. import rules
 from ..sqlite import history, remove
 from ..sqlite import log as logs
 from ..sqlite.bodies import Entry
-from ..sqlite.schema import DEAD, LIVE, RESTORING
 from .folder import Folder
-from .lines import Header, Placed, Scanned, parse_header, parse_line, scan
+from .lines import Placed, Scanned, parse_line, scan
 
 logger = logging.getLogger("holdfast.file")
 
 TABLES = "CREATE TABLE IF NOT EXISTS files (log INTEGER PRIMARY KEY, size INTEGER NOT NULL)"
-BLOBS = "[0-9a-f]" * 64
 JOURNAL = 0  # the journal's line in `files`
 UNREADABLE = b"x"
 
@@ -144,6 +142,28 @@ class Index:
         self.grown(conn, JOURNAL, end)
         return [one.deleted for one in said if one.deleted is not None]
 
+    def hear_again(self, conn: sqlite3.Connection) -> set[str]:
+        """Take in the whole journal; the logs that were deleted, of which it knows."""
+        conn.execute("DELETE FROM claims")
+        said = self._heard()
+        for one in said:
+            self._take_in(conn, one)
+        return {one.deleted for one in said if one.deleted is not None}
+
+    def write_anew(self, conn: sqlite3.Connection, said: list[Said]) -> None:
+        """Put a journal that says this in place of the old one."""
+        text = b"".join(msgspec.json.encode([one]) + b"\n" for one in said)
+        self._folder.replace(self._folder.journal, text)
+        self.grown(conn, JOURNAL, len(text))
+
+    def deleted(self) -> set[str]:
+        """The logs that the journal says were deleted."""
+        return {one.deleted for one in self._heard() if one.deleted is not None}
+
+    def _heard(self) -> list[Said]:
+        journal = self._folder.journal
+        return heard(journal.read_bytes()) if journal.exists() else []
+
     def _take_in(self, conn: sqlite3.Connection, said: Said) -> None:
         if said.claim is not None and said.session is not None:
             conn.execute(
@@ -155,9 +175,7 @@ class Index:
 
     def damages(self) -> list[Damage]:
         """What was found damaged and cut, since the last purge."""
-        if not self._folder.journal.exists():
-            return []
-        return [said.damage for said in heard(self._folder.journal.read_bytes()) if said.damage]
+        return [said.damage for said in self._heard() if said.damage]
 
     # Catching up
 
@@ -198,7 +216,7 @@ class Index:
         )
         self._take_lines(conn, entry._replace(row=row), path, text[start:], start, listed=None)
         after = logs.entry_by_id(conn, entry.id).row
-        if after.head < entry.row.head:
+        if after.head < entry.row.head and entry.row.tenant:
             self._note(
                 conn,
                 entry,
@@ -323,178 +341,18 @@ class Index:
         )
         self.say(Said(damage=damage, log=entry.row.log))
 
-    # Rebuilding
-
-    def rebuild(self, conn: sqlite3.Connection) -> None:
-        """Fill empty tables from all files."""
-        deleted = self._deleted()
-        headers = sorted(self._headers(), key=lambda header: header.log)
-        ids: dict[str, int] = {}
-        for header in headers:
-            self._begin(conn, header, ids, dead=header.key is None or header.log in deleted)
-        for header in headers:
-            if header.log in ids:
-                entry = logs.entry_by_id(conn, ids[header.log])
-                path = self._folder.log(header.log)
-                text = path.read_bytes()
-                start = text.find(b"\n") + 1
-                self._take_lines(conn, entry, path, text[start:], start, listed=None)
-        self._find_blobs(conn)
-
-    def _deleted(self) -> set[str]:
-        if not self._folder.journal.exists():
-            return set()
-        return {one.deleted for one in heard(self._folder.journal.read_bytes()) if one.deleted}
-
-    def _headers(self) -> Iterable[Header]:
-        for path in sorted((self._folder.root / "logs").glob("*/*.jsonl*")):
-            if path.suffix != ".jsonl":
-                path.unlink()  # a restore or a rewrite that was cut
-                continue
-            with path.open("rb") as file:
-                header = parse_header(file.readline())
-            if header is None or self._folder.log(header.log) != path:
-                logger.error("%s has no readable first line: left alone", path)
-            else:
-                yield header
-
-    def _headless(self) -> Iterable[Path]:
-        """Log files that hold something, but whose first line cannot be read."""
-        for path in sorted((self._folder.root / "logs").glob("*/*.jsonl")):
-            with path.open("rb") as file:
-                first = file.readline()
-                header = parse_header(first)
-            lost = header is None or header.log != path.stem
-            if lost and first.endswith(b"\n"):
-                yield path
-
-    def headless(self, conn: sqlite3.Connection) -> list[Damage]:
-        """The logs whose first line cannot be read, with their key if the index knows it."""
-        return [
-            Damage(
-                problem="unreadable",
-                detail=f"{path} has no readable first line",
-                key=Key(*found) if found and found[0] is not None else None,
-            )
-            for path in self._headless()
-            for found in [
-                conn.execute(
-                    "SELECT tenant, session, thread FROM logs WHERE log = ?", (path.stem,)
-                ).fetchone()
-            ]
-        ]
-
-    def _begin(
-        self, conn: sqlite3.Connection, header: Header, ids: dict[str, int], *, dead: bool
-    ) -> None:
-        key = header.key if header.key and not dead else Key("", "", "")
-        if not dead and (older := logs.lookup(conn, key)) is not None:
-            # Only the newest can be meant; the older file stays where it is.
-            logger.error("log %s has the key of log %s: left alone", older.row.log, header.log)
-            conn.execute("DELETE FROM logs WHERE id = ?", (older.id,))
-            ids.pop(older.row.log, None)
-        row = msgspec.structs.replace(rules.new_row(key, 0), log=header.log, head=header.shared)
-        entry = logs.begin(
-            conn, row, base=ids.get(header.base or ""), shared=header.shared, state=LIVE
-        )
-        if dead:
-            conn.execute(
-                "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL"
-                " WHERE id = ?",
-                (DEAD, entry.id),
-            )
-        ids[header.log] = entry.id
-
-    def _find_blobs(self, conn: sqlite3.Connection) -> None:
-        for folder in (self._folder.root / "blobs").iterdir():
-            scope = _owner_of(folder)
-            if scope is None or not remove.has_threads(conn, scope):
-                self._folder.remove(folder)  # left by a delete that was cut
-                continue
-            owner = conn.execute(
-                "INSERT INTO owners (tenant, session) VALUES (?, ?)", (scope.tenant, scope.session)
-            ).lastrowid
-            for blob in folder.glob(BLOBS):
-                conn.execute(
-                    "INSERT INTO blobs (owner, sha256, size, data) VALUES (?, ?, ?, ?)",
-                    (owner, blob.name, blob.stat().st_size, b"f"),
-                )
-
-    # Upkeep
-
-    def check_all(self, conn: sqlite3.Connection) -> None:
-        """Look at every log's file, as after a process that died."""
-        for (id,) in conn.execute(f"SELECT id FROM logs WHERE state <> {RESTORING}").fetchall():
-            self.catch_up(conn, logs.entry_by_id(conn, id))
-
     def check_line(self, conn: sqlite3.Connection, key: Key) -> None:
         """Look at a log's file, and at those of the logs that it was forked from."""
         if (entry := logs.lookup(conn, key)) is not None:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
 
-    def recover(self, conn: sqlite3.Connection) -> None:
-        """What to do after a process died: look at every file, and remove those that its
-        deletes did not get to."""
-        self.check_all(conn)
-        self._remove_orphans(conn)
-
-    def tidy(self, conn: sqlite3.Connection) -> None:
-        """Write the journal anew with what still holds, and remove what nobody owns."""
-        said = [
-            Said(claim=(tenant, name), session=session)
-            for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
-        ]
-        dead = conn.execute(f"SELECT log FROM logs WHERE state = {DEAD}")
-        said += [Said(deleted=log) for (log,) in dead]
-        text = b"".join(msgspec.json.encode([one]) + b"\n" for one in said)
-        self._folder.replace(self._folder.journal, text)
-        self.grown(conn, JOURNAL, len(text))
-        self._remove_orphans(conn)
-
-    def _remove_orphans(self, conn: sqlite3.Connection) -> None:
-        known = {log for (log,) in conn.execute("SELECT log FROM logs")}
-        known.update(path.stem for path in self._headless())
-        for path in (self._folder.root / "logs").glob("*/*"):
-            if path.name.partition(".")[0] not in known:
-                self._folder.remove(path)
-            elif path.suffix == ".apart":
-                self._remove_blanked(conn, path)
-        for folder in (self._folder.root / "blobs").iterdir():
-            scope = _owner_of(folder)
-            kept = {
-                sha256
-                for (sha256,) in conn.execute(
-                    "SELECT sha256 FROM blobs JOIN owners ON owners.id = blobs.owner"
-                    " WHERE tenant = ? AND session = ?",
-                    (scope.tenant, scope.session) if scope else ("", ""),
-                )
-            }
-            if not kept:
-                self._folder.remove(folder)
-            for blob in folder.glob(BLOBS):
-                if blob.name not in kept:
-                    self._folder.remove(blob)
-
-    def _remove_blanked(self, conn: sqlite3.Connection, folder: Path) -> None:
-        """Remove payloads whose events were erased."""
-        kept = conn.execute(
-            "SELECT seq FROM events JOIN logs ON logs.id = events.log"
-            " WHERE logs.log = ? AND substr(events.data, 1, 1) = ?",
-            (folder.stem, b"p"),
-        )
-        names = {f"{seq}.json" for (seq,) in kept}
-        for path in folder.iterdir():
-            if path.name not in names:
-                self._folder.remove(path)
-
-
-def _owner_of(folder: Path) -> Scope | None:
-    """The session that a folder of blobs belongs to."""
-    try:
-        return msgspec.json.decode((folder / "owner.json").read_bytes(), type=Scope)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    def take_file(self, conn: sqlite3.Connection, entry: Entry) -> None:
+        """Index all lines of a log that the index has just begun."""
+        path = self._folder.log(entry.row.log)
+        text = path.read_bytes()
+        start = text.find(b"\n") + 1
+        self._take_lines(conn, entry, path, text[start:], start, listed=None)
 
 
 def lost(seq: int) -> Event:

@@ -29,6 +29,7 @@ from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folde
 from .bodies import InFiles
 from .folder import Folder
 from .index import TABLES, Index
+from .recovery import Recovery
 
 VERSION = 1
 
@@ -44,6 +45,7 @@ class FileStore(SqliteStore):
         super().__init__(str(folder.root / "index.db"), **rest)
         self._folder = folder
         self._index = index
+        self._recovery = Recovery(folder, index)
         self._presence = presence
         self._files: InFiles = rest["bodies"]
 
@@ -62,7 +64,7 @@ class FileStore(SqliteStore):
         folder = Folder(root, sync=level == "machine")
         files = Index(folder)
         bodies = InFiles(folder, project, files)
-        conn, lock, presence = await asyncio.to_thread(_open, root, files, bodies)
+        conn, lock, presence = await asyncio.to_thread(_open, root, Recovery(folder, files), bodies)
         return cls(
             folder,
             files,
@@ -87,11 +89,11 @@ class FileStore(SqliteStore):
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        await self._writer.run(self._index.check_all)
+        await self._writer.run(self._recovery.check_all)
         for damage in await self._readers.run(lambda conn: self._index.damages()):
             if target is None or (damage.key and target in (damage.key, damage.key.scope)):
                 yield damage
-        for damage in await self._readers.run(self._index.headless):
+        for damage in await self._readers.run(self._recovery.headless):
             if target is None or (damage.key and target in (damage.key, damage.key.scope)):
                 if repair and damage.key is not None:
                     await self._writer.run(partial(self._files.put_header, key=damage.key))
@@ -102,7 +104,7 @@ class FileStore(SqliteStore):
             yield damage
 
     async def purge(self) -> Receipt:
-        await self._writer.run(self._index.tidy)
+        await self._writer.run(self._recovery.tidy)
         return await super().purge()
 
     def _left_behind(self) -> tuple[Remains, ...]:
@@ -132,6 +134,7 @@ class Presence:
         self._path = root / "open" / new_id()
         self._lock = FileLock(str(self._path))
         self._lock.__enter__()
+        sync_folder(str(self._path))  # or a power cut could take the mark and leave the index
 
     def end(self) -> None:
         if self._path.exists():
@@ -146,7 +149,7 @@ def left_by_the_dead(root: Path) -> list[Path]:
 
 
 def _open(
-    root: Path, files: Index, bodies: InFiles
+    root: Path, recovery: Recovery, bodies: InFiles
 ) -> tuple[sqlite3.Connection, FileLock, Presence]:
     with schema.translated(), ExitStack() as undo:
         schema.folder_of(str(root))
@@ -161,10 +164,10 @@ def _open(
             _check_format(root)
             for folder in (root / "logs", root / "blobs", root / "open"):
                 folder.mkdir(exist_ok=True, mode=0o700)
-            conn = _open_index(root, files, bodies)
+            conn = _open_index(root, recovery, bodies)
             undo.callback(conn.close)
             if dead := left_by_the_dead(root):
-                _transact(conn, bodies, files.recover)
+                _transact(conn, bodies, recovery.recover)
                 for path in dead:
                     path.unlink(missing_ok=True)
             presence = Presence(root)
@@ -200,7 +203,7 @@ def _check_format(root: Path) -> None:
         )
 
 
-def _open_index(root: Path, files: Index, bodies: InFiles) -> sqlite3.Connection:
+def _open_index(root: Path, recovery: Recovery, bodies: InFiles) -> sqlite3.Connection:
     """The index, rebuilt if it is not there, of another version, or unreadable."""
     path = root / "index.db"
     try:
@@ -217,7 +220,7 @@ def _open_index(root: Path, files: Index, bodies: InFiles) -> sqlite3.Connection
     conn = schema.connect(str(path), synchronous="NORMAL")
     schema.prepare(conn, str(path))
     conn.execute(TABLES)
-    _transact(conn, bodies, files.rebuild)
+    _transact(conn, bodies, recovery.recover)
     return conn
 
 

@@ -44,7 +44,7 @@ def hide(
         entries = [entry_by_id(conn, id) for (id,) in ids]
         scope = target
     for entry in entries:
-        removed += _hide_log(conn, entry)
+        removed += hide_log(conn, entry)
         bodies.hide(conn, entry)
     if (entries or target == scope) and not has_threads(conn, scope):
         removed += _hide_scope(conn, bodies, scope)
@@ -59,7 +59,8 @@ def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
     return found.fetchone() is not None
 
 
-def _hide_log(conn: sqlite3.Connection, entry: Entry) -> Counter[str]:
+def hide_log(conn: sqlite3.Connection, entry: Entry) -> Counter[str]:
+    """Make one log unreachable."""
     save_bare(conn, entry.id, entry.row)
     removed = Counter(logs=1, events=entry.row.head - entry.shared)
     for table in ("snapshots", "drafts", "pending", "terms"):

@@ -1,0 +1,229 @@
+"""The index of a file store made true to a whole folder: after it was lost, after a process
+died, and when a purge tidies up.
+
+A power cut may take back what the index knew, but never a file that was acknowledged:
+so a log that the index does not know is adopted, unless the journal says that it was
+deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ...events import Key, Scope
+from ...store import Damage
+from .. import rules
+from ..sqlite import log as logs
+from ..sqlite import remove
+from ..sqlite.schema import LIVE
+from .folder import GONE, Folder
+from .index import Index, Said
+from .lines import Header, parse_header
+
+logger = logging.getLogger("holdfast.file")
+
+BLOBS = "[0-9a-f]" * 64
+
+
+class Recovery:
+    """What is done with all files of a folder at once."""
+
+    def __init__(self, folder: Folder, index: Index) -> None:
+        self._folder = folder
+        self._index = index
+
+    def recover(self, conn: sqlite3.Connection) -> None:
+        """Make the tables true to the files, however much of them there is."""
+        deleted = self._index.hear_again(conn)
+        self._adopt(conn, deleted)
+        self.check_all(conn)
+        self._adopt_blobs(conn)
+        self._remove_orphans(conn)
+
+    def check_all(self, conn: sqlite3.Connection) -> None:
+        """Look at the file of every log that somebody can read."""
+        found = conn.execute(
+            "SELECT id FROM logs WHERE state = ? OR id IN (SELECT base FROM logs)", (LIVE,)
+        )
+        for (id,) in found.fetchall():
+            self._index.catch_up(conn, logs.entry_by_id(conn, id))
+
+    def tidy(self, conn: sqlite3.Connection) -> None:
+        """Write the journal anew with what still holds, and remove what nobody owns."""
+        said = [
+            Said(claim=(tenant, name), session=session)
+            for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
+        ]
+        # Until its file is gone, a deleted log must stay known as deleted.
+        said += [
+            Said(deleted=log)
+            for log in sorted(self._index.deleted())
+            if self._folder.log(log).exists()
+        ]
+        self._index.write_anew(conn, said)
+        self._remove_orphans(conn)
+
+    # Logs
+
+    def _adopt(self, conn: sqlite3.Connection, deleted: set[str]) -> None:
+        """Take in the logs that the index does not know, and forget those that are deleted."""
+        ids = dict(conn.execute("SELECT log, id FROM logs"))
+        new = [header for header in self._headers(ids) if self._has_begun(header)]
+        new.sort(key=lambda header: header.log)
+        for log in deleted & set(ids):
+            entry = logs.entry_by_id(conn, ids[log])
+            if entry.row.tenant:
+                remove.hide_log(conn, entry)
+        for header in new:
+            self._begin(conn, header, ids, dead=header.key is None or header.log in deleted)
+        for header in new:
+            if header.log in ids:
+                self._index.take_file(conn, logs.entry_by_id(conn, ids[header.log]))
+
+    def _has_begun(self, header: Header) -> bool:
+        """Whether a log has an event; one that has none was cut while it was made."""
+        path = self._folder.log(header.log)
+        begun = path.read_bytes().count(b"\n") > 1
+        if not begun:
+            self._folder.remove(path)
+            if header.key is not None:
+                detail = "its first event is an unfinished line"
+                torn = Damage(problem="torn", detail=detail, key=header.key, seq=1, repaired=True)
+                self._index.say(Said(damage=torn, log=header.log))
+        return begun
+
+    def _headers(self, known: Iterable[str]) -> Iterable[Header]:
+        for path in sorted((self._folder.root / "logs").glob("*/*.jsonl*")):
+            if path.name.partition(".")[0] in known:
+                continue
+            if path.suffix != ".jsonl":
+                path.unlink()  # a restore or a rewrite that was cut
+                continue
+            header = _header_of(path)
+            if header is None:
+                logger.error("%s has no readable first line: left alone", path)
+            else:
+                yield header
+
+    def _begin(
+        self, conn: sqlite3.Connection, header: Header, ids: dict[str, int], *, dead: bool
+    ) -> None:
+        key = header.key if header.key and not dead else Key("", "", "")
+        if not dead and (older := logs.lookup(conn, key)) is not None:
+            # Only the newest can be meant; the older file stays where it is.
+            logger.error("log %s has the key of log %s: left alone", older.row.log, header.log)
+            conn.execute("DELETE FROM logs WHERE id = ?", (older.id,))
+            ids.pop(older.row.log, None)
+        row = msgspec.structs.replace(rules.new_row(key, 0), log=header.log, head=header.shared)
+        entry = logs.begin(
+            conn, row, base=ids.get(header.base or ""), shared=header.shared, state=LIVE
+        )
+        if dead:
+            remove.save_bare(conn, entry.id, row)
+        ids[header.log] = entry.id
+
+    def headless(self, conn: sqlite3.Connection) -> list[Damage]:
+        """The logs whose first line cannot be read, with their key if the index knows it."""
+        return [
+            Damage(
+                problem="unreadable",
+                detail=f"{path} has no readable first line",
+                key=Key(*found) if found and found[0] is not None else None,
+            )
+            for path in self._headless()
+            for found in [
+                conn.execute(
+                    "SELECT tenant, session, thread FROM logs WHERE log = ?", (path.stem,)
+                ).fetchone()
+            ]
+        ]
+
+    def _headless(self) -> Iterable[Path]:
+        """Log files that hold something, but whose first line cannot be read."""
+        for path in sorted((self._folder.root / "logs").glob("*/*.jsonl")):
+            if _header_of(path) is None and b"\n" in path.read_bytes():
+                yield path
+
+    # Blobs
+
+    def _adopt_blobs(self, conn: sqlite3.Connection) -> None:
+        conn.execute(
+            "UPDATE owners SET tenant = NULL, session = NULL WHERE NOT EXISTS (SELECT 1 FROM logs"
+            " WHERE logs.tenant = owners.tenant AND logs.session = owners.session)"
+        )
+        for folder in sorted((self._folder.root / "blobs").iterdir()):
+            scope = _owner_of(folder)
+            if scope is None or not remove.has_threads(conn, scope):
+                self._folder.remove(folder)  # left by a delete that was cut
+                continue
+            if GONE in folder.name:
+                # The delete that set it aside was never carried out.
+                folder = self._folder.bring_back(folder)  # noqa: PLW2901 - it is the same one
+            names = (scope.tenant, scope.session)
+            conn.execute("INSERT OR IGNORE INTO owners (tenant, session) VALUES (?, ?)", names)
+            conn.executemany(
+                "INSERT OR IGNORE INTO blobs (owner, sha256, size, data)"
+                " SELECT id, ?, ?, ? FROM owners WHERE tenant = ? AND session = ?",
+                [(b.name, b.stat().st_size, b"f", *names) for b in folder.glob(BLOBS)],
+            )
+
+    # What nobody owns
+
+    def _remove_orphans(self, conn: sqlite3.Connection) -> None:
+        known = {log for (log,) in conn.execute("SELECT log FROM logs")}
+        known.update(path.stem for path in self._headless())
+        for path in (self._folder.root / "logs").glob("*/*"):
+            if path.name.partition(".")[0] not in known or path.suffix == ".new":
+                self._folder.remove(path)
+            elif path.suffix == ".apart":
+                self._remove_blanked(conn, path)
+        for folder in (self._folder.root / "blobs").iterdir():
+            self._remove_unowned(conn, folder)
+
+    def _remove_blanked(self, conn: sqlite3.Connection, folder: Path) -> None:
+        """Remove payloads whose events were erased."""
+        kept = conn.execute(
+            "SELECT seq FROM events JOIN logs ON logs.id = events.log"
+            " WHERE logs.log = ? AND substr(events.data, 1, 1) = ?",
+            (folder.stem, b"p"),
+        )
+        names = {f"{seq}.json" for (seq,) in kept}
+        for path in folder.iterdir():
+            if path.name not in names:
+                self._folder.remove(path)
+
+    def _remove_unowned(self, conn: sqlite3.Connection, folder: Path) -> None:
+        """Remove blobs that no session has."""
+        scope = _owner_of(folder)
+        kept = {
+            sha256
+            for (sha256,) in conn.execute(
+                "SELECT sha256 FROM blobs JOIN owners ON owners.id = blobs.owner"
+                " WHERE tenant = ? AND session = ?",
+                (scope.tenant, scope.session) if scope else ("", ""),
+            )
+        }
+        if not kept or GONE in folder.name:
+            self._folder.remove(folder)
+        for blob in folder.glob(BLOBS):
+            if blob.name not in kept:
+                self._folder.remove(blob)
+
+
+def _header_of(path: Path) -> Header | None:
+    with path.open("rb") as file:
+        header = parse_header(file.readline())
+    return header if header is not None and header.log == path.stem else None
+
+
+def _owner_of(folder: Path) -> Scope | None:
+    """The session that a folder of blobs belongs to."""
+    try:
+        return msgspec.json.decode((folder / "owner.json").read_bytes(), type=Scope)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,350 @@
+"""Files that somebody damaged: every other record loads, the damage is reported where it is, and
+`verify(repair=True)` mends it. Opening never fails, and no other session is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast import Damage, Event, Key, LogDamaged, NewEvent, SessionNotFound, Store, key
+
+from ..outcome import Outcome, Tick, quiet
+from ..places import PLACES, copy, drop_index, open_at
+
+EVENTS = 9
+MIDDLE = 5
+LARGE = 7  # the event whose data is kept apart
+HURT, OTHER = key("hurt"), key("other")
+
+
+class Wound(NamedTuple):
+    """What was done to the file, and the number of the event that it hurt."""
+
+    name: str
+    text: bytes
+    seq: int
+
+
+class Scene(NamedTuple):
+    template: Path
+    hurt: Path
+    apart: Path
+    lines: list[bytes]
+    events: list[Event]
+    others: list[Event]
+
+
+def small(n: int) -> NewEvent:
+    return NewEvent.of("note.made", {"n": n, "text": "grüße 👋"}, id=f"id{n}", actor="ann")
+
+
+async def _prepare(folder: Path) -> Scene:
+    template = folder / "template"
+    template.mkdir()
+    store = await open_at("file", template, durability="process")
+    for log in (HURT, OTHER):
+        await store.append(log, [small(1), small(2)], create=True)
+        for n in range(3, EVENTS + 1):
+            text = "x" * (70_000 if n == LARGE else 1)
+            event = NewEvent.of("note.made", {"n": n, "t": text}, id=f"id{n}")
+            await store.append(log, [event])
+    events, others = await _all(store, HURT), await _all(store, OTHER)
+    row = await store.row(HURT)
+    await store.aclose()
+    assert row is not None
+    (hurt,) = template.rglob(f"{row.log}.jsonl")
+    (apart,) = template.rglob(f"{row.log}.apart")
+    return Scene(
+        template, hurt, apart / f"{LARGE}.json", hurt.read_bytes().splitlines(True), events, others
+    )
+
+
+async def _all(store: Store, log: Key) -> list[Event]:
+    return [event async for event in store.read(log)]
+
+
+async def _readable(store: Store, log: Key) -> tuple[list[Event], list[int]]:
+    """The events that can be read, and the numbers that cannot: reading goes on behind them."""
+    events: list[Event] = []
+    bad: list[int] = []
+    after = 0
+    while True:
+        try:
+            async for event in store.read(log, after=after):
+                events.append(event)
+            return events, bad
+        except LogDamaged as damage:
+            bad.append(damage.seq)
+            after = damage.seq
+
+
+# Truncation
+
+
+def truncations(folder: Path, *, every: int = 1, tick: Tick = quiet) -> Outcome:
+    """Cut the last record short by each number of bytes, or by each `every`-th; with the index
+    kept and with the index lost."""
+    outcome = Outcome()
+    scene = asyncio.run(_prepare(folder))
+    last = len(scene.lines[-1])
+    cuts = [*range(1, last, every), last]
+    for number, bytes_ in enumerate(cuts):
+        tick(number, len(cuts))
+        for index in (True, False):
+            if bytes_ == last and not index:
+                continue  # nothing is left of the record that could tell of it
+            asyncio.run(_truncated(scene, folder / "work", bytes_, index, outcome))
+            outcome.counts["truncations"] += 1
+    return outcome
+
+
+async def _truncated(scene: Scene, work: Path, bytes_: int, index: bool, outcome: Outcome) -> None:
+    name = f"last record cut by {bytes_} bytes, index {'kept' if index else 'lost'}"
+    hurt = _copied(scene, work)
+    hurt.write_bytes(hurt.read_bytes()[:-bytes_])
+    if not index:
+        drop_index(work)
+    store = await open_at("file", work, durability="process")
+    events, bad = await _readable(store, HURT)
+    outcome.equal(events, scene.events[:-1], f"{name}: what is read")
+    outcome.expect(bad in ([], [EVENTS]), f"{name}: {bad} cannot be read")
+    found = await _damages(store)
+    outcome.expect(
+        any((damage.key, damage.seq) == (HURT, EVENTS) for damage in found),
+        f"{name}: verify does not tell of event {EVENTS}: {found}",
+    )
+    _only(found, [EVENTS], name, outcome)
+    await _damages(store, repair=True)
+    outcome.equal(await _all(store, HURT), scene.events[:-1], f"{name}: what is read, repaired")
+    outcome.equal(await _all(store, OTHER), scene.others, f"{name}: the other session")
+    outcome.expect(not _unrepaired(await _damages(store)), f"{name}: not repaired")
+    done = await store.append(HURT, [small(99)])
+    outcome.equal(done.seqs, (EVENTS,), f"{name}: the next append")
+    await store.aclose()
+
+
+# Corruption
+
+
+def corruptions(folder: Path, *, count: int | None, tick: Tick = quiet) -> Outcome:
+    """Damage a record in the middle in `count` ways, or in each: every byte flipped, the line
+    end destroyed, ranges zeroed, torn out or doubled, data kept apart damaged or gone."""
+    outcome = Outcome()
+    scene = asyncio.run(_prepare(folder))
+    wounds = list(_wounds(scene.lines))
+    if count is not None and count < len(wounds):
+        flips = [wound for wound in wounds if wound.name.startswith("flip")]
+        others = [wound for wound in wounds if not wound.name.startswith("flip")]
+        wounds = others + random.sample(flips, max(0, count - len(others)))
+    for number, wound in enumerate(wounds):
+        tick(number, len(wounds))
+        for index in (True, False):
+            hurt = _copied(scene, folder / "work")
+            hurt.write_bytes(wound.text)
+            name = f"{wound.name}, index {'kept' if index else 'lost'}"
+            asyncio.run(_corrupted(scene, folder / "work", wound.seq, index, name, outcome))
+    for name, hurt_apart in APART.items():
+        for index in (True, False):
+            _copied(scene, folder / "work")
+            hurt_apart(folder / "work" / scene.apart.relative_to(scene.template))
+            name_ = f"{name}, index {'kept' if index else 'lost'}"
+            asyncio.run(_corrupted(scene, folder / "work", LARGE, index, name_, outcome))
+    return outcome
+
+
+def _wounds(lines: list[bytes]) -> Iterable[Wound]:
+    """Line 0 is the header, line n event n."""
+    line = lines[MIDDLE]
+
+    def with_(*middle: bytes) -> bytes:
+        return b"".join([*lines[:MIDDLE], *middle, *lines[MIDDLE + 1 :]])
+
+    yield Wound("line end made a letter", with_(line[:-1] + b"x"), MIDDLE)
+    yield Wound("line end made a blank", with_(line[:-1] + b" "), MIDDLE)
+    yield Wound("line end torn out", with_(line[:-1]), MIDDLE)
+    yield Wound("line emptied", with_(b"\n"), MIDDLE)
+    yield Wound("line zeroed", with_(bytes(len(line) - 1) + b"\n"), MIDDLE)
+    yield Wound("line zeroed with its end", with_(bytes(len(line))), MIDDLE)
+    yield Wound("line torn out", with_(), MIDDLE)
+    yield Wound("line broken in two", with_(line[:40] + b"\n" + line[40:]), MIDDLE)
+    yield Wound("line replaced by another", with_(lines[MIDDLE - 1]), MIDDLE)
+    for start in range(0, len(line) - 9, 16):
+        text = line[:start] + bytes(8) + line[start + 8 :]
+        yield Wound(f"bytes {start} to {start + 8} zeroed", with_(text), MIDDLE)
+    for at in range(len(line) - 1):
+        flipped = bytes([line[at] ^ random.choice([1, 2, 4, 8, 16, 32, 64, 128])])
+        yield Wound(f"flip of byte {at}", with_(line[:at] + flipped + line[at + 1 :]), MIDDLE)
+
+
+APART: dict[str, Callable[[Path], object]] = {
+    "data kept apart is gone": lambda path: path.unlink(),
+    "data kept apart is cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "data kept apart is changed": lambda path: path.write_bytes(
+        b"y".join(path.read_bytes().split(b"x", 1))
+    ),
+}
+
+
+async def _corrupted(
+    scene: Scene, work: Path, seq: int, index: bool, name: str, outcome: Outcome
+) -> None:
+    outcome.counts["corruptions"] += 1
+    if not index:
+        drop_index(work)
+    wanted = [event for event in scene.events if event.seq != seq]
+    store = await open_at("file", work, durability="process")
+    events, bad = await _readable(store, HURT)
+    outcome.equal(events, wanted, f"{name}: what is read")
+    outcome.equal(bad, [seq], f"{name}: what cannot be read")
+    found = await _damages(store)
+    outcome.expect(
+        any((damage.key, damage.seq) == (HURT, seq) for damage in found),
+        f"{name}: verify does not tell of event {seq}: {found}",
+    )
+    _only(found, [seq], name, outcome)
+    outcome.equal(await _all(store, OTHER), scene.others, f"{name}: the other session")
+    await _damages(store, repair=True)
+    mended = await _all(store, HURT)
+    outcome.equal([e for e in mended if e.seq != seq], wanted, f"{name}: what is read, repaired")
+    outcome.equal([e.seq for e in mended], list(range(1, EVENTS + 1)), f"{name}: numbers")
+    erased = [event.json() for event in mended if event.seq == seq]
+    outcome.equal(erased, [{"erased": "damaged"}], f"{name}: what stands for the lost one")
+    outcome.expect(not _unrepaired(await _damages(store)), f"{name}: not repaired")
+    done = await store.append(HURT, [small(99)])
+    outcome.equal(done.seqs, (EVENTS + 1,), f"{name}: the next append")
+    await store.aclose()
+
+
+def erasing_beside(folder: Path) -> Outcome:
+    """A damaged event does not keep another one from being erased."""
+    outcome = Outcome()
+    scene = asyncio.run(_prepare(folder))
+    line = scene.lines[MIDDLE]
+    hurt = _copied(scene, folder / "work")
+    hurt.write_bytes(hurt.read_bytes().replace(line, b"x" * (len(line) - 1) + b"\n"))
+
+    async def check() -> None:
+        store = await open_at("file", folder / "work", durability="process")
+        await store.erase(HURT, [2], reason="asked")
+        events, bad = await _readable(store, HURT)
+        outcome.equal(bad, [MIDDLE], "what cannot be read")
+        outcome.equal(events[1].json(), {"erased": "asked"}, "the erased event")
+        outcome.equal(events[2:], scene.events[2:4] + scene.events[5:], "the others")
+        await store.aclose()
+
+    asyncio.run(check())
+    return outcome
+
+
+# Headers, the index, the journal
+
+
+def headers(folder: Path) -> Outcome:
+    """A file whose first line is unreadable hurts nobody else, is reported, is never removed by
+    a purge, and is mended where the index still knows it."""
+    outcome = Outcome()
+    scene = asyncio.run(_prepare(folder))
+    header = scene.lines[0]
+    for name, first in {
+        "flipped": header[:30] + bytes([header[30] ^ 1]) + header[31:],
+        "another session": header.replace(b'"hurt"', b'"hurx"'),
+        "emptied": b"\n",
+        "zeroed": bytes(len(header) - 1) + b"\n",
+        "without end": header[:-1],
+    }.items():
+        for index in (True, False):
+            asyncio.run(_headless(scene, folder / "work", name, first, index, outcome))
+            outcome.counts["headers"] += 1
+    return outcome
+
+
+async def _headless(
+    scene: Scene, work: Path, name: str, first: bytes, index: bool, outcome: Outcome
+) -> None:
+    when = f"first line {name}, index {'kept' if index else 'lost'}"
+    hurt = _copied(scene, work)
+    hurt.write_bytes(first + b"".join(scene.lines[1:]))
+    if not index:
+        drop_index(work)
+    store = await open_at("file", work, durability="process")
+    outcome.equal(await _all(store, OTHER), scene.others, f"{when}: the other session")
+    outcome.equal(await store.row(key("hurx")), None, f"{when}: a session that never was")
+    found = await _damages(store)
+    outcome.expect(
+        any(d.key == HURT or hurt.name in d.detail for d in found),
+        f"{when}: verify does not tell: {found}",
+    )
+    await store.purge()
+    outcome.expect(hurt.exists(), f"{when}: a purge removed the file")
+    if index:
+        await _damages(store, repair=True)
+        await store.aclose()
+        drop_index(work)
+        store = await open_at("file", work, durability="process")
+        outcome.equal(await _all(store, HURT), scene.events, f"{when}: repaired, index lost")
+        outcome.expect(not _unrepaired(await _damages(store)), f"{when}: not repaired")
+    else:
+        try:
+            await store.append(HURT, [small(1)])
+            outcome.problems.append(f"{when}: an append found a log without a name")
+        except SessionNotFound:
+            pass
+    done = await store.append(OTHER, [small(99)])
+    outcome.equal(done.seqs, (EVENTS + 1,), f"{when}: the next append elsewhere")
+    await store.aclose()
+
+
+def rubbish(folder: Path) -> Outcome:
+    """An index, a journal or a format that is rubbish keeps nobody from opening."""
+    outcome = Outcome()
+    scene = asyncio.run(_prepare(folder))
+    for name, data in {
+        "index.db": b"rubbish" * 1000,
+        "index.db-wal": b"rubbish" * 1000,
+        "journal.jsonl": b"rubbish\n{\n\xff\xfe\nrubbish",
+        "index.db ": b"",
+    }.items():
+        _copied(scene, folder / "work")
+        path = folder / "work" / PLACES["file"] / name.strip()
+        path.write_bytes(data)
+        asyncio.run(_rubbish(scene, folder / "work", f"{name} of {data[:9]!r}", outcome))
+        outcome.counts["files of rubbish"] += 1
+    return outcome
+
+
+async def _rubbish(scene: Scene, work: Path, name: str, outcome: Outcome) -> None:
+    try:
+        store = await open_at("file", work, durability="process")
+    except Exception as error:
+        outcome.problems.append(f"{name}: does not open: {error!r}")
+        return
+    outcome.equal(await _all(store, HURT), scene.events, f"{name}: what is read")
+    outcome.expect(not _unrepaired(await _damages(store)), f"{name}: verify")
+    done = await store.append(HURT, [small(99)])
+    outcome.equal(done.seqs, (EVENTS + 1,), f"{name}: the next append")
+    await store.aclose()
+
+
+# Helpers
+
+
+def _copied(scene: Scene, work: Path) -> Path:
+    copy(scene.template, work)
+    return work / scene.hurt.relative_to(scene.template)
+
+
+async def _damages(store: Store, *, repair: bool = False) -> list[Damage]:
+    return [damage async for damage in store.verify(repair=repair)]
+
+
+def _unrepaired(found: list[Damage]) -> list[Damage]:
+    return [damage for damage in found if not damage.repaired]
+
+
+def _only(found: list[Damage], seqs: list[int], name: str, outcome: Outcome) -> None:
+    """Nothing but these events is reported of any log."""
+    wrong = [d for d in found if d.key is not None and (d.key != HURT or d.seq not in seqs)]
+    outcome.expect(not wrong, f"{name}: verify also reports {wrong}")
