@@ -31,7 +31,7 @@ class Child:
     def __init__(
         self, worker: str, *arguments: str, under: Sequence[str] = (), patience: float = PATIENCE
     ) -> None:
-        self._words = tempfile.TemporaryFile()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self.process = subprocess.Popen(
             [*under, sys.executable, "-m", f"tests.crash.workers.{worker}", *arguments],
             cwd=ROOT,

@@ -252,7 +252,7 @@ def durable(seen: dict[str, Any]) -> dict[str, Any]:
 
 def _timeless(row: Row) -> Row:
     times = {"created": 0, "active": 0, "last": 0, "due": None, "wake": None}
-    surfaces = {name: None for name in row.surfaces}
+    surfaces = dict.fromkeys(row.surfaces)
     waiting = {id: {**item, "at": 0} for id, item in row.pending.items()}
     return msgspec.structs.replace(row, log="", surfaces=surfaces, pending=waiting, **times)
 

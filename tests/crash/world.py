@@ -20,7 +20,6 @@ from holdfast import (
     Key,
     Query,
     Scope,
-    SessionNotFound,
     Snapshot,
     Store,
     key,

@@ -17,11 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from ..crash.checks.clocks import skewed_races
 from ..crash.checks.cuts import cuts, opening_cuts
+from ..crash.checks.damage import corruptions, erasing_beside
+from ..crash.checks.full import full_disks
 from ..crash.checks.kills import kills
+from ..crash.checks.removal import long_threads, receipts
+from ..crash.checks.survivors import survivors
 from ..crash.checks.traces import fsyncs, power_cuts
 from ..crash.outcome import Outcome, Tick
 from ..crash.places import KINDS
+from ..crash.scene import OPS
 from ..processes import checks as processes
 
 
@@ -36,10 +42,23 @@ class Check(NamedTuple):
 def _checks() -> Iterator[Check]:
     for kind in KINDS:
         yield _counted(kind, "kills", kills, heavy={"count": 200}, small={"count": 6})
-        for do in ("delete", "erase", "restore", "fork", "purge"):
+        for do in OPS:
             cut = partial(_cut, do=do)
             yield _counted(kind, f"cut {do}", cut, heavy={"count": None}, small={"count": 6})
         yield _counted(kind, "cut opening", opening_cuts, heavy={"count": None}, small={"count": 6})
+        yield _counted(kind, "survivors", survivors, heavy={"count": None}, small={"count": 6})
+        yield _counted(
+            kind,
+            "full disk",
+            partial(full_disks, operations=60),
+            heavy={"disks": 50},
+            small={"disks": 2},
+        )
+        yield _counted(
+            kind, "wrong clocks", skewed_races, heavy={"rounds": 1000}, small={"rounds": 50}
+        )
+        for name, check in (("long threads", long_threads), ("receipts", receipts)):
+            yield _counted(kind, name, partial(_untold, check), heavy={}, small={})
         yield _counted(kind, "opens", processes.opens, heavy={"rounds": 20}, small={"rounds": 2})
         yield _counted(
             kind, "crowd", processes.crowd, heavy={"seconds": 60.0}, small={"appends": 15}
@@ -57,8 +76,18 @@ def _checks() -> Iterator[Check]:
             yield _counted(
                 kind, "fsyncs", traced, heavy={"operations": 400}, small={"operations": 40}
             )
-            powerless = partial(_untold, partial(power_cuts, operations=60))
-            yield _counted(kind, "power cuts", powerless, heavy={"count": 200}, small={"count": 10})
+            powerless = partial(power_cuts, operations=100)
+            yield _counted(kind, "power cuts", powerless, heavy={"count": 400}, small={"count": 10})
+    yield Check(
+        "file corruptions",
+        lambda folder, tick: corruptions(folder, count=None, tick=tick),
+        lambda folder, tick: corruptions(folder, count=40, tick=tick),
+    )
+    yield Check(
+        "file erasing beside damage",
+        lambda folder, tick: erasing_beside(folder),
+        lambda folder, tick: erasing_beside(folder),
+    )
 
 
 def _counted(

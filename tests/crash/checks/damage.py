@@ -1,5 +1,6 @@
-"""Files that somebody damaged: every other record loads, the damage is reported where it is, and
-`verify(repair=True)` mends it. Opening never fails, and no other session is touched."""
+"""A record in the middle of a file that somebody damaged, at every byte: every other record loads,
+the damage is reported where it is, and `verify(repair=True)` mends it. Opening never fails, and no
+other session is touched."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast import Damage, Event, Key, LogDamaged, NewEvent, SessionNotFound, Store, key
+from holdfast import Damage, Event, Key, LogDamaged, NewEvent, Store, key
 
 from ..outcome import Outcome, Tick, quiet
-from ..places import PLACES, copy, drop_index, open_at
+from ..places import copy, drop_index, open_at
 
 EVENTS = 9
 MIDDLE = 5
@@ -79,51 +80,6 @@ async def _readable(store: Store, log: Key) -> tuple[list[Event], list[int]]:
         except LogDamaged as damage:
             bad.append(damage.seq)
             after = damage.seq
-
-
-# Truncation
-
-
-def truncations(folder: Path, *, every: int = 1, tick: Tick = quiet) -> Outcome:
-    """Cut the last record short by each number of bytes, or by each `every`-th; with the index
-    kept and with the index lost."""
-    outcome = Outcome()
-    scene = asyncio.run(_prepare(folder))
-    last = len(scene.lines[-1])
-    cuts = [*range(1, last, every), last]
-    for number, bytes_ in enumerate(cuts):
-        tick(number, len(cuts))
-        for index in (True, False):
-            if bytes_ == last and not index:
-                continue  # nothing is left of the record that could tell of it
-            asyncio.run(_truncated(scene, folder / "work", bytes_, index, outcome))
-            outcome.counts["truncations"] += 1
-    return outcome
-
-
-async def _truncated(scene: Scene, work: Path, bytes_: int, index: bool, outcome: Outcome) -> None:
-    name = f"last record cut by {bytes_} bytes, index {'kept' if index else 'lost'}"
-    hurt = _copied(scene, work)
-    hurt.write_bytes(hurt.read_bytes()[:-bytes_])
-    if not index:
-        drop_index(work)
-    store = await open_at("file", work, durability="process")
-    events, bad = await _readable(store, HURT)
-    outcome.equal(events, scene.events[:-1], f"{name}: what is read")
-    outcome.expect(bad in ([], [EVENTS]), f"{name}: {bad} cannot be read")
-    found = await _damages(store)
-    outcome.expect(
-        any((damage.key, damage.seq) == (HURT, EVENTS) for damage in found),
-        f"{name}: verify does not tell of event {EVENTS}: {found}",
-    )
-    _only(found, [EVENTS], name, outcome)
-    await _damages(store, repair=True)
-    outcome.equal(await _all(store, HURT), scene.events[:-1], f"{name}: what is read, repaired")
-    outcome.equal(await _all(store, OTHER), scene.others, f"{name}: the other session")
-    outcome.expect(not _unrepaired(await _damages(store)), f"{name}: not repaired")
-    done = await store.append(HURT, [small(99)])
-    outcome.equal(done.seqs, (EVENTS,), f"{name}: the next append")
-    await store.aclose()
 
 
 # Corruption
@@ -237,95 +193,6 @@ def erasing_beside(folder: Path) -> Outcome:
 
     asyncio.run(check())
     return outcome
-
-
-# Headers, the index, the journal
-
-
-def headers(folder: Path) -> Outcome:
-    """A file whose first line is unreadable hurts nobody else, is reported, is never removed by
-    a purge, and is mended where the index still knows it."""
-    outcome = Outcome()
-    scene = asyncio.run(_prepare(folder))
-    header = scene.lines[0]
-    for name, first in {
-        "flipped": header[:30] + bytes([header[30] ^ 1]) + header[31:],
-        "another session": header.replace(b'"hurt"', b'"hurx"'),
-        "emptied": b"\n",
-        "zeroed": bytes(len(header) - 1) + b"\n",
-        "without end": header[:-1],
-    }.items():
-        for index in (True, False):
-            asyncio.run(_headless(scene, folder / "work", name, first, index, outcome))
-            outcome.counts["headers"] += 1
-    return outcome
-
-
-async def _headless(
-    scene: Scene, work: Path, name: str, first: bytes, index: bool, outcome: Outcome
-) -> None:
-    when = f"first line {name}, index {'kept' if index else 'lost'}"
-    hurt = _copied(scene, work)
-    hurt.write_bytes(first + b"".join(scene.lines[1:]))
-    if not index:
-        drop_index(work)
-    store = await open_at("file", work, durability="process")
-    outcome.equal(await _all(store, OTHER), scene.others, f"{when}: the other session")
-    outcome.equal(await store.row(key("hurx")), None, f"{when}: a session that never was")
-    found = await _damages(store)
-    outcome.expect(
-        any(d.key == HURT or hurt.name in d.detail for d in found),
-        f"{when}: verify does not tell: {found}",
-    )
-    await store.purge()
-    outcome.expect(hurt.exists(), f"{when}: a purge removed the file")
-    if index:
-        await _damages(store, repair=True)
-        await store.aclose()
-        drop_index(work)
-        store = await open_at("file", work, durability="process")
-        outcome.equal(await _all(store, HURT), scene.events, f"{when}: repaired, index lost")
-        outcome.expect(not _unrepaired(await _damages(store)), f"{when}: not repaired")
-    else:
-        try:
-            await store.append(HURT, [small(1)])
-            outcome.problems.append(f"{when}: an append found a log without a name")
-        except SessionNotFound:
-            pass
-    done = await store.append(OTHER, [small(99)])
-    outcome.equal(done.seqs, (EVENTS + 1,), f"{when}: the next append elsewhere")
-    await store.aclose()
-
-
-def rubbish(folder: Path) -> Outcome:
-    """An index, a journal or a format that is rubbish keeps nobody from opening."""
-    outcome = Outcome()
-    scene = asyncio.run(_prepare(folder))
-    for name, data in {
-        "index.db": b"rubbish" * 1000,
-        "index.db-wal": b"rubbish" * 1000,
-        "journal.jsonl": b"rubbish\n{\n\xff\xfe\nrubbish",
-        "index.db ": b"",
-    }.items():
-        _copied(scene, folder / "work")
-        path = folder / "work" / PLACES["file"] / name.strip()
-        path.write_bytes(data)
-        asyncio.run(_rubbish(scene, folder / "work", f"{name} of {data[:9]!r}", outcome))
-        outcome.counts["files of rubbish"] += 1
-    return outcome
-
-
-async def _rubbish(scene: Scene, work: Path, name: str, outcome: Outcome) -> None:
-    try:
-        store = await open_at("file", work, durability="process")
-    except Exception as error:
-        outcome.problems.append(f"{name}: does not open: {error!r}")
-        return
-    outcome.equal(await _all(store, HURT), scene.events, f"{name}: what is read")
-    outcome.expect(not _unrepaired(await _damages(store)), f"{name}: verify")
-    done = await store.append(HURT, [small(99)])
-    outcome.equal(done.seqs, (EVENTS + 1,), f"{name}: the next append")
-    await store.aclose()
 
 
 # Helpers

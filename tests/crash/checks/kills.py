@@ -24,8 +24,8 @@ TASKS = 3  # appends of several tasks share a transaction
 def kills(kind: str, folder: Path, *, count: int, tick: Tick = quiet) -> Outcome:
     """Kill `count` writers at random moments, on one store.
 
-    Every other time the watching process has the store open all along, so that it must notice
-    what the dead one left; otherwise it opens the store afterwards.
+    Every other time the watching process has the store open all along and reads on before it
+    opens it once more; otherwise it opens the store afterwards.
     """
     return asyncio.run(_kills(url(kind, folder), count, tick))
 
@@ -39,13 +39,12 @@ async def _kills(place: str, count: int, tick: Tick) -> Outcome:
         tokens: dict[str, int] = {}
         unsure = await asyncio.to_thread(_one, place, number, worlds, tokens, outcome)
         when = f"after kill {number}"
-        store = survivor or await connect(place)
-        try:
-            if survivor:
-                await _read_on(store, outcome, when)
+        if survivor is not None:
+            await _read_on(survivor, outcome, when)
+        async with connect(place) as store:
             await _judge(store, worlds, unsure, tokens, outcome, when)
-        finally:
-            await store.aclose()
+        if survivor is not None:
+            await survivor.aclose()
         outcome.counts["kills"] += 1
         if outcome.problems:
             break  # what follows would only repeat it

@@ -21,7 +21,7 @@ from .talk import hear, say
 unsafe: set[str] = set()
 paths: dict[int, str] = {}
 connections: list[sqlite3.Connection] = []
-fsyncs = 0
+fsyncs: list[str] = []
 
 
 def keep_books() -> None:
@@ -46,17 +46,18 @@ def keep_books() -> None:
         return real_pwrite(file, *rest)
 
     def fsync(file: int) -> None:
-        global fsyncs
         real_fsync(file)
         path = paths.get(file, "")
-        fsyncs += path.endswith(".jsonl")
+        if path.endswith(".jsonl"):
+            fsyncs.append(path)
         unsafe.discard(path)
 
     def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
         connections.append(real_connect(*arguments, **options))
         return connections[-1]
 
-    os.open, os.close, os.pwrite, os.fsync = open_, close, pwrite, fsync
+    for name, kept in (("open", open_), ("close", close), ("pwrite", pwrite), ("fsync", fsync)):
+        setattr(os, name, kept)
     sqlite3.connect = connect  # type: ignore[assignment]
 
 
@@ -77,7 +78,7 @@ async def main(kind: str, folder: str, count: str) -> None:
     say(
         acknowledged=int(count),
         unsafe=found,
-        fsyncs=fsyncs,
+        fsyncs=len(fsyncs),
         synchronous=synchronous,
         journal=journal,
     )

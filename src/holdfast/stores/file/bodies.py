@@ -50,6 +50,7 @@ class InFiles:
         self._project = project
         self._index = index
         self._recent: dict[int, tuple[Path, int]] = {}  # files of logs, and their sizes
+        self._first: dict[int, int] = {}  # where this transaction began in each log
         self._staged: Staged | None = None
 
     # Transactions
@@ -64,9 +65,11 @@ class InFiles:
         self._folder.make_durable()
 
     def committed(self) -> None:
+        self._first.clear()
         self._folder.done()
 
     def rolled_back(self) -> None:
+        self._first.clear()
         self._index.unsay()
         self._folder.roll_back()
 
@@ -95,13 +98,15 @@ class InFiles:
         if size == 0:
             staged.text += header_line(self._header(conn, entry))
         columns = []
+        first = self._first.setdefault(entry.id, plan.fresh[0].seq)
+        last = plan.fresh[-1].seq
         for event, change, hash in zip(plan.fresh, plan.changes, hashes, strict=True):
             stub = None
             if len(event.data) > APART:
                 data = bytes(event.data)
                 staged.apart[self._folder.apart(entry.row.log, event.seq)] = data
                 stub = Raw(msgspec.json.encode(rules.apart(data, sha256(data).hexdigest())))
-            line = event_line(event, hash, change, stub=stub)
+            line = event_line(event, hash, change, stub=stub, first=first, last=last)
             at = size + len(staged.text)
             columns.append(place(at, len(line)) if stub is None else b"p" + bytes(stub))
             staged.text += line
@@ -112,6 +117,8 @@ class InFiles:
         assert staged is not None
         for path, data in staged.apart.items():
             self._folder.write(path, data)
+        if staged.apart:
+            self._folder.make_names_durable()
         self._folder.append(staged.path, bytes(staged.text))
         size = staged.size + len(staged.text)
         self._index.grown(conn, staged.log, size)

@@ -130,8 +130,15 @@ class Folder:
         if self._sync:
             for path in self._grown:
                 os.fsync(self._file(path, make=False))
+        self.make_names_durable()
+
+    def make_names_durable(self) -> None:
+        """The names of files and folders that are new. What a line refers to must be on the
+        disk before the line can be, so this comes before lines that refer to other files."""
+        if self._sync:
             for folder in self._new_names:
                 _sync_folder(folder)
+        self._new_names.clear()
 
     def done(self) -> None:
         """After the commit: what was replaced is gone, what was to go goes."""

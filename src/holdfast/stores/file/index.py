@@ -27,7 +27,7 @@ from ..sqlite import history, remove
 from ..sqlite import log as logs
 from ..sqlite.bodies import Entry
 from .folder import Folder
-from .lines import Placed, Scanned, parse_line, scan
+from .lines import Placed, Scanned, parse_line, scan, unfinished
 
 logger = logging.getLogger("holdfast.file")
 
@@ -186,7 +186,8 @@ class Index:
         if size == known:
             return entry
         if size > known > 0 and self._ends_at(conn, entry, path, known):
-            self._take_lines(conn, entry, path, _read_from(path, known), known, listed=entry.row)
+            text = _read_from(path, known)
+            self._take_lines(conn, entry, path, text, known, listed=entry.row, salvage=False)
         else:
             self._index_again(conn, entry, path)
         return logs.entry_by_id(conn, entry.id)
@@ -238,10 +239,13 @@ class Index:
         offset: int,
         *,
         listed: Row | None,
+        salvage: bool = True,
     ) -> None:
         """Index the lines of a file from `offset` on, behind what is `listed` of the log; what
-        is cut short is cut off."""
+        is cut short is cut off. Without `salvage`, so is all of an unfinished transaction."""
         scanned = scan(text, offset=offset, seq=entry.row.head)
+        if not salvage:
+            scanned = unfinished(scanned, offset, entry.row.head)
         if scanned.torn:
             self._folder.cut(path, scanned.end)
             self._note(
@@ -347,12 +351,12 @@ class Index:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
 
-    def take_file(self, conn: sqlite3.Connection, entry: Entry) -> None:
+    def take_file(self, conn: sqlite3.Connection, entry: Entry, *, salvage: bool) -> None:
         """Index all lines of a log that the index has just begun."""
         path = self._folder.log(entry.row.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
-        self._take_lines(conn, entry, path, text[start:], start, listed=None)
+        self._take_lines(conn, entry, path, text[start:], start, listed=None, salvage=salvage)
 
 
 def lost(seq: int) -> Event:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ...catalog import RowChange
+from ...codec import fingerprint
 from ...events import Event, Key
 
 FORMAT = 1
@@ -45,7 +46,8 @@ class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event as it stands in the file. With `apart`, the data is in a file beside it and
-    stands here as size and hash."""
+    stands here as size and hash. `first` is the number at which its transaction began in this
+    log, `last` the one at which its append ended; left out where that is its own."""
 
     seq: int
     at: int
@@ -57,6 +59,8 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cause: str | None = None
     sha256: str
     apart: bool = False
+    first: int = 0
+    last: int = 0
     row: RowChange = ()
     data: Raw
 
@@ -83,7 +87,15 @@ def header_line(header: Header) -> bytes:
     return _encode(header) + b"\n"
 
 
-def event_line(event: Event, hash: bytes, change: RowChange, *, stub: Raw | None = None) -> bytes:
+def event_line(
+    event: Event,
+    hash: bytes,
+    change: RowChange,
+    *,
+    stub: Raw | None = None,
+    first: int = 0,
+    last: int = 0,
+) -> bytes:
     """The line of an event; `stub` stands in place of data that is kept apart."""
     line = Line(
         seq=event.seq,
@@ -96,6 +108,8 @@ def event_line(event: Event, hash: bytes, change: RowChange, *, stub: Raw | None
         cause=event.cause,
         sha256=hash.hex(),
         apart=stub is not None,
+        first=0 if first == event.seq else first,
+        last=0 if last == event.seq else last,
         row=change,
         data=event.data if stub is None else stub,
     )
@@ -165,6 +179,26 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
         seq = line.seq
     placed += [Placed(seq + n, None, *where) for n, where in enumerate(bad, 1)]
     return Scanned(placed, end, offset + len(text) - end)
+
+
+def unfinished(scanned: Scanned, offset: int, seq: int) -> Scanned:
+    """What was scanned without the transaction at its end, if that was cut: of an append that
+    was never acknowledged a power cut may leave any part, with holes."""
+    sound = {p.seq: p.line for p in scanned.lines if p.line is not None and _sound(p.line)}
+    keep = seq
+    if sound:
+        line = sound[max(sound)]
+        start = line.first or line.seq
+        whole = all(number in sound for number in range(start, line.seq + 1))
+        keep = line.seq if whole and (line.last or line.seq) == line.seq else start - 1
+    lines = [placed for placed in scanned.lines if placed.seq <= keep]
+    end = lines[-1].offset + lines[-1].length if lines else offset
+    return Scanned(lines, end, scanned.end + scanned.torn - end)
+
+
+def _sound(line: Line) -> bool:
+    """Whether a line agrees with its hash; a hole in a text may still be read as one."""
+    return line.apart or fingerprint(line.event()).hex() == line.sha256
 
 
 def _follows(number: int, seq: int, coming: int | None) -> bool:

@@ -37,10 +37,17 @@ class Recovery:
         self._folder = folder
         self._index = index
 
+    def rebuild(self, conn: sqlite3.Connection) -> None:
+        """Fill empty tables: nothing tells what was acknowledged, so all that can be read is."""
+        self._make_true(conn, salvage=True)
+
     def recover(self, conn: sqlite3.Connection) -> None:
-        """Make the tables true to the files, however much of them there is."""
+        """Catch up after a process died, or the power went: appends are there whole or not."""
+        self._make_true(conn, salvage=False)
+
+    def _make_true(self, conn: sqlite3.Connection, *, salvage: bool) -> None:
         deleted = self._index.hear_again(conn)
-        self._adopt(conn, deleted)
+        self._adopt(conn, deleted, salvage=salvage)
         self.check_all(conn)
         self._adopt_blobs(conn)
         self._remove_orphans(conn)
@@ -70,7 +77,7 @@ class Recovery:
 
     # Logs
 
-    def _adopt(self, conn: sqlite3.Connection, deleted: set[str]) -> None:
+    def _adopt(self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool) -> None:
         """Take in the logs that the index does not know, and forget those that are deleted."""
         ids = dict(conn.execute("SELECT log, id FROM logs"))
         new = [header for header in self._headers(ids) if self._has_begun(header)]
@@ -83,7 +90,8 @@ class Recovery:
             self._begin(conn, header, ids, dead=header.key is None or header.log in deleted)
         for header in new:
             if header.log in ids:
-                self._index.take_file(conn, logs.entry_by_id(conn, ids[header.log]))
+                entry = logs.entry_by_id(conn, ids[header.log])
+                self._index.take_file(conn, entry, salvage=salvage)
 
     def _has_begun(self, header: Header) -> bool:
         """Whether a log has an event; one that has none was cut while it was made."""

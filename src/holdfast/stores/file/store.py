@@ -220,7 +220,7 @@ def _open_index(root: Path, recovery: Recovery, bodies: InFiles) -> sqlite3.Conn
     conn = schema.connect(str(path), synchronous="NORMAL")
     schema.prepare(conn, str(path))
     conn.execute(TABLES)
-    _transact(conn, bodies, recovery.recover)
+    _transact(conn, bodies, recovery.rebuild)
     return conn
 
 

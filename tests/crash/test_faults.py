@@ -1,0 +1,44 @@
+"""Full disks, damaged records, clocks that are wrong, and corners of a delete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .checks.clocks import skewed_races
+from .checks.damage import corruptions, erasing_beside
+from .checks.full import full_disks
+from .checks.removal import long_threads, receipts
+from .places import KINDS
+
+BOTH = pytest.mark.parametrize("kind", KINDS)
+
+
+@BOTH
+def test_a_full_disk_refuses_and_nothing_is_half_written(kind: str, tmp_path: Path) -> None:
+    assert full_disks(kind, tmp_path, disks=2, operations=40).problems == []
+
+
+@pytest.mark.parity("user-demand", 40)
+def test_a_damaged_record_costs_itself_alone(tmp_path: Path) -> None:
+    assert corruptions(tmp_path, count=60).problems == []
+
+
+def test_a_damaged_event_keeps_no_other_from_being_erased(tmp_path: Path) -> None:
+    assert erasing_beside(tmp_path).problems == []
+
+
+@BOTH
+def test_of_two_processes_with_wrong_clocks_one_wins(kind: str, tmp_path: Path) -> None:
+    assert skewed_races(kind, tmp_path, rounds=50).problems == []
+
+
+@BOTH
+def test_a_deleted_thread_of_exactly_one_step_leaves_nothing(kind: str, tmp_path: Path) -> None:
+    assert long_threads(kind, tmp_path).problems == []
+
+
+@BOTH
+def test_a_receipt_tells_nothing_of_another_tenant(kind: str, tmp_path: Path) -> None:
+    assert receipts(kind, tmp_path).problems == []
