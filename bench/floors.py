@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast import new_id
 from holdfast.stores.sqlite import schema
+from holdfast.stores.sqlite.bodies import packed
 
 from .entries import Turn, turn
 from .measure import timed
@@ -85,7 +86,7 @@ def _write(conn: sqlite3.Connection, log: _Log, entries: Turn) -> None:
         digest.update(b"\n")
         digest.update(data)
         rows.append(
-            (log.id, log.head, id, kind, 1, None, None, None, now, digest.digest(), b"j" + data)
+            (log.id, log.head, id, kind, 1, None, None, None, now, digest.digest(), packed(data))
         )
         row["bytes"] += len(data)
     conn.executemany(INSERT, rows)

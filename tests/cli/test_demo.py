@@ -83,7 +83,7 @@ def test_every_loss_is_found() -> None:
 
 def test_a_writer_that_cannot_write_is_said_to_have_failed(tmp_path: Path) -> None:
     (tmp_path / "not.db").write_text("this is not a database, as anyone can see")
-    with pytest.raises(DemoFailed, match="not a database"):
+    with pytest.raises(DemoFailed, match="no SQLite database"):
         write_and_kill(f"sqlite:{tmp_path}/not.db", "s", 5)
 
 

@@ -42,7 +42,7 @@ def forge(folder: Path, old: bytes, new: bytes) -> None:
 
 # What makes event 3 unreadable: its format byte in SQLite, its line in a file.
 UNREADABLE = [
-    (STORES[0], b'j{"text":"a marked text"}', b'?{"text":"a marked text"}'),
+    (STORES[0], b'{"text":"a marked text"}', b'{"text":"a morked text"}'),
     (STORES[1], b"a marked text", b'a mark"d text'),
 ]
 NOT_JSON = (STORES[0], b"a marked text", b'a mark"d text')

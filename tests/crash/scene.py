@@ -6,6 +6,7 @@ what is left of it, and of which part.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -258,8 +259,6 @@ def _timeless(row: Row) -> Row:
 
 
 def _blobs(scene: Scene, scope: Scope) -> list[BlobRef]:
-    import hashlib
-
     data = (f"blob of {scope.tenant}".encode(), b"a new blob" * LARGE)
     return [*scene.blobs, *(BlobRef(hashlib.sha256(some).hexdigest(), len(some)) for some in data)]
 

@@ -8,6 +8,7 @@ so a third state shows.
 from __future__ import annotations
 
 import copy
+import hashlib
 import random
 from collections.abc import AsyncGenerator, Sequence
 
@@ -206,8 +207,6 @@ async def look(store: Store, name: str, known: Sequence[Session], outcome: Outco
 
 
 async def _has_blob(store: Store, scope: Scope, name: str) -> bool:
-    import hashlib
-
     data = facts.blob(name)
     try:
         kept = await store.get_blob(scope, BlobRef(hashlib.sha256(data).hexdigest(), len(data)))

@@ -99,7 +99,7 @@ def _trap_commits(steps: Steps) -> None:
             return super().execute(sql, *rest)
 
     really_connect = sqlite3.connect
-    sqlite3.connect = lambda *a, **o: really_connect(*a, **{"factory": Trapped, **o})  # type: ignore[assignment]
+    sqlite3.connect = lambda *a, **o: really_connect(*a, **{"factory": Trapped, **o})
 
 
 async def carry_out(told: dict[str, Any], steps: Steps) -> None:

@@ -55,10 +55,11 @@ class InFiles:
 
     # Transactions
 
-    def begun(self, conn: sqlite3.Connection) -> None:
-        for log in self._index.catch_up_journal(conn):
-            if (key := live_key(conn, log)) is not None:
-                remove.hide(conn, self, key, None)
+    def begun(self, conn: sqlite3.Connection) -> bool:
+        keys = [live_key(conn, log) for log in self._index.catch_up_journal(conn)]
+        for key in filter(None, keys):
+            remove.hide(conn, self, key, None)
+        return any(keys)
 
     def committing(self, conn: sqlite3.Connection) -> None:
         self._index.write_down(conn)

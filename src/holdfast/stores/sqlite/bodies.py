@@ -44,8 +44,8 @@ class Bodies(Protocol):
         """Somebody else may have written: what was remembered of the tables may not hold."""
         ...
 
-    def begun(self, conn: sqlite3.Connection) -> None:
-        """A transaction of the writer began."""
+    def begun(self, conn: sqlite3.Connection) -> bool:
+        """A transaction of the writer began; whether that changed anything in the tables."""
         ...
 
     def committing(self, conn: sqlite3.Connection) -> None:
@@ -127,8 +127,8 @@ class InDatabase:
     def forget(self) -> None:
         pass
 
-    def begun(self, conn: sqlite3.Connection) -> None:
-        pass
+    def begun(self, conn: sqlite3.Connection) -> bool:
+        return False
 
     def committing(self, conn: sqlite3.Connection) -> None:
         pass

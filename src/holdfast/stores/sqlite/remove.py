@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
@@ -26,8 +27,8 @@ STEP_BLOBS = 8
 
 def hide(
     conn: sqlite3.Connection, bodies: Bodies, target: Scope | Key, fence: Lease | None
-) -> tuple[Counter[str], list[Key]]:
-    """Make a session or a thread unreachable; what was removed, and which logs it had."""
+) -> tuple[Counter[str], list[Row]]:
+    """Make a session or a thread unreachable; what was removed, and the rows it had."""
     removed: Counter[str] = Counter()
     if isinstance(target, Key):
         if fence is not None:
@@ -48,7 +49,7 @@ def hide(
         bodies.hide(conn, entry)
     if (entries or target == scope) and not has_threads(conn, scope):
         removed += _hide_scope(conn, bodies, scope)
-    return removed, [entry.row.key for entry in entries]
+    return removed, [entry.row for entry in entries]
 
 
 def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
@@ -143,18 +144,17 @@ def _sweep_log(conn: sqlite3.Connection, bodies: Bodies, id: int) -> bool:
     return False
 
 
-def shared_still(conn: sqlite3.Connection) -> list[Remains]:
-    """What forks keep of deleted threads."""
-    found = conn.execute(
-        "SELECT dead.log, max(fork.shared), group_concat(DISTINCT fork.thread)"
-        " FROM logs AS dead JOIN logs AS fork ON fork.base = dead.id"
-        f" WHERE dead.state = {DEAD} GROUP BY dead.id"
-    )
-    return [
-        Remains(
-            where=f"log {log}",
-            what=f"events up to {upto}, shared by forks ({threads})",
-            remedy="delete the forks",
-        )
-        for log, upto, threads in found
-    ]
+def shared_still(conn: sqlite3.Connection, deleted: Sequence[str]) -> list[Remains]:
+    """What forks keep of the logs that a delete removed; it tells of no other session."""
+    remains = []
+    for log in deleted:
+        upto, threads = conn.execute(
+            "SELECT max(fork.shared), group_concat(DISTINCT fork.thread)"
+            " FROM logs AS dead JOIN logs AS fork ON fork.base = dead.id"
+            " WHERE dead.log = ? AND dead.state = ?",
+            (log, DEAD),
+        ).fetchone()
+        if upto is not None:
+            what = f"events up to {upto}, shared by forks ({threads})"
+            remains.append(Remains(where=f"log {log}", what=what, remedy="delete the forks"))
+    return remains

@@ -256,13 +256,14 @@ class SqliteStore:
             raise InvalidValue(
                 field="fence", problem="guards one thread", remedy="delete by Key with it"
             )
-        removed, keys = await self._writer.run(
+        removed, rows = await self._writer.run(
             lambda conn: remove.hide(conn, self._bodies, target, fence)
         )
-        for key in keys:
-            self._wakes.wake(key)
+        for row in rows:
+            self._wakes.wake(row.key)
         await self._sweep()
-        shared = await self._readers.run(remove.shared_still)
+        deleted = [row.log for row in rows]
+        shared = await self._readers.run(lambda conn: remove.shared_still(conn, deleted))
         counted = {sort: removed[sort] for sort in rules.SORTS}
         return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
 

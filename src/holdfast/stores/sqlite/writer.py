@@ -151,7 +151,8 @@ class Writer:
         conn.execute("BEGIN IMMEDIATE")
         try:
             self._check_recent()
-            self._bodies.begun(conn)
+            if self._bodies.begun(conn):
+                self._forget()
             for waiting in batch:
                 if not waiting.appends:
                     self._forget()
