@@ -32,6 +32,7 @@ class Folder:
         self._grown: dict[Path, int] = {}
         self._new_names: set[Path] = set()
         self._made: list[Path] = []
+        self._replaced: list[tuple[Path, Path]] = []
         self._renamed: list[tuple[Path, Path]] = []
         self._removing: list[Path] = []
 
@@ -80,17 +81,23 @@ class Folder:
         self._grown.setdefault(path, size)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Make a new file."""
+        """Make a new file, under its name only when it is whole."""
         self._make_folder(path.parent)
-        self._made.append(path)
-        self._write(path, data)
+        new = path.with_name(f"{path.name}.new")
+        self._made += [new, path]
+        self._write(new, data)
+        os.replace(new, path)
         self._new_names.add(path.parent)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Put a file in place of one, whole or not at all. Not taken back: if the
-        transaction fails, the file differs from the index, which the next look mends."""
-        new = path.with_name(f"{path.name}.new")
+        """Put a file in place of one, whole or not at all."""
+        new, old = (path.with_name(f"{path.name}{end}") for end in (".new", ".old"))
+        self._made.append(new)
         self._write(new, data)
+        if path.exists() and path not in dict(self._replaced):
+            old.unlink(missing_ok=True)
+            os.link(path, old)
+            self._replaced.append((path, old))
         os.replace(new, path)
         self._close(path)
         self._new_names.add(path.parent)
@@ -142,7 +149,7 @@ class Folder:
 
     def done(self) -> None:
         """After the commit: what was replaced is gone, what was to go goes."""
-        for path in self._removing:
+        for path in [*self._removing, *(old for _, old in self._replaced)]:
             self._close(path)
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -159,6 +166,9 @@ class Folder:
                 continue  # the next look at the file cuts what stands behind its last line
         for path in self._made:
             path.unlink(missing_ok=True)
+        for path, old in self._replaced:
+            self._close(path)
+            os.replace(old, path)
         for old, new in self._renamed:
             self._close(new)
             os.replace(new, old)
@@ -167,6 +177,7 @@ class Folder:
     def _forget(self) -> None:
         self._grown.clear()
         self._made.clear()
+        self._replaced.clear()
         self._renamed.clear()
         self._removing.clear()
         self._new_names.clear()

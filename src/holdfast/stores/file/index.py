@@ -18,8 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from ... import catalog
-from ...catalog import Row, RowChange
+from ...catalog import Project, Row, RowChange
 from ...codec import fingerprint
+from ...errors import InvalidValue
 from ...events import Event, Key, NewEvent
 from ...store import Damage
 from .. import rules
@@ -65,8 +66,9 @@ def unpack(column: bytes) -> tuple[int, int]:
 class Index:
     """Keeps the tables true to the files of one folder."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, project: Project) -> None:
         self._folder = folder
+        self._project = project
         self._saying: list[Said] = []
         self._journal: int | None = None  # its size as the index has it, while that is known
 
@@ -324,8 +326,15 @@ class Index:
         row = entry.row
         if row.head == entry.shared:
             row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
-        row = catalog.apply(row, events, changes)
+        row = self._applied(row, events, changes)
         return msgspec.structs.replace(row, bytes=row.bytes + apart)
+
+    def _applied(self, row: Row, events: list[Event], changes: list[RowChange]) -> Row:
+        try:
+            return catalog.apply(row, events, changes)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, InvalidValue):
+            # A row change is outside the hash of its line, so damage in it shows only here.
+            return catalog.apply(row, events, [self._project(event) for event in events])
 
     def _without_doubles(self, lines: Iterable[Placed]) -> Iterable[Placed]:
         """Of lines with the same id, those that agree with their hash."""

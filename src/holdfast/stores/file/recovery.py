@@ -23,7 +23,7 @@ from ..sqlite import remove
 from ..sqlite.schema import LIVE
 from .folder import GONE, Folder
 from .index import Index, Said
-from .lines import Header, parse_header
+from .lines import Header, parse_header, scan, unfinished
 
 logger = logging.getLogger("holdfast.file")
 
@@ -80,7 +80,7 @@ class Recovery:
     def _adopt(self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool) -> None:
         """Take in the logs that the index does not know, and forget those that are deleted."""
         ids = dict(conn.execute("SELECT log, id FROM logs"))
-        new = [header for header in self._headers(ids) if self._has_begun(header)]
+        new = [h for h in self._headers(ids) if self._has_begun(h, salvage=salvage)]
         new.sort(key=lambda header: header.log)
         for log in deleted & set(ids):
             entry = logs.entry_by_id(conn, ids[log])
@@ -93,10 +93,15 @@ class Recovery:
                 entry = logs.entry_by_id(conn, ids[header.log])
                 self._index.take_file(conn, entry, salvage=salvage)
 
-    def _has_begun(self, header: Header) -> bool:
+    def _has_begun(self, header: Header, *, salvage: bool) -> bool:
         """Whether a log has an event; one that has none was cut while it was made."""
         path = self._folder.log(header.log)
-        begun = path.read_bytes().count(b"\n") > 1
+        text = path.read_bytes()
+        start = text.find(b"\n") + 1
+        scanned = scan(text[start:], offset=start, seq=header.shared)
+        if not salvage:
+            scanned = unfinished(scanned, start, header.shared)
+        begun = bool(scanned.lines)
         if not begun:
             self._folder.remove(path)
             if header.key is not None:
@@ -183,10 +188,12 @@ class Recovery:
     # What nobody owns
 
     def _remove_orphans(self, conn: sqlite3.Connection) -> None:
+        for path in self._folder.root.glob("journal.jsonl.*"):
+            self._folder.remove(path)
         known = {log for (log,) in conn.execute("SELECT log FROM logs")}
         known.update(path.stem for path in self._headless())
         for path in (self._folder.root / "logs").glob("*/*"):
-            if path.name.partition(".")[0] not in known or path.suffix == ".new":
+            if path.name.partition(".")[0] not in known or path.suffix in (".new", ".old"):
                 self._folder.remove(path)
             elif path.suffix == ".apart":
                 self._remove_blanked(conn, path)

@@ -62,7 +62,7 @@ class FileStore(SqliteStore):
         level: Durability = check_durability(durability)
         root = Path(check_path(os.fspath(path)))
         folder = Folder(root, sync=level == "machine")
-        files = Index(folder)
+        files = Index(folder, project)
         bodies = InFiles(folder, project, files)
         conn, lock, presence = await asyncio.to_thread(_open, root, Recovery(folder, files), bodies)
         return cls(

@@ -10,12 +10,12 @@ import msgspec
 from ... import catalog
 from ...catalog import Project, Row
 from ...codec import dense, erased, fingerprint
-from ...errors import InvalidValue, SessionExists
+from ...errors import InvalidValue, LogDamaged, SessionExists
 from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
 from ..rules import Extension
-from .bodies import Bodies, Entry
+from .bodies import Bodies, Entry, Record, event_of
 from .log import (
     PAGE_EVENTS,
     begin,
@@ -188,6 +188,19 @@ def family(conn: sqlite3.Connection, id: int) -> list[int]:
     ]
 
 
+def _readable(
+    conn: sqlite3.Connection, bodies: Bodies, entry: Entry, records: list[Record]
+) -> list[Event]:
+    """The events of some records; a damaged one is there without its data."""
+    key = entry.row.key
+    try:
+        return list(bodies.get(conn, entry.id, key, records))
+    except LogDamaged:
+        if len(records) == 1:
+            return [event_of(records[0], b"null")]
+        return [e for record in records for e in _readable(conn, bodies, entry, [record])]
+
+
 def projected(conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry) -> Row:
     """The row as the log's own events make it."""
     row = msgspec.structs.replace(
@@ -196,7 +209,7 @@ def projected(conn: sqlite3.Connection, bodies: Bodies, project: Project, entry:
     upto = entry.row.head
     while row.head < upto:
         records = records_of(conn, entry.id, row.head, upto, PAGE_EVENTS, False, 0)
-        events = list(bodies.get(conn, entry.id, entry.row.key, records))
+        events = _readable(conn, bodies, entry, records)
         if not events:
             break  # numbers are missing, which `verify` reports by themselves
         row = catalog.apply(row, events, [project(event) for event in events])
