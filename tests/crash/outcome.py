@@ -60,7 +60,7 @@ class Outcome:
         self.figures.append(Figure(f"{what}, slowest", ordered[-1], limit))
 
     def __str__(self) -> str:
-        return ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+        return ", ".join(f"{count:,} {what}" for what, count in self.counts.items() if count)
 
 
 def _short(value: object) -> str:
