@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .checks.clocks import skewed_races
-from .checks.damage import corruptions, erasing_beside
+from .checks.damage import corruptions, erasing_beside, headers
 from .checks.full import full_disks
 from .checks.removal import long_threads, receipts
 from .places import KINDS
@@ -23,6 +23,11 @@ def test_a_full_disk_refuses_and_nothing_is_half_written(kind: str, tmp_path: Pa
 @pytest.mark.parity("user-demand", 40)
 def test_a_damaged_record_costs_itself_alone(tmp_path: Path) -> None:
     assert corruptions(tmp_path, count=60).problems == []
+
+
+@pytest.mark.parity("user-demand", 40)
+def test_a_damaged_first_line_makes_no_session_that_never_was(tmp_path: Path) -> None:
+    assert headers(tmp_path, every=7).problems == []
 
 
 def test_a_damaged_event_keeps_no_other_from_being_erased(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ..crash.checks.clocks import skewed_races
 from ..crash.checks.cuts import cuts, opening_cuts
-from ..crash.checks.damage import corruptions, erasing_beside
+from ..crash.checks.damage import corruptions, erasing_beside, headers
 from ..crash.checks.full import full_disks
 from ..crash.checks.kills import kills
 from ..crash.checks.removal import long_threads, receipts
@@ -82,6 +82,11 @@ def _checks() -> Iterator[Check]:
         "file corruptions",
         lambda folder, tick: corruptions(folder, count=None, tick=tick),
         lambda folder, tick: corruptions(folder, count=40, tick=tick),
+    )
+    yield Check(
+        "file first lines",
+        lambda folder, tick: headers(folder, tick=tick),
+        lambda folder, tick: headers(folder, every=10, tick=tick),
     )
     yield Check(
         "file erasing beside damage",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast import Damage, Event, Key, LogDamaged, NewEvent, Store, key
+from holdfast import Damage, Event, Key, LogDamaged, NewEvent, Query, Store, key
 
 from ..outcome import Outcome, Tick, quiet
 from ..places import copy, drop_index, open_at
@@ -193,6 +193,53 @@ def erasing_beside(folder: Path) -> Outcome:
 
     asyncio.run(check())
     return outcome
+
+
+# The first line
+
+
+def headers(folder: Path, *, every: int = 1, tick: Tick = quiet) -> Outcome:
+    """Flip every byte of a file's first line, or every `every`-th: the damage is reported, no
+    session appears that never was, and nobody else is hurt."""
+    outcome = Outcome()
+    scene = asyncio.run(_prepare(folder))
+    header = scene.lines[0]
+    places = range(0, len(header) - 1, every)
+    for number, at in enumerate(places):
+        tick(number, len(places))
+        flipped = bytes([header[at] ^ random.choice([1, 2, 4, 8, 16, 32, 64, 128])])
+        for index in (True, False):
+            hurt = _copied(scene, folder / "work")
+            text = header[:at] + flipped + header[at + 1 :] + b"".join(scene.lines[1:])
+            hurt.write_bytes(text)
+            name = f"flip of byte {at} of the first line, index {'kept' if index else 'lost'}"
+            asyncio.run(_headless(scene, folder / "work", hurt, index, name, outcome))
+            outcome.counts["headers"] += 1
+    return outcome
+
+
+async def _headless(
+    scene: Scene, work: Path, hurt: Path, index: bool, name: str, outcome: Outcome
+) -> None:
+    if not index:
+        drop_index(work)
+    store = await open_at("file", work, durability="process")
+    outcome.equal(await _all(store, OTHER), scene.others, f"{name}: the other session")
+    for tenant in (HURT.tenant, *{_near(HURT.tenant, n) for n in range(8)}):
+        rows = (await store.find(Query(tenant=tenant))).items
+        known = {HURT.session, OTHER.session} if tenant == HURT.tenant else set()
+        outcome.expect({row.session for row in rows} <= known, f"{name}: nobody made {rows}")
+    found = await _damages(store)
+    told = any(damage.key == HURT or hurt.name in damage.detail for damage in found)
+    outcome.expect(told, f"{name}: verify does not tell: {found}")
+    if index:
+        outcome.equal(await _all(store, HURT), scene.events, f"{name}: what is read")
+    await store.aclose()
+
+
+def _near(text: str, bit: int) -> str:
+    """A name that one flipped bit makes of another."""
+    return chr(ord(text[0]) ^ (1 << bit) & 0x7F) + text[1:]
 
 
 # Helpers

@@ -80,7 +80,9 @@ class Recovery:
     def _adopt(self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool) -> None:
         """Take in the logs that the index does not know, and forget those that are deleted."""
         ids = dict(conn.execute("SELECT log, id FROM logs"))
-        new = [h for h in self._headers(ids) if self._has_begun(h, salvage=salvage)]
+        # What was left of a deleted log for its forks may end in the midst of an append.
+        whole = {h.log for h in self._headers(ids) if not salvage and h.key is not None}
+        new = [h for h in self._headers(ids) if self._has_begun(h, salvage=h.log not in whole)]
         new.sort(key=lambda header: header.log)
         for log in deleted & set(ids):
             entry = logs.entry_by_id(conn, ids[log])
@@ -91,7 +93,7 @@ class Recovery:
         for header in new:
             if header.log in ids:
                 entry = logs.entry_by_id(conn, ids[header.log])
-                self._index.take_file(conn, entry, salvage=salvage)
+                self._index.take_file(conn, entry, salvage=header.log not in whole)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
         """Whether a log has an event; one that has none was cut while it was made."""

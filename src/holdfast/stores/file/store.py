@@ -164,12 +164,13 @@ def _open(
             _check_format(root)
             for folder in (root / "logs", root / "blobs", root / "open"):
                 folder.mkdir(exist_ok=True, mode=0o700)
-            conn = _open_index(root, recovery, bodies)
+            dead = left_by_the_dead(root)
+            conn = _open_index(root, bodies, recovery.recover if dead else recovery.rebuild)
             undo.callback(conn.close)
-            if dead := left_by_the_dead(root):
+            if dead:
                 _transact(conn, bodies, recovery.recover)
-                for path in dead:
-                    path.unlink(missing_ok=True)
+            for path in dead:
+                path.unlink(missing_ok=True)
             presence = Presence(root)
         undo.pop_all()
     return conn, lock, presence
@@ -203,8 +204,10 @@ def _check_format(root: Path) -> None:
         )
 
 
-def _open_index(root: Path, recovery: Recovery, bodies: InFiles) -> sqlite3.Connection:
-    """The index, rebuilt if it is not there, of another version, or unreadable."""
+def _open_index(
+    root: Path, bodies: InFiles, fill: Callable[[sqlite3.Connection], None]
+) -> sqlite3.Connection:
+    """The index, filled anew if it is not there, of another version, or unreadable."""
     path = root / "index.db"
     try:
         conn = schema.connect(str(path), synchronous="NORMAL")
@@ -220,7 +223,7 @@ def _open_index(root: Path, recovery: Recovery, bodies: InFiles) -> sqlite3.Conn
     conn = schema.connect(str(path), synchronous="NORMAL")
     schema.prepare(conn, str(path))
     conn.execute(TABLES)
-    _transact(conn, bodies, recovery.rebuild)
+    _transact(conn, bodies, fill)
     return conn
 
 
