@@ -20,7 +20,7 @@ from ...store import Damage
 from .. import rules
 from ..sqlite import log as logs
 from ..sqlite import remove
-from ..sqlite.schema import LIVE
+from ..sqlite.schema import LIVE, RESTORING
 from .folder import GONE, Folder
 from .index import Index, Said
 from .lines import Header, parse_header, scan, unfinished
@@ -79,6 +79,7 @@ class Recovery:
 
     def _adopt(self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool) -> None:
         """Take in the logs that the index does not know, and forget those that are deleted."""
+        self._forget_restored(conn)
         ids = dict(conn.execute("SELECT log, id FROM logs"))
         # What was left of a deleted log for its forks may end in the midst of an append.
         whole = {h.log for h in self._headers(ids) if not salvage and h.key is not None}
@@ -94,6 +95,16 @@ class Recovery:
             if header.log in ids:
                 entry = logs.entry_by_id(conn, ids[header.log])
                 self._index.take_file(conn, entry, salvage=header.log not in whole)
+
+    def _forget_restored(self, conn: sqlite3.Connection) -> None:
+        """Forget restores that were complete, by the name of their file, before the index could
+        say so; they are adopted like other logs that it does not know."""
+        restoring = conn.execute("SELECT id, log FROM logs WHERE state = ?", (RESTORING,))
+        for id, log in restoring.fetchall():
+            if self._folder.log(log).exists():
+                conn.execute("DELETE FROM events WHERE log = ?", (id,))
+                conn.execute("DELETE FROM logs WHERE id = ?", (id,))
+                self._index.gone(conn, id)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
         """Whether a log has an event; one that has none was cut while it was made."""
