@@ -189,6 +189,7 @@ def erasing_beside(folder: Path) -> Outcome:
         outcome.equal(bad, [MIDDLE], "what cannot be read")
         outcome.equal(events[1].json(), {"erased": "asked"}, "the erased event")
         outcome.equal(events[2:], scene.events[2:4] + scene.events[5:], "the others")
+        outcome.counts["events erased"] += 1
         await store.aclose()
 
     asyncio.run(check())

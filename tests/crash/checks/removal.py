@@ -58,4 +58,5 @@ async def _receipts(kind: str, folder: Path, outcome: Outcome) -> None:
     for target in (log, Scope(log.tenant, log.session)):
         receipt = repr(await store.delete(target))
         outcome.expect("hidden" not in receipt, f"the receipt tells: {receipt}")
+        outcome.counts["receipts"] += 1
     await store.aclose()

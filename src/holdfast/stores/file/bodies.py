@@ -18,12 +18,13 @@ import msgspec
 from msgspec import Raw
 
 from ...catalog import Project
-from ...codec import fingerprint
+from ...codec import erased, fingerprint
+from ...errors import LogDamaged
 from ...events import Event, Key, Scope
 from .. import rules
 from ..rules import APART, Extension
+from ..sqlite import history, remove
 from ..sqlite import log as logs
-from ..sqlite import remove
 from ..sqlite.bodies import Entry, Record, event_of, spoiled
 from ..sqlite.schema import LIVE, RESTORING
 from .folder import Folder
@@ -56,10 +57,13 @@ class InFiles:
     # Transactions
 
     def begun(self, conn: sqlite3.Connection) -> bool:
-        keys = [live_key(conn, log) for log in self._index.catch_up_journal(conn)]
-        for key in filter(None, keys):
-            remove.hide(conn, self, key, None)
-        return any(keys)
+        said = self._index.catch_up_journal(conn)
+        for one in said:
+            key = live_key(conn, one.deleted) if one.deleted else None
+            if key is not None:
+                remove.hide(conn, self, key, None)
+            self.erase_again(conn, one)
+        return bool(said)
 
     def committing(self, conn: sqlite3.Connection) -> None:
         self._index.write_down(conn)
@@ -173,6 +177,34 @@ class InFiles:
         except FileNotFoundError:
             return b""
 
+    def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
+        # Files are replaced one after the other, so what is meant is written down first.
+        names = {_name(conn, log): seqs for log, seqs in parts.items()}
+        self._index.say(Said(erased=names, reason=reason))
+        self._index.write_down(conn)
+        self._folder.make_durable()
+
+    def erase_again(self, conn: sqlite3.Connection, said: Said) -> None:
+        """Carry out an erasure that somebody had written down and may not have finished."""
+        for name, seqs in said.erased.items():
+            found = conn.execute("SELECT id FROM logs WHERE log = ?", (name,)).fetchone()
+            if found is None or not self._folder.log(name).exists():
+                continue
+            entry = self._index.catch_up(conn, logs.entry_by_id(conn, found[0]))
+            data = erased(said.reason)
+            left = [seq for seq in seqs if not self._holds(conn, entry, seq, data)]
+            if left:
+                history.blank(conn, self, self._project, entry.id, left, said.reason)
+                history.drop_snapshots(conn, entry.id)
+
+    def _holds(self, conn: sqlite3.Connection, entry: Entry, seq: int, data: Raw) -> bool:
+        """Whether an event that is still there has this data."""
+        records = logs.records_of(conn, entry.id, seq - 1, seq, 1, False, 0)
+        try:
+            return all(e.data == data for e in self.get(conn, entry.id, entry.row.key, records))
+        except LogDamaged:
+            return False
+
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
     ) -> None:
@@ -262,6 +294,11 @@ class InFiles:
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
     ) -> None:
         self._index.say(Said(claim=(tenant, name), session=session))
+
+
+def _name(conn: sqlite3.Connection, log: int) -> str:
+    (name,) = conn.execute("SELECT log FROM logs WHERE id = ?", (log,)).fetchone()
+    return str(name)
 
 
 def live_key(conn: sqlite3.Connection, log: str) -> Key | None:

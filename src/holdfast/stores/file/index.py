@@ -46,6 +46,8 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     claim: tuple[str, str] | None = None
     session: str | None = None
     deleted: str | None = None
+    erased: dict[str, list[int]] = {}
+    reason: str = ""
     damage: Damage | None = None
     log: str | None = None
 
@@ -124,9 +126,9 @@ class Index:
         """The transaction failed."""
         self._saying.clear()
 
-    def catch_up_journal(self, conn: sqlite3.Connection) -> list[str]:
-        """Take in what a process said before it died, and cut what it did not finish; the
-        logs that it was about to delete."""
+    def catch_up_journal(self, conn: sqlite3.Connection) -> list[Said]:
+        """Take in what a process said before it died, and cut what it did not finish; what it
+        said, for deletes and erasures to be carried out."""
         size = self._folder.size(self._folder.journal)
         if size == self._journal:
             return []
@@ -142,15 +144,15 @@ class Index:
         for one in said:
             self._take_in(conn, one)
         self.grown(conn, JOURNAL, end)
-        return [one.deleted for one in said if one.deleted is not None]
+        return said
 
-    def hear_again(self, conn: sqlite3.Connection) -> set[str]:
-        """Take in the whole journal; the logs that were deleted, of which it knows."""
+    def hear_again(self, conn: sqlite3.Connection) -> list[Said]:
+        """Take in the whole journal; what it says."""
         conn.execute("DELETE FROM claims")
         said = self._heard()
         for one in said:
             self._take_in(conn, one)
-        return {one.deleted for one in said if one.deleted is not None}
+        return said
 
     def write_anew(self, conn: sqlite3.Connection, said: list[Said]) -> None:
         """Put a journal that says this in place of the old one."""
@@ -210,8 +212,7 @@ class Index:
         """Forget what the index has of a log's events, and read its file from the start."""
         for table in ("events", "pending", "terms"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
-        for log in history.family(conn, entry.id):
-            conn.execute("DELETE FROM snapshots WHERE log = ?", (log,))
+        history.drop_snapshots(conn, entry.id)
         text = path.read_bytes() if path.exists() else b""
         start = text.find(b"\n") + 1
         row = msgspec.structs.replace(

@@ -20,7 +20,8 @@ from ...store import Damage
 from .. import rules
 from ..sqlite import log as logs
 from ..sqlite import remove
-from ..sqlite.schema import LIVE, RESTORING
+from ..sqlite.schema import LIVE
+from .bodies import InFiles
 from .folder import GONE, Folder
 from .index import Index, Said
 from .lines import Header, parse_header, scan, unfinished
@@ -33,9 +34,10 @@ BLOBS = "[0-9a-f]" * 64
 class Recovery:
     """What is done with all files of a folder at once."""
 
-    def __init__(self, folder: Folder, index: Index) -> None:
+    def __init__(self, folder: Folder, index: Index, bodies: InFiles) -> None:
         self._folder = folder
         self._index = index
+        self._bodies = bodies
 
     def rebuild(self, conn: sqlite3.Connection) -> None:
         """Fill empty tables: nothing tells what was acknowledged, so all that can be read is."""
@@ -46,9 +48,12 @@ class Recovery:
         self._make_true(conn, salvage=False)
 
     def _make_true(self, conn: sqlite3.Connection, *, salvage: bool) -> None:
-        deleted = self._index.hear_again(conn)
+        said = self._index.hear_again(conn)
+        deleted = {one.deleted for one in said if one.deleted is not None}
         self._adopt(conn, deleted, salvage=salvage)
         self.check_all(conn)
+        for one in said:
+            self._bodies.erase_again(conn, one)
         self._adopt_blobs(conn)
         self._remove_orphans(conn)
 
@@ -79,11 +84,8 @@ class Recovery:
 
     def _adopt(self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool) -> None:
         """Take in the logs that the index does not know, and forget those that are deleted."""
-        self._forget_restored(conn)
         ids = dict(conn.execute("SELECT log, id FROM logs"))
-        # What was left of a deleted log for its forks may end in the midst of an append.
-        whole = {h.log for h in self._headers(ids) if not salvage and h.key is not None}
-        new = [h for h in self._headers(ids) if self._has_begun(h, salvage=h.log not in whole)]
+        new = [h for h in self._headers(ids) if self._has_begun(h, salvage=salvage)]
         new.sort(key=lambda header: header.log)
         for log in deleted & set(ids):
             entry = logs.entry_by_id(conn, ids[log])
@@ -94,17 +96,7 @@ class Recovery:
         for header in new:
             if header.log in ids:
                 entry = logs.entry_by_id(conn, ids[header.log])
-                self._index.take_file(conn, entry, salvage=header.log not in whole)
-
-    def _forget_restored(self, conn: sqlite3.Connection) -> None:
-        """Forget restores that were complete, by the name of their file, before the index could
-        say so; they are adopted like other logs that it does not know."""
-        restoring = conn.execute("SELECT id, log FROM logs WHERE state = ?", (RESTORING,))
-        for id, log in restoring.fetchall():
-            if self._folder.log(log).exists():
-                conn.execute("DELETE FROM events WHERE log = ?", (id,))
-                conn.execute("DELETE FROM logs WHERE id = ?", (id,))
-                self._index.gone(conn, id)
+                self._index.take_file(conn, entry, salvage=salvage)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
         """Whether a log has an event; one that has none was cut while it was made."""

@@ -45,9 +45,9 @@ class FileStore(SqliteStore):
         super().__init__(str(folder.root / "index.db"), **rest)
         self._folder = folder
         self._index = index
-        self._recovery = Recovery(folder, index)
-        self._presence = presence
         self._files: InFiles = rest["bodies"]
+        self._recovery = Recovery(folder, index, self._files)
+        self._presence = presence
 
     @classmethod
     async def open(
@@ -64,7 +64,9 @@ class FileStore(SqliteStore):
         folder = Folder(root, sync=level == "machine")
         files = Index(folder, project)
         bodies = InFiles(folder, project, files)
-        conn, lock, presence = await asyncio.to_thread(_open, root, Recovery(folder, files), bodies)
+        conn, lock, presence = await asyncio.to_thread(
+            _open, root, Recovery(folder, files, bodies), bodies
+        )
         return cls(
             folder,
             files,

@@ -81,6 +81,10 @@ class Bodies(Protocol):
         """The events of some records of one log; `LogDamaged` at the first unreadable one."""
         ...
 
+    def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
+        """These numbers of these logs are about to be erased, all of them or none."""
+        ...
+
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
     ) -> None:
@@ -177,6 +181,9 @@ class InDatabase:
                 yield event_of(record, data[5:])
             else:
                 raise spoiled(key, event_of(record, data[5:]))
+
+    def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
+        pass
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]

@@ -143,12 +143,20 @@ def erase(
     parts: dict[int, list[int]] = {}
     for seq in numbers:
         parts.setdefault(holder(conn, entry, seq), []).append(seq)
+    bodies.erasing(conn, parts, reason)
     dropped = 0
     for log, some in parts.items():
         blank(conn, bodies, project, log, some, reason)
-        for relative in family(conn, log):
-            dropped += conn.execute("DELETE FROM snapshots WHERE log = ?", (relative,)).rowcount
+        dropped += drop_snapshots(conn, log)
     return {"payloads": len(numbers), "snapshots": dropped}
+
+
+def drop_snapshots(conn: sqlite3.Connection, log: int) -> int:
+    """Drop the snapshots of a log and of all that were forked from it; how many there were."""
+    return sum(
+        conn.execute("DELETE FROM snapshots WHERE log = ?", (relative,)).rowcount
+        for relative in family(conn, log)
+    )
 
 
 def blank(
