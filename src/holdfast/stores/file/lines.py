@@ -82,7 +82,21 @@ _header = msgspec.json.Decoder(Header).decode
 
 
 def header_line(header: Header) -> bytes:
-    return _encode(header) + b"\n"
+    return _with_crc(_encode(header))
+
+
+def _with_crc(text: bytes) -> bytes:
+    """A line of JSON with the CRC-32 of all that stands before it."""
+    return b'%b,"crc":%d}\n' % (text[:-1], crc32(text[:-1]))
+
+
+def _whole(text: bytes) -> bool:
+    """Whether every byte of a line is what it was."""
+    end = text.rfind(b',"crc":')
+    try:
+        return text[-2:] == b"}\n" and crc32(text[:end]) == int(text[end + 7 : -2])
+    except ValueError:
+        return False
 
 
 def event_line(
@@ -111,26 +125,23 @@ def event_line(
         row=change,
         data=event.data if stub is None else stub,
     )
-    text = _encode(line)[:-1]
-    return b'%b,"crc":%d}\n' % (text, crc32(text))
+    return _with_crc(_encode(line))
 
 
 def parse_header(text: bytes) -> Header | None:
+    """What a first line says, or None if a byte of it is not what it was."""
     try:
-        header = _header(text)
+        header = _header(text) if _whole(text) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return header if header.holdfast == FORMAT else None
+    return header if header is not None and header.holdfast == FORMAT else None
 
 
 def parse_line(text: bytes) -> Line | None:
     """The event of a line, or None if a byte of it is not what it was."""
-    end = text.rfind(b',"crc":')
     try:
-        if text[-2:] != b"}\n" or crc32(text[:end]) != int(text[end + 7 : -2]):
-            return None
-        return _decode(text)
-    except (msgspec.MsgspecError, ValueError):  # UnicodeDecodeError is one
+        return _decode(text) if _whole(text) else None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
