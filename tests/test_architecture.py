@@ -43,7 +43,7 @@ __init__
 LINES = {part: n for n, line in enumerate(LAYOUT.split("\n")) for part in line.split()}
 
 CORE = {"errors", "events", "codec", "state", "transcript", "catalog", "store", "stores"}
-DRIVERS = {"holdfast.stores.postgres", "holdfast.stores.mongodb"}
+DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb")  # may import their own
 
 PUBLIC = """
 Appended BlobNotFound BlobRef CaughtUp Damage Draft Event HeadMoved HoldfastError InvalidValue Key
@@ -125,7 +125,7 @@ def test_the_core_imports_msgspec_and_the_standard_library_alone() -> None:
     wrong = [
         f"{module} imports {target}"
         for module, targets in GRAPH.items()
-        if module not in DRIVERS and part(module) in CORE
+        if not module.startswith(DRIVERS) and part(module) in CORE
         for target in targets
         if target.split(".")[0] not in known
     ]

@@ -216,6 +216,10 @@ class Store(Protocol):
         """Give a name up; nothing happens when `owner` does not hold it."""
         ...
 
+    async def claims(self, owner: Scope) -> list[str]:
+        """The names that a session holds, in order."""
+        ...
+
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
         """Logs of these agents that want a driver and have no live lease, longest due first."""
         ...
@@ -254,6 +258,10 @@ class Store(Protocol):
 
     async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
         """The bytes of a blob of this session (`BlobNotFound`)."""
+        ...
+
+    async def blobs(self, scope: Scope) -> list[BlobRef]:
+        """The blobs that a session owns, in order of their hashes."""
         ...
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:

@@ -5,15 +5,16 @@ A store's module, and with it its driver, is imported only when its scheme is as
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from ..errors import InvalidValue
+from ..errors import InvalidValue, MissingExtra
 from ..store import Store
 
-Opener = Callable[[str, dict[str, str]], Awaitable[Store]]
+Opener = Callable[[str], Awaitable[Store]]
 
 
 class Connecting:
@@ -41,9 +42,10 @@ class Connecting:
 
 
 def connect(url: str) -> Connecting:
-    """Open the store that `url` names: `memory:`, `file:DIR` or `sqlite:PATH`, with options
-    behind a `?`. A wrong URL raises `InvalidValue` here, before anything is opened."""
-    scheme, colon, rest = url.partition(":")
+    """Open the store that `url` names: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql://…` or
+    `mongodb://…`, with options behind a `?`. A URL of no known scheme raises `InvalidValue`
+    here, before anything is opened."""
+    scheme, colon, _ = url.partition(":")
     opener = OPENERS.get(scheme)
     if opener is None or not colon:
         raise InvalidValue(
@@ -51,37 +53,64 @@ def connect(url: str) -> Connecting:
             problem=f"has no known scheme ({scheme!r})" if colon else "has no scheme",
             remedy="use one of " + ", ".join(f"{name}:" for name in OPENERS),
         )
-    place, _, query = rest.partition("?")
-    if place.startswith("//"):
-        place = place[2:]
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    return Connecting(lambda: opener(unquote(place), options))
+    return Connecting(lambda: opener(url))
 
 
-async def _memory(place: str, options: dict[str, str]) -> Store:
+async def _memory(url: str) -> Store:
     from .memory import MemoryStore
 
-    no_more(options)
+    no_more(_split(url)[1])
     return MemoryStore()
 
 
-async def _sqlite(place: str, options: dict[str, str]) -> Store:
+async def _sqlite(url: str) -> Store:
     from .sqlite import SqliteStore
 
+    place, options = _split(url)
     durability = options.pop("durability", "machine")
     no_more(options)
     return await SqliteStore.open(place, durability=durability)
 
 
-async def _file(place: str, options: dict[str, str]) -> Store:
+async def _file(url: str) -> Store:
     from .file import FileStore
 
+    place, options = _split(url)
     durability = options.pop("durability", "machine")
     no_more(options)
     return await FileStore.open(place, durability=durability)
 
 
-def no_more(options: dict[str, str]) -> None:
+async def _postgres(url: str) -> Store:
+    with needing("postgres", "asyncpg"):
+        from .postgres import PostgresStore
+    return await PostgresStore.open(url)
+
+
+async def _mongodb(url: str) -> Store:
+    with needing("mongodb", "pymongo", "bson"):
+        from .mongodb import MongoStore
+    return await MongoStore.open(url)
+
+
+@contextmanager
+def needing(extra: str, *packages: str) -> Iterator[None]:
+    """Name the extra to install when one of its packages is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in packages:
+            raise
+        raise MissingExtra(extra=extra, needed_for=f"the {extra} store") from error
+
+
+def _split(url: str) -> tuple[str, dict[str, str]]:
+    """The place and the options of a URL that names a path."""
+    place, _, query = url.partition(":")[2].partition("?")
+    return unquote(place.removeprefix("//")), dict(parse_qsl(query, keep_blank_values=True))
+
+
+def no_more(options: Mapping[str, str]) -> None:
     """Refuse options that the store does not know, instead of passing over a typing error."""
     if options:
         raise InvalidValue(
@@ -89,4 +118,12 @@ def no_more(options: dict[str, str]) -> None:
         )
 
 
-OPENERS: dict[str, Opener] = {"memory": _memory, "file": _file, "sqlite": _sqlite}
+OPENERS: dict[str, Opener] = {
+    "memory": _memory,
+    "file": _file,
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+    "mongodb": _mongodb,
+    "mongodb+srv": _mongodb,
+}

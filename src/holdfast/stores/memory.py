@@ -345,6 +345,10 @@ class MemoryStore:
         if self._claims.get((tenant, name)) == owner:
             del self._claims[tenant, name]
 
+    async def claims(self, owner: Scope) -> list[str]:
+        check_key(owner)
+        return sorted(name for (_, name), holder in self._claims.items() if holder == owner)
+
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
@@ -415,6 +419,10 @@ class MemoryStore:
         if data is None:
             raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
         return data
+
+    async def blobs(self, scope: Scope) -> list[BlobRef]:
+        check_key(scope)
+        return [BlobRef(name, len(data)) for name, data in sorted(self._blobs.get(scope, {}).items())]
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
         log = self._log(key)

@@ -77,7 +77,10 @@ class BesideContract:
             await store.get_blob(key("other").scope, ref)
         with pytest.raises(BlobNotFound):
             await store.get_blob(KEY.scope, BlobRef("0" * 64, 1))
+        assert {ref} < set(await store.blobs(KEY.scope))
+        assert [kept.size for kept in await store.blobs(key("other").scope)] == []
         assert (await store.delete(KEY.scope)).removed["blobs"] == 2
+        assert await store.blobs(KEY.scope) == []
 
     async def test_a_blob_shared_by_two_sessions_outlives_one_of_them(self, store: Store) -> None:
         await begin(store)

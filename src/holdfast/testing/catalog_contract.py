@@ -372,6 +372,10 @@ class CatalogContract:
         assert await store.claim("main", "name", ann) == ann
         assert await store.claim("main", "name", bob) == ann
         assert await store.claim("main", "another", bob) == bob
+        assert await store.claim("main", "a third", bob) == bob
+        assert await store.claims(ann) == ["name"]
+        assert await store.claims(bob) == ["a third", "another"]
+        assert await store.claims(Scope("other", "bob")) == []
 
     async def test_a_claim_is_taken_over_only_from_its_holder(self, store: Store) -> None:
         ann, bob, cyd = (Scope("main", name) for name in ("ann", "bob", "cyd"))

@@ -196,6 +196,9 @@ class FaultyStore:
     async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
         await self._call("unclaim", self.inner.unclaim(tenant, name, owner))
 
+    async def claims(self, owner: Scope) -> list[str]:
+        return await self._call("claims", self.inner.claims(owner))
+
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
         inner = self.inner.runnable(tenant, agents=agents, limit=limit)
         return await self._call("runnable", inner)
@@ -225,6 +228,9 @@ class FaultyStore:
 
     async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
         return await self._call("get_blob", self.inner.get_blob(scope, ref))
+
+    async def blobs(self, scope: Scope) -> list[BlobRef]:
+        return await self._call("blobs", self.inner.blobs(scope))
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
         inner = self.inner.save_snapshot(key, snapshot, fence=fence)

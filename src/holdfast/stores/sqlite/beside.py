@@ -136,6 +136,15 @@ def get_blob(conn: sqlite3.Connection, bodies: Bodies, scope: Scope, ref: BlobRe
     raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
 
 
+def blobs(conn: sqlite3.Connection, scope: Scope) -> list[BlobRef]:
+    found = conn.execute(
+        "SELECT sha256, size FROM blobs JOIN owners ON owners.id = blobs.owner"
+        " WHERE tenant = ? AND session = ? ORDER BY sha256",
+        (scope.tenant, scope.session),
+    )
+    return [BlobRef(sha256, size) for sha256, size in found]
+
+
 def _owner(conn: sqlite3.Connection, scope: Scope) -> int | None:
     found = conn.execute(
         "SELECT id FROM owners WHERE tenant = ? AND session = ?", (scope.tenant, scope.session)
@@ -187,3 +196,11 @@ def unclaim(conn: sqlite3.Connection, bodies: Bodies, tenant: str, name: str, ow
     )
     if given_up.rowcount:
         bodies.claimed(conn, tenant, name, None)
+
+
+def claims(conn: sqlite3.Connection, owner: Scope) -> list[str]:
+    found = conn.execute(
+        "SELECT name FROM claims WHERE tenant = ? AND session = ? ORDER BY name",
+        (owner.tenant, owner.session),
+    )
+    return [name for (name,) in found]

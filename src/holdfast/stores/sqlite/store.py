@@ -314,6 +314,10 @@ class SqliteStore:
         rules.check_claim(tenant, name, owner)
         await self._writer.run(lambda conn: beside.unclaim(conn, self._bodies, tenant, name, owner))
 
+    async def claims(self, owner: Scope) -> list[str]:
+        check_key(owner)
+        return await self._readers.run(lambda conn: beside.claims(conn, owner))
+
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
@@ -362,6 +366,10 @@ class SqliteStore:
     async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
         check_key(scope)
         return await self._readers.run(lambda conn: beside.get_blob(conn, self._bodies, scope, ref))
+
+    async def blobs(self, scope: Scope) -> list[BlobRef]:
+        check_key(scope)
+        return await self._readers.run(lambda conn: beside.blobs(conn, scope))
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
         check_key(key)

@@ -1,0 +1,49 @@
+"""Riding out a backend that is away for a moment: the same attempt again, within a deadline.
+
+An attempt must be safe to repeat after a lost reply. A store sees to that: events by
+their ids, everything else by comparing before it sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ..errors import StoreUnavailable
+
+T = TypeVar("T")
+
+PATIENCE = 15.0  # seconds that a call waits for its backend to come back
+FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts: doubled each time, from … to …
+
+
+async def patiently(
+    attempt: Callable[[], Awaitable[T]],
+    passing: Callable[[Exception], bool],
+    *,
+    patience: float = PATIENCE,
+) -> T:
+    """What `attempt` returns, repeated while it raises what `passing` says will pass.
+
+    Raises `StoreUnavailable` when it did not pass in time, the driver's error as its cause;
+    every other error at once.
+    """
+    end = time.monotonic() + patience
+    pause = FIRST
+    while True:
+        try:
+            return await attempt()
+        except Exception as error:
+            if not passing(error):
+                raise
+            wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that a crowd spreads out
+            if time.monotonic() + wait > end:
+                raise StoreUnavailable(
+                    problem=f"the store did not answer within {patience:g} s "
+                    f"({type(error).__name__}); the same call may be sent again"
+                ) from error
+        await asyncio.sleep(wait)
+        pause = min(2 * pause, LONGEST)
