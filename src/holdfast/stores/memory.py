@@ -422,7 +422,8 @@ class MemoryStore:
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
         check_key(scope)
-        return [BlobRef(name, len(data)) for name, data in sorted(self._blobs.get(scope, {}).items())]
+        owned = self._blobs.get(scope, {})
+        return [BlobRef(name, len(owned[name])) for name in sorted(owned)]
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
         log = self._log(key)

@@ -19,6 +19,10 @@ class Wakes:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
+    def followed(self) -> list[Key]:
+        """The logs that someone follows."""
+        return list(self._waiting)
+
     def add(self, key: Key) -> asyncio.Event:
         woken = asyncio.Event()
         self._waiting.setdefault(key, set()).add(woken)

@@ -1,0 +1,233 @@
+"""What stands beside the log: leases, drafts, snapshots, blobs, claims."""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec import Raw
+
+from ...errors import BlobNotFound, SessionNotFound
+from ...events import Key, Scope
+from ...store import BlobRef, Draft, Lease, Snapshot
+from .. import rules
+from ..rules import LeaseState
+from .database import Link
+from .log import existing, known_ids
+
+# Leases
+
+
+class Acquire:
+    """One attempt to drive; run again after a lost reply, it knows the lease it had taken."""
+
+    def __init__(self, key: Key, owner: str, ttl: float, steal: str | None) -> None:
+        self._key = key
+        self._owner = owner
+        self._ttl = ttl
+        self._steal = steal
+        self._taken: tuple[Lease, LeaseState] | None = None
+
+    async def __call__(self, link: Link, now: int) -> Lease:
+        entry = await existing(link, self._key)
+        if self._taken is not None and self._taken[1] == entry.lease:
+            return self._taken[0]
+        lease, state = self._taken = rules.acquire(
+            entry.row, entry.lease, self._owner, ttl=self._ttl, steal=self._steal, now=now
+        )
+        await _save_lease(link, entry.id, state)
+        return lease
+
+
+async def renew(link: Link, now: int, lease: Lease) -> Lease:
+    entry = await existing(link, lease.key)
+    renewed, state = rules.renew(entry.row, entry.lease, lease, now)
+    await _save_lease(link, entry.id, state)
+    return renewed
+
+
+async def release(link: Link, lease: Lease, head: int | None) -> None:
+    entry = await existing(link, lease.key)
+    await _save_lease(link, entry.id, rules.release(entry.row, entry.lease, lease, head))
+
+
+async def _save_lease(link: Link, id: int, state: LeaseState) -> None:
+    await link.run(
+        "UPDATE hf.logs SET version = version + 1, token = $2, owner = $3, since = $4, until = $5"
+        " WHERE id = $1",
+        id,
+        state.token,
+        state.owner,
+        state.since,
+        state.until,
+    )
+
+
+# Drafts
+
+
+async def put_draft(
+    link: Link, key: Key, message: str, offset: int, text: str, fence: Lease
+) -> None:
+    """One statement where the lease holds, which is nearly always."""
+    put = await link.run(
+        "INSERT INTO hf.drafts (log, message, token, start, text)"
+        " SELECT id, $6, token, $7, $8 FROM hf.logs WHERE tenant = $1 AND session = $2"
+        " AND thread = $3 AND log = $4 AND token = $5 AND owner IS NOT NULL FOR SHARE"
+        " ON CONFLICT (log, message, token, start) DO UPDATE SET text = excluded.text",
+        key.tenant,
+        key.session,
+        key.thread,
+        fence.log,
+        fence.token,
+        message,
+        offset,
+        text.encode(),
+    )
+    if not put:
+        entry = await existing(link, key)
+        rules.check_fence(entry.row, entry.lease, fence)
+
+
+async def drafts(link: Link, key: Key) -> list[Draft]:
+    entry = await existing(link, key, lock="")
+    pieces: dict[str, tuple[int, dict[int, str]]] = {}
+    found = await link.rows(
+        "SELECT message, token, start, text FROM hf.drafts WHERE log = $1 ORDER BY message, token",
+        entry.id,
+    )
+    for message, token, start, text in found:
+        if message not in pieces or pieces[message][0] < token:
+            pieces[message] = (token, {})
+        pieces[message][1][start] = text.decode()
+    done = await known_ids(link, entry, list(pieces)) if pieces else {}
+    return [
+        Draft(message, rules.join_draft(parts), token)
+        for message, (token, parts) in pieces.items()
+        if message not in done
+    ]
+
+
+# Snapshots
+
+
+async def save_snapshot(link: Link, key: Key, snapshot: Snapshot, fence: Lease) -> None:
+    entry = await existing(link, key, lock="FOR SHARE")
+    rules.check_snapshot(entry.row, snapshot)
+    rules.check_fence(entry.row, entry.lease, fence)
+    await link.run(
+        "INSERT INTO hf.snapshots AS s (log, version, token, seq, state)"
+        " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (log, version) DO UPDATE"
+        " SET token = excluded.token, seq = excluded.seq, state = excluded.state"
+        " WHERE (s.token, s.seq) <= (excluded.token, excluded.seq)",
+        entry.id,
+        snapshot.version,
+        fence.token,
+        snapshot.seq,
+        b"j" + bytes(snapshot.state),
+    )
+
+
+async def load_snapshot(link: Link, key: Key, version: str) -> Snapshot | None:
+    entry = await existing(link, key, lock="")
+    found = await link.row(
+        "SELECT seq, state FROM hf.snapshots WHERE log = $1 AND version = $2", entry.id, version
+    )
+    if found is None or found["state"][:1] != b"j":
+        return None
+    state = Raw(found["state"][1:])
+    return Snapshot(log=entry.row.log, seq=found["seq"], version=version, state=state)
+
+
+# Blobs
+
+
+async def put_blob(link: Link, scope: Scope, data: bytes, sha256: str) -> BlobRef:
+    if not await _exists(link, scope):
+        raise SessionNotFound(tenant=scope.tenant, session=scope.session)
+    await link.run(
+        "INSERT INTO hf.blobs (tenant, session, sha256, size, data) VALUES ($1, $2, $3, $4, $5)"
+        " ON CONFLICT DO NOTHING",
+        scope.tenant,
+        scope.session,
+        sha256,
+        len(data),
+        b"b" + data,
+    )
+    return BlobRef(sha256, len(data))
+
+
+async def _exists(link: Link, scope: Scope) -> bool:
+    """Whether the session has a thread, which then stays until the transaction ends."""
+    found = await link.value(
+        "SELECT 1 FROM hf.logs WHERE tenant = $1 AND session = $2 LIMIT 1 FOR SHARE",
+        scope.tenant,
+        scope.session,
+    )
+    return found is not None
+
+
+async def get_blob(link: Link, scope: Scope, ref: BlobRef) -> bytes:
+    if rules.is_sha256(ref.sha256):
+        column = await link.value(
+            "SELECT data FROM hf.blobs WHERE tenant = $1 AND session = $2 AND sha256 = $3",
+            scope.tenant,
+            scope.session,
+            ref.sha256,
+        )
+        if column is not None and hashlib.sha256(column[1:]).hexdigest() == ref.sha256:
+            return bytes(column[1:])
+    raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+
+
+async def blobs(link: Link, scope: Scope) -> list[BlobRef]:
+    found = await link.rows(
+        "SELECT sha256, size FROM hf.blobs WHERE tenant = $1 AND session = $2 ORDER BY sha256",
+        scope.tenant,
+        scope.session,
+    )
+    return [BlobRef(sha256, size) for sha256, size in found]
+
+
+# Claims
+
+
+async def claim(
+    link: Link, tenant: str, name: str, owner: Scope, instead_of: Scope | None
+) -> Scope:
+    """Insert, or change what `instead_of` holds; one statement, so one winner."""
+    session = await link.value(
+        "INSERT INTO hf.claims AS c (tenant, name, session) VALUES ($1, $2, $3)"
+        " ON CONFLICT (tenant, name) DO UPDATE SET session ="
+        " CASE WHEN c.session = $4 THEN excluded.session ELSE c.session END RETURNING session",
+        tenant,
+        name,
+        owner.session,
+        instead_of.session if instead_of is not None and instead_of.tenant == tenant else None,
+    )
+    return Scope(tenant, session)
+
+
+async def claimed(link: Link, tenant: str, name: str) -> Scope | None:
+    """Who holds a name."""
+    session = await link.value(
+        "SELECT session FROM hf.claims WHERE tenant = $1 AND name = $2", tenant, name
+    )
+    return None if session is None else Scope(tenant, session)
+
+
+async def unclaim(link: Link, tenant: str, name: str, owner: Scope) -> None:
+    await link.run(
+        "DELETE FROM hf.claims WHERE tenant = $1 AND name = $2 AND session = $3",
+        tenant,
+        name,
+        owner.session,
+    )
+
+
+async def claims(link: Link, owner: Scope) -> list[str]:
+    found = await link.rows(
+        "SELECT name FROM hf.claims WHERE tenant = $1 AND session = $2 ORDER BY name",
+        owner.tenant,
+        owner.session,
+    )
+    return [record["name"] for record in found]

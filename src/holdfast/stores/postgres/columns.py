@@ -1,0 +1,118 @@
+"""Rows and events as columns, and back. Pure.
+
+An event's data is bytes behind a format byte: `j` is a CRC-32 and JSON. The CRC is checked by
+every read; the event's SHA-256, which costs more, by `verify`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any
+from zlib import crc32
+
+import msgspec
+from msgspec import Raw
+
+from ... import catalog
+from ...catalog import Row, RowChange
+from ...codec import LIMITS
+from ...errors import LogDamaged
+from ...events import Event, Key
+
+encode = msgspec.json.Encoder().encode
+
+_names = attrgetter("user", "workspace", "agent", "phase", "run")
+_numbers = attrgetter("created", "active", "stale_at", "wake")
+_maps = attrgetter("labels", "metadata", "surfaces")
+FRAME = 5  # bytes before the JSON
+
+
+def packed(data: bytes | Raw) -> bytes:
+    """Data as a column holds it."""
+    return b"".join((b"j", crc32(data).to_bytes(4, "big"), data))
+
+
+def unpacked(column: bytes) -> bytes | None:
+    """What `packed` was given, or None if that is not what the column holds."""
+    data = column[FRAME:]
+    sound = column[:1] == b"j" and crc32(data) == int.from_bytes(column[1:FRAME], "big")
+    return data if sound else None
+
+
+def event_of(record: Any, data: bytes) -> Event:
+    """An event from its record and its data."""
+    return Event(
+        kind=record["kind"],
+        data=Raw(data),
+        id=record["id"],
+        v=record["v"],
+        run=record["run"],
+        actor=record["actor"],
+        cause=record["cause"],
+        seq=record["seq"],
+        at=record["at"],
+    )
+
+
+def columns(row: Row) -> tuple[Any, ...]:
+    """What lists search by, in the order of the table."""
+    return (*map(searchable, _names(row)), *_numbers(row))
+
+
+def searchable(value: str | None) -> str | None:
+    """A value that a query can ask for. Others are in the row, and in no index."""
+    if value is None or "\0" in value or len(value.encode()) > LIMITS.name_bytes:
+        return None
+    return value
+
+
+def listed(old: Row | None, new: Row) -> list[list[Any] | None]:
+    """What stands in `terms` and `pending` of a row: seven columns, of each table None where
+    they are as they were with `old`."""
+    terms: list[Any] | None = None
+    if old is None:
+        terms = digests(new) or None
+    elif _maps(old) != _maps(new) or (old.active != new.active and any(_maps(new))):
+        terms = digests(new)
+    if (old.pending if old else {}) == new.pending:
+        return [terms, *[None] * 6]
+    items = catalog.pending_items(new)
+    return [
+        terms,
+        [item.id for item in items],
+        [searchable(item.what) for item in items],
+        [searchable(item.assignee) for item in items],
+        [item.at for item in items],
+        [item.seq for item in items],
+        [encode(item) for item in items],
+    ]
+
+
+def digests(row: Row) -> list[bytes]:
+    """What conditions on maps go by."""
+    return sorted(digest(term) for term in catalog.row_terms(row))
+
+
+def digest(term: tuple[str, str, str]) -> bytes:
+    """One (map, key, value) as few bytes, whatever its length."""
+    return hashlib.sha256(encode(term)).digest()
+
+
+def dropped_drafts(changes: Iterable[RowChange]) -> list[str] | None:
+    """The messages that these changes complete, None if they complete none."""
+    dropped = [op.key for change in changes for op in change if op.do == "drop_draft"]
+    return dropped or None
+
+
+def damaged(key: Key, seq: int, what: str) -> LogDamaged:
+    """What to raise for an event that cannot be given."""
+    return LogDamaged(
+        problem=f"event {seq} of {key.session!r}/{key.thread!r} {what}: "
+        "`holdfast verify` tells more, reading on after it works",
+        tenant=key.tenant,
+        session=key.session,
+        thread=key.thread,
+        seq=seq,
+    )

@@ -1,0 +1,253 @@
+"""Connections: one pool per store, errors ridden out, and the server's clock.
+
+A `Link` is a connection that knows the name of our schema. A job is a coroutine function of
+a link; `Database.run` gives it one, in a transaction unless it is a single statement, and
+runs it again if the connection broke. So every job must be safe to repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from asyncpg import Connection, Pool, Record
+
+from ...errors import InvalidValue, StoreUnavailable
+from ..patience import PATIENCE, patiently
+from .failure import passing, translated
+
+T = TypeVar("T")
+AnyPool: TypeAlias = "Pool[Record]"
+
+CONNECT = 10.0  # seconds that a new connection may take
+COMMAND = 120.0  # seconds that a statement may take, the largest append on a slow line included
+POOL = 10  # connections at most
+NAME = re.compile("[a-z_][a-z0-9_]{0,47}")
+CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+
+class Link:
+    """A connection on which `hf.` names our schema."""
+
+    def __init__(self, conn: Any, schema: str) -> None:
+        self.conn: Connection[Record] = conn
+        self.schema = schema
+
+    async def rows(self, sql: str, *values: Any) -> list[Record]:
+        return await self.conn.fetch(self._sql(sql), *values)
+
+    async def row(self, sql: str, *values: Any) -> Record | None:
+        return await self.conn.fetchrow(self._sql(sql), *values)
+
+    async def value(self, sql: str, *values: Any) -> Any:
+        return await self.conn.fetchval(self._sql(sql), *values)
+
+    async def run(self, sql: str, *values: Any) -> int:
+        """Execute, and say how many rows it touched."""
+        words = (await self.conn.execute(self._sql(sql), *values)).split()
+        return int(words[-1]) if words[-1:] and words[-1].isdigit() else 0
+
+    async def many(self, sql: str, values: Iterable[tuple[Any, ...]]) -> None:
+        await self.conn.executemany(self._sql(sql), values)
+
+    async def script(self, sql: str) -> None:
+        """Execute several statements without values."""
+        await self.conn.execute(re.sub(r"\bhf([.;])", rf'"{self.schema}"\1', sql))
+
+    def _sql(self, sql: str) -> str:
+        return sql.replace("hf.", f'"{self.schema}".')
+
+
+class Options:
+    """What a URL says to us; the rest of it is the driver's."""
+
+    def __init__(self, url: str) -> None:
+        parts = _split(url)
+        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        self.schema = check_schema(given.pop("schema", "holdfast"))
+        self.pooled = _pooler(given.pop("pooler", "none"))
+        self.listen_url = given.pop("listen_url", None)
+        self.patience = _number("patience", given.pop("patience", None), PATIENCE)
+        self.connections = int(_number("connections", given.pop("connections", None), POOL))
+        self.migrates = (
+            _choice("migrate", given.pop("migrate", "auto"), ("auto", "never")) == "auto"
+        )
+        query = urlencode(given, quote_via=quote)
+        self.url = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
+        self.location = _location(parts, given, self.schema)
+
+
+class Database:
+    """A pool of connections to one schema."""
+
+    def __init__(self, pool: AnyPool, options: Options, *, owned: bool) -> None:
+        self.pool = pool
+        self.options = options
+        self._owned = owned
+        self._clock_at = (0.0, 0)
+
+    def __repr__(self) -> str:
+        return f"Database({self.options.location!r})"
+
+    @classmethod
+    async def open(cls, url: str, *, pool: AnyPool | None = None) -> Database:
+        """Connect; with a pool of the caller's, use that one, which stays the caller's to close."""
+        options = Options(url)
+        if pool is not None:
+            return cls(pool, options, owned=False)
+        # Connections are made as they are needed, so nothing can fail here but the URL.
+        return cls(await _pool(options), options, owned=True)
+
+    async def run(self, job: Callable[[Link], Awaitable[T]], *, whole: bool = True) -> T:
+        """What a job returns. With `whole`, it is one transaction; a job that is a single
+        statement needs none, except through a pooler, which hands out connections by
+        the transaction."""
+
+        async def attempt() -> T:
+            async with self.pool.acquire(timeout=CONNECT) as conn:
+                link = Link(conn, self.options.schema)
+                if not whole and not self.options.pooled:
+                    return await job(link)
+                async with conn.transaction():
+                    return await job(link)
+
+        with translated():
+            return await patiently(attempt, passing, patience=self.options.patience)
+
+    async def alone(self, sql: str) -> None:
+        """Execute a statement that no transaction can hold."""
+
+        async def attempt() -> None:
+            async with self.pool.acquire(timeout=CONNECT) as conn:
+                await Link(conn, self.options.schema).script(sql)
+
+        with translated():
+            await patiently(attempt, passing, patience=self.options.patience)
+
+    # The server's clock
+
+    async def set_clock(self) -> None:
+        """Ask the server for the time, so that all machines mean the same by it."""
+        began = time.monotonic()
+        now = await self.run(lambda link: link.value(CLOCK), whole=False)
+        self.hear_clock(began, now)
+
+    def hear_clock(self, began: float, now: int) -> None:
+        """The server said `now` in answer to what was asked at `began`."""
+        self._clock_at = ((began + time.monotonic()) / 2, now)
+
+    def clock(self) -> int:
+        """The server's time in ms, as far as it was heard."""
+        at, now = self._clock_at
+        return now + int((time.monotonic() - at) * 1000)
+
+    async def aclose(self) -> None:
+        if self._owned:
+            # A connection that never comes back must not keep the program from ending.
+            try:
+                await asyncio.wait_for(self.pool.close(), CONNECT)
+            except (TimeoutError, OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+                self.pool.terminate()
+
+
+async def _pool(options: Options) -> AnyPool:
+    settings = {"application_name": "holdfast"}
+    if not options.pooled:
+        settings["jit"] = "off"  # our statements are short
+    try:
+        return await asyncpg.create_pool(
+            options.url,
+            min_size=0,
+            max_size=options.connections,
+            max_inactive_connection_lifetime=300,
+            timeout=CONNECT,
+            command_timeout=COMMAND,
+            statement_cache_size=0 if options.pooled else 256,
+            server_settings=settings,
+            reset=_leave,
+        )
+    except (ValueError, asyncpg.InterfaceError) as error:
+        raise unreadable() from error
+
+
+async def _leave(conn: Any) -> None:
+    """Nothing to undo: no job changes a setting of its connection."""
+
+
+async def connected(options: Options, url: str | None = None) -> Connection[Record]:
+    """A connection of its own, for what is not a transaction."""
+    try:
+        return await asyncpg.connect(
+            url or options.url, timeout=CONNECT, command_timeout=COMMAND, statement_cache_size=0
+        )
+    except ValueError as error:
+        raise unreadable() from error
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        if passing(error):
+            raise
+        raise StoreUnavailable(problem=f"cannot listen: {type(error).__name__}") from error
+
+
+# Reading a URL; what is wrong with it is said without repeating it, since it holds a password.
+
+
+def _split(url: str) -> Any:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise unreadable() from error
+
+
+def unreadable() -> InvalidValue:
+    return InvalidValue(
+        field="url",
+        problem="is not a PostgreSQL URL",
+        remedy="write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters escaped",
+    )
+
+
+def check_schema(name: str) -> str:
+    """The schema's name, if it is one that needs no quoting."""
+    if not NAME.fullmatch(name) or name.startswith("pg_"):
+        raise InvalidValue(
+            field="schema",
+            problem=f"is {name!r}",
+            remedy="use 1 to 48 of a-z, 0-9 and _, not beginning with a digit or pg_",
+        )
+    return name
+
+
+def _pooler(value: str) -> bool:
+    return _choice("pooler", value, ("none", "transaction")) == "transaction"
+
+
+def _choice(field: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidValue(
+            field=field, problem=f"is {value!r}", remedy=f"use {' or '.join(choices)}"
+        )
+    return value
+
+
+def _number(field: str, value: str | None, default: float) -> float:
+    if value is None:
+        return default
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 1 <= number <= 3_600:
+        raise InvalidValue(field=field, problem=f"is {value!r}", remedy="use 1 to 3600")
+    return number
+
+
+def _location(parts: Any, given: dict[str, str], schema: str) -> str:
+    hosts = given.get("host") or parts.netloc.rpartition("@")[2] or "localhost"
+    return f"{hosts}{parts.path} schema {schema}"

@@ -1,0 +1,71 @@
+"""What becomes of the driver's errors: which will pass, and what the others are to us."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+from asyncpg import exceptions as pg
+
+from ...errors import HoldfastError, StoreError, StoreUnavailable
+
+# The server is away, begins or ends, or chose this transaction to give way to another.
+PASSING: tuple[type[BaseException], ...] = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    pg.PostgresConnectionError,
+    pg.AdminShutdownError,
+    pg.CrashShutdownError,
+    pg.CannotConnectNowError,
+    pg.IdleSessionTimeoutError,
+    pg.IdleInTransactionSessionTimeoutError,
+    pg.TooManyConnectionsError,
+    pg.TransactionRollbackError,
+    pg.ReadOnlySQLTransactionError,
+)
+# The server answers, and cannot write now. Waiting here would only hold the caller up.
+FULL: tuple[type[BaseException], ...] = (
+    pg.InsufficientResourcesError,
+    pg.PostgresSystemError,
+    pg.QueryCanceledError,
+    pg.LockNotAvailableError,
+)
+
+
+def passing(error: Exception) -> bool:
+    """Whether the same attempt may succeed in a moment."""
+    return isinstance(error, PASSING)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into ours, the driver's kept as the cause.
+
+    What the server says of a failure may quote a value, so only its class and code are told.
+    """
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except (*PASSING, *FULL) as error:
+        raise StoreUnavailable(problem=f"the store cannot be used now: {_named(error)}") from error
+    except pg.InsufficientPrivilegeError as error:
+        raise StoreError(
+            problem=f"the database user lacks a privilege: {error.args[0]}; grant it, or let a "
+            "user who has it run `holdfast migrate` once"
+        ) from error
+    except (pg.InvalidPasswordError, pg.InvalidAuthorizationSpecificationError) as error:
+        raise StoreError(
+            problem=f"the server refused the login ({_named(error)}); check user and password"
+        ) from error
+    except pg.InvalidCatalogNameError as error:
+        raise StoreError(problem="there is no such database; create it first") from error
+    except asyncpg.PostgresError as error:
+        raise StoreError(problem=f"the store failed: {_named(error)}") from error
+
+
+def _named(error: BaseException) -> str:
+    code = getattr(error, "sqlstate", None)
+    return f"{type(error).__name__} {code}" if code else type(error).__name__

@@ -1,0 +1,112 @@
+"""The function that an append calls: lock the log, look, write. One call, one commit.
+
+The caller has decided the append on what it knew of the log, and says what that was
+(`p_log`, `p_version`). If it still holds and none of the ids is known, everything is
+written (`status` 0). If not, nothing is, and the answer is the log as it is now, with the
+numbers of the ids that it has (`status` 1), or that there is none (`status` 2): then the
+caller decides again. So what is decided is written once, in `stores/rules.py`, for all stores.
+"""
+
+APPEND = """
+CREATE FUNCTION hf.append_1(
+    p_tenant text, p_session text, p_thread text,
+    p_log bigint, p_version bigint, p_new text,
+    p_ids text[], p_first bigint, p_at bigint,
+    p_kinds text[], p_vs integer[], p_runs text[], p_actors text[], p_causes text[],
+    p_hashes bytea[], p_data bytea[],
+    p_user text, p_workspace text, p_agent text, p_phase text, p_run text,
+    p_created bigint, p_active bigint, p_stale_at bigint, p_wake bigint, p_doc bytea,
+    p_terms bytea[],
+    p_open text[], p_whats text[], p_assignees text[], p_ats bigint[], p_seqs bigint[],
+    p_items bytea[],
+    p_dropped text[],
+    OUT status integer, OUT clock bigint, OUT id bigint, OUT version bigint,
+    OUT base bigint, OUT shared bigint,
+    OUT token bigint, OUT owner text, OUT since bigint, OUT until bigint, OUT doc bytea,
+    OUT known_ids text[], OUT known_seqs bigint[]
+) LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    head record;
+BEGIN
+    clock := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    SELECT * INTO head FROM hf.logs AS l
+        WHERE l.tenant = p_tenant AND l.session = p_session AND l.thread = p_thread
+        FOR UPDATE;
+    IF NOT FOUND AND p_new IS NOT NULL THEN
+        INSERT INTO hf.logs AS l (
+            log, state, version, tenant, session, thread, shared, token, since, until,
+            "user", workspace, agent, phase, run, created, active, stale_at, wake, doc
+        ) VALUES (
+            p_new, 0, 1, p_tenant, p_session, p_thread, 0, 0, 0, 0,
+            p_user, p_workspace, p_agent, p_phase, p_run, p_created, p_active, p_stale_at,
+            p_wake, p_doc
+        ) ON CONFLICT (tenant, session, thread) DO NOTHING RETURNING l.id INTO id;
+        IF id IS NOT NULL THEN
+            version := 1;
+        ELSE
+            SELECT * INTO head FROM hf.logs AS l
+                WHERE l.tenant = p_tenant AND l.session = p_session AND l.thread = p_thread
+                FOR UPDATE;
+        END IF;
+    END IF;
+    IF id IS NULL THEN
+        IF head.id IS NULL THEN
+            status := 2;
+            RETURN;
+        END IF;
+        IF head.base IS NULL THEN
+            SELECT array_agg(e.id), array_agg(e.seq) INTO known_ids, known_seqs
+                FROM hf.events AS e WHERE e.log = head.id AND e.id = ANY (p_ids);
+        ELSE
+            WITH RECURSIVE part AS (
+                SELECT head.id AS id, 9223372036854775807 AS upto,
+                    head.base AS base, head.shared AS shared
+                UNION ALL
+                SELECT l.id, part.shared, l.base, l.shared
+                    FROM part JOIN hf.logs AS l ON l.id = part.base
+            ) SELECT array_agg(e.id), array_agg(e.seq) INTO known_ids, known_seqs
+                FROM part JOIN hf.events AS e
+                ON e.log = part.id AND e.id = ANY (p_ids) AND e.seq <= part.upto;
+        END IF;
+        IF head.id IS DISTINCT FROM p_log OR head.version IS DISTINCT FROM p_version
+            OR known_ids IS NOT NULL
+        THEN
+            status := 1;
+            id := head.id; version := head.version; base := head.base; shared := head.shared;
+            token := head.token; owner := head.owner; since := head.since; until := head.until;
+            doc := head.doc;
+            RETURN;
+        END IF;
+        id := head.id;
+        version := head.version + 1;
+        UPDATE hf.logs AS l SET
+            version = head.version + 1, "user" = p_user, workspace = p_workspace,
+            agent = p_agent, phase = p_phase, run = p_run, active = p_active,
+            stale_at = p_stale_at, wake = p_wake, doc = p_doc
+            WHERE l.id = head.id;
+    END IF;
+    INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data)
+        SELECT append_1.id, p_first + e.place - 1, e.id, e.kind, e.v, e.run, e.actor, e.cause,
+            p_at, e.hash, e.data
+        FROM unnest(p_ids, p_kinds, p_vs, p_runs, p_actors, p_causes, p_hashes, p_data)
+            WITH ORDINALITY AS e (id, kind, v, run, actor, cause, hash, data, place);
+    IF p_terms IS NOT NULL THEN
+        DELETE FROM hf.terms AS t WHERE t.log = append_1.id;
+        INSERT INTO hf.terms (tenant, term, active, log)
+            SELECT p_tenant, t.term, p_active, append_1.id FROM unnest(p_terms) AS t (term);
+    END IF;
+    IF p_open IS NOT NULL THEN
+        DELETE FROM hf.pending AS p WHERE p.log = append_1.id;
+        INSERT INTO hf.pending (log, id, tenant, session, what, assignee, at, seq, item)
+            SELECT append_1.id, i.id, p_tenant, p_session, i.what, i.assignee, i.at, i.seq, i.item
+            FROM unnest(p_open, p_whats, p_assignees, p_ats, p_seqs, p_items)
+                AS i (id, what, assignee, at, seq, item);
+    END IF;
+    IF p_dropped IS NOT NULL THEN
+        DELETE FROM hf.drafts AS d WHERE d.log = append_1.id AND d.message = ANY (p_dropped);
+    END IF;
+    status := 0;
+END
+$function$;
+"""

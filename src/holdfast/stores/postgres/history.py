@@ -1,0 +1,210 @@
+"""Logs as wholes: fork, restore, erase, and projecting a row anew. Each is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ... import catalog
+from ...catalog import Parent, Project, Row
+from ...codec import dense, erased, fingerprint
+from ...errors import InvalidValue, SessionExists
+from ...events import Event, Key, NewEvent
+from ...store import Lease
+from .. import rules
+from .columns import encode, packed
+from .database import Link
+from .log import (
+    Entry,
+    begin,
+    entry_by_id,
+    existing,
+    holder,
+    known_ids,
+    lookup,
+    save_row,
+    segments,
+    write,
+)
+from .read import own_events
+from .schema import LIVE, RESTORING
+
+# Forking and restoring
+
+
+async def fork(
+    link: Link, project: Project, now: int, key: Key, thread: str, at: int, first: NewEvent
+) -> None:
+    """Begin a thread that shares the numbers up to `at`."""
+    entry = await existing(link, key)
+    target = Key(key.tenant, key.session, thread)
+    if (there := await lookup(link, target)) is not None:
+        await _same_fork(link, there, at, first)
+        return
+    rules.check_open(entry.row)
+    rules.check_at(entry.row, at)
+    if (await known_ids(link, entry, [first.id])).get(first.id, at + 1) <= at:
+        raise InvalidValue(
+            field="first", problem="has an id of the shared events", remedy="use a new id"
+        )
+    event = rules.numbered(first, at + 1, now)
+    empty = msgspec.structs.replace(rules.new_row(target, now), head=at)
+    row = catalog.apply(empty, [event], [project(event)])
+    base = await holder(link, entry, at)
+    id = await begin(link, row, base=base, shared=at, state=LIVE)
+    if id is None:
+        there = await existing(link, target)
+        await _same_fork(link, there, at, first)
+        return
+    await write(link, id, [event])
+    await save_row(link, id, None, row)
+
+
+async def _same_fork(link: Link, there: Entry, at: int, first: NewEvent) -> None:
+    """Refuse a fork to a thread that exists, unless it is this very fork."""
+    known = await known_ids(link, there, [first.id])
+    if there.shared != at or known.get(first.id) != at + 1:
+        key = there.row.key
+        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
+
+
+async def begin_restore(link: Link, now: int, until: int, key: Key, parent: Parent | None) -> int:
+    """An unnamed log to restore into."""
+    if await lookup(link, key) is not None:
+        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
+    row = rules.new_row(key, now)
+    base, shared = None, 0
+    if parent is not None:
+        entry = await existing(link, Key(key.tenant, key.session, parent.thread))
+        rules.check_at(entry.row, parent.at)
+        base = await holder(link, entry, parent.at)
+        shared = parent.at
+        row = msgspec.structs.replace(row, head=shared)
+    id = await begin(link, row, base=base, shared=shared, state=RESTORING, until=until)
+    assert id is not None
+    return id
+
+
+async def restore_some(
+    link: Link, project: Project, until: int, id: int, events: Sequence[Event]
+) -> None:
+    """Write the next events of a restore, numbers, ids and times as given."""
+    entry = await entry_by_id(link, id)
+    row = entry.row
+    if row.head >= events[-1].seq and (await _ids(link, id, events)) == [e.id for e in events]:
+        return  # written, and the reply was lost
+    dense(events, row.head)
+    ids = [event.id for event in events]
+    if len(set(ids)) < len(ids) or await known_ids(link, entry, ids):
+        raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
+    if row.head == entry.shared:
+        row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
+    row = catalog.apply(row, events, [project(event) for event in events])
+    await write(link, id, events)
+    await link.run(
+        "UPDATE hf.logs SET version = version + 1, doc = $2, until = $3 WHERE id = $1",
+        id,
+        encode(row),
+        until,
+    )
+
+
+async def _ids(link: Link, id: int, events: Sequence[Event]) -> list[str]:
+    records = await link.rows(
+        "SELECT id FROM hf.events WHERE log = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq",
+        id,
+        events[0].seq,
+        events[-1].seq,
+    )
+    return [record["id"] for record in records]
+
+
+async def end_restore(link: Link, key: Key, id: int) -> None:
+    """Give the restored log its key."""
+    entry = await entry_by_id(link, id)
+    if entry.row.head == entry.shared:
+        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+    there = await lookup(link, key)
+    if there is not None and there.id == id:
+        return  # done, and the reply was lost
+    if there is not None:
+        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
+    await link.run(
+        "UPDATE hf.logs SET state = $2, tenant = $3, session = $4, thread = $5, until = 0"
+        " WHERE id = $1",
+        id,
+        LIVE,
+        key.tenant,
+        key.session,
+        key.thread,
+    )
+    await save_row(link, id, None, entry.row)
+
+
+# Erasing and projecting anew
+
+
+async def erase(
+    link: Link, project: Project, key: Key, seqs: Sequence[int], reason: str, fence: Lease | None
+) -> dict[str, int]:
+    """Replace the data of events; rows are projected anew, snapshots dropped."""
+    entry = await existing(link, key)
+    numbers = rules.check_seqs(entry.row, seqs)
+    if fence is not None:
+        rules.check_fence(entry.row, entry.lease, fence)
+    dropped = 0
+    for part, after, upto in await segments(link, entry):
+        if some := [seq for seq in numbers if after < seq <= upto]:
+            await blank(link, project, part, some, reason)
+            dropped += await drop_snapshots(link, part)
+    return {"payloads": len(numbers), "snapshots": dropped}
+
+
+async def blank(link: Link, project: Project, log: int, seqs: Sequence[int], reason: str) -> None:
+    """Put `{"erased": reason}` in place of the data of a log's own events, and project its
+    row anew."""
+    data = erased(reason)
+    records = await link.rows(
+        "SELECT seq, id, kind, v FROM hf.events WHERE log = $1 AND seq = ANY ($2::bigint[])",
+        log,
+        list(seqs),
+    )
+    hashes = [
+        fingerprint(NewEvent(kind=r["kind"], data=data, id=r["id"], v=r["v"])) for r in records
+    ]
+    await link.run(
+        "UPDATE hf.events AS e SET data = $4, hash = n.hash"
+        " FROM unnest($2::bigint[], $3::bytea[]) AS n (seq, hash)"
+        " WHERE e.log = $1 AND e.seq = n.seq",
+        log,
+        [record["seq"] for record in records],
+        hashes,
+        packed(data),
+    )
+    if await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", log) == LIVE:
+        entry = await entry_by_id(link, log)
+        await save_row(link, log, entry.row, await projected(link, project, entry))
+
+
+async def drop_snapshots(link: Link, log: int) -> int:
+    """Drop the snapshots of a log and of all that were forked from it; how many there were."""
+    return await link.run(
+        "WITH RECURSIVE family (id) AS (SELECT $1::bigint UNION"
+        " SELECT l.id FROM hf.logs AS l JOIN family ON l.base = family.id)"
+        " DELETE FROM hf.snapshots AS s USING family WHERE s.log = family.id",
+        log,
+    )
+
+
+async def projected(link: Link, project: Project, entry: Entry) -> Row:
+    """The row as the log's own events make it."""
+    row = msgspec.structs.replace(
+        rules.new_row(entry.row.key, entry.row.created), log=entry.row.log, head=entry.shared
+    )
+    while row.head < entry.row.head:
+        events = await own_events(link, entry, row.head)
+        if not events:
+            break  # numbers are missing, which `verify` reports by themselves
+        row = catalog.apply(row, events, [project(event) for event in events])
+    return row

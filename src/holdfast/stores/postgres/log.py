@@ -1,0 +1,366 @@
+"""The log: append and read, and the row that goes with it.
+
+What an append comes to is decided by `rules.extend` on the log as this process knows it;
+the database checks that it still is so (see `functions.py`). After a few misses, because
+others write to the same log, it is decided under the log's lock instead, where everyone
+gets a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
+from asyncpg import Record
+
+from ...catalog import Project, Row
+from ...codec import fingerprint
+from ...errors import HoldfastError
+from ...events import Appended, Event, Key, NewEvent
+from ...store import Lease
+from .. import rules
+from ..rules import Extension, LeaseState
+from .columns import columns, dropped_drafts, encode, listed, packed
+from .database import Database, Link
+from .schema import LIVE
+
+HEADS = 1_024  # logs that a process remembers
+MISSES = 2  # times that others may be quicker before an append waits for the lock
+
+_row = msgspec.json.Decoder(Row).decode
+
+_ENTRY = "id, version, base, shared, token, owner, since, until, doc"
+_KEYED = "tenant = $1 AND session = $2 AND thread = $3"
+
+
+class Entry(NamedTuple):
+    """A log as the table has it. `version` counts the changes of its row and its lease."""
+
+    id: int
+    version: int
+    base: int | None
+    shared: int
+    lease: LeaseState
+    row: Row
+
+
+class Heads:
+    """The logs that this process wrote to last, as it left them, and whose turn it is to write.
+
+    What is remembered may be out of date: the version says so when it is used.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Key, Entry] = OrderedDict()
+        self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+
+    def turn(self, key: Key) -> asyncio.Lock:
+        """Held by the one append of this process that is under way in a log."""
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turns[key] = asyncio.Lock()
+        return turn
+
+    def get(self, key: Key) -> Entry | None:
+        return self._known.get(key)
+
+    def put(self, key: Key, entry: Entry) -> None:
+        self._known[key] = entry
+        self._known.move_to_end(key)
+        if len(self._known) > HEADS:
+            self._known.popitem(last=False)
+
+    def drop(self, key: Key) -> None:
+        self._known.pop(key, None)
+
+
+# Looking up
+
+
+async def lookup(link: Link, key: Key, *, lock: str = "") -> Entry | None:
+    """The log that has this key, if one does."""
+    record = await link.row(
+        f"SELECT {_ENTRY} FROM hf.logs WHERE {_KEYED} {lock}", key.tenant, key.session, key.thread
+    )
+    return None if record is None else entry_of(record)
+
+
+async def existing(
+    link: Link, key: Key, log: str | None = None, *, lock: str = "FOR UPDATE"
+) -> Entry:
+    """The log that has this key, and is the incarnation that the caller knows."""
+    entry = await lookup(link, key, lock=lock)
+    rules.found(key, entry.row if entry else None, log)
+    assert entry is not None
+    return entry
+
+
+async def entry_by_id(link: Link, id: int, *, lock: str = "FOR UPDATE") -> Entry:
+    record = await link.row(f"SELECT {_ENTRY} FROM hf.logs WHERE id = $1 {lock}", id)
+    assert record is not None
+    return entry_of(record)
+
+
+def entry_of(record: Record | Mapping[str, Any]) -> Entry:
+    lease = LeaseState(record["token"], record["owner"], record["since"], record["until"])
+    return Entry(
+        record["id"],
+        record["version"],
+        record["base"],
+        record["shared"],
+        lease,
+        _row(record["doc"]),
+    )
+
+
+async def segments(link: Link, entry: Entry) -> list[tuple[int, int, int]]:
+    """Which log holds which numbers, as (log, after, upto), oldest first."""
+    found = [(entry.id, entry.shared, entry.row.head)]
+    if entry.base is not None:
+        records = await link.rows(
+            "WITH RECURSIVE part AS (SELECT id, base, shared, $2::bigint AS upto FROM hf.logs"
+            " WHERE id = $1 UNION ALL SELECT l.id, l.base, l.shared, part.shared"
+            " FROM part JOIN hf.logs AS l ON l.id = part.base)"
+            " SELECT id, shared, upto FROM part",
+            entry.base,
+            entry.shared,
+        )
+        found += [(id, after, upto) for id, after, upto in records]
+    return sorted(found, key=lambda part: part[1])
+
+
+async def holder(link: Link, entry: Entry, seq: int) -> int:
+    """The log that holds a number of this one: itself, or one that it was forked from."""
+    for id, after, upto in await segments(link, entry):
+        if after < seq <= upto:
+            return id
+    raise AssertionError(f"no log holds {seq}")
+
+
+async def known_ids(link: Link, entry: Entry, ids: Sequence[str]) -> dict[str, int]:
+    """The numbers of those ids that the log has, the shared ones included."""
+    parts = await segments(link, entry)
+    records = await link.rows(
+        "SELECT e.id, e.seq FROM unnest($1::bigint[], $2::bigint[]) AS part (log, upto)"
+        " JOIN hf.events AS e ON e.log = part.log AND e.id = ANY ($3::text[])"
+        " AND e.seq <= part.upto",
+        [id for id, _, _ in parts],
+        [upto for _, _, upto in parts],
+        list(ids),
+    )
+    return {record["id"]: record["seq"] for record in records}
+
+
+# Appending
+
+
+class Append:
+    """One append, from what is remembered of the log to the numbers of its events."""
+
+    def __init__(
+        self,
+        database: Database,
+        heads: Heads,
+        project: Project,
+        clock: Callable[[], int],
+        key: Key,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | None,
+        fence: Lease | None,
+        log: str | None,
+        create: bool,
+    ) -> None:
+        self._database = database
+        self._heads = heads
+        self._clock = clock
+        self._key = key
+        self._events = events
+        self._log = log
+        self._create = create and log is None
+        self._guards: dict[str, Any] = {"project": project, "expected": expected, "fence": fence}
+        self._entry: Entry | None = None
+        self._known: dict[str, int] = {}
+        self._looked = False  # whether the two above are what the database said
+
+    async def __call__(self) -> Appended:
+        async with self._heads.turn(self._key):
+            self._entry = self._heads.get(self._key)
+            try:
+                for _ in range(MISSES + 1):
+                    done = await self._database.run(self._try, whole=False)
+                    if done is not None:
+                        return done
+                return await self._database.run(self._in_turn)
+            except BaseException:
+                self._heads.drop(self._key)
+                raise
+
+    async def _in_turn(self, link: Link) -> Appended:
+        """In one transaction: looking locks the log, so that nobody comes between."""
+        self._entry, self._known, self._looked = None, {}, False
+        for _ in range(3):
+            if (done := await self._try(link)) is not None:
+                return done
+        raise AssertionError("the log changed while it was locked")
+
+    async def _try(self, link: Link) -> Appended | None:
+        """Append if the log is as we know it; if not, know it better."""
+        now = self._clock()
+        plan = self._decided(now)
+        if plan is not None and not plan.fresh:
+            return Appended(plan.seqs, plan.row.head, 0)
+        began = time.monotonic()
+        answer = await link.row(_APPEND, *self._values(plan, now))
+        assert answer is not None
+        self._database.hear_clock(began, answer["clock"])
+        if answer["status"] == WRITTEN:
+            assert plan is not None
+            return self._written(answer, plan)
+        self._looked = answer["status"] == LOOKED
+        self._entry = entry_of(answer) if self._looked else None
+        known = zip(answer["known_ids"] or (), answer["known_seqs"] or (), strict=True)
+        self._known = dict(known)
+        if not self._looked and not self._create:
+            rules.found(self._key, None, self._log)
+        return None
+
+    def _decided(self, now: int) -> Extension | None:
+        """What the append comes to; None if one must look first: nothing is known of the
+        log, or what is remembered of it would not do, which may be out of date."""
+        entry = self._entry
+        if entry is None and not self._create:
+            return None
+        row = entry.row if entry else rules.new_row(self._key, now)
+        lease = entry.lease if entry else LeaseState()
+        try:
+            rules.found(self._key, row, self._log)
+            return rules.extend(row, lease, self._events, self._known, now=now, **self._guards)
+        except HoldfastError:
+            if self._looked or entry is None:
+                raise
+            return None
+
+    def _values(self, plan: Extension | None, now: int) -> list[Any]:
+        """The arguments of the function; without a plan, it only looks."""
+        key = [self._key.tenant, self._key.session, self._key.thread]
+        if plan is None:
+            ids = [event.id for event in self._events]
+            return [*key, None, None, None, ids, *[None] * (_ARGUMENTS - 7)]
+        entry, fresh, row = self._entry, plan.fresh, plan.row
+        known = [None, None, row.log] if entry is None else [entry.id, entry.version, None]
+        return [
+            *key,
+            *known,
+            [event.id for event in fresh],
+            fresh[0].seq,
+            now,
+            [event.kind for event in fresh],
+            [event.v for event in fresh],
+            [event.run for event in fresh],
+            [event.actor for event in fresh],
+            [event.cause for event in fresh],
+            [fingerprint(event) for event in fresh],
+            [packed(event.data) for event in fresh],
+            *columns(row),
+            encode(row),
+            *listed(entry.row if entry else None, row),
+            dropped_drafts(plan.changes),
+        ]
+
+    def _written(self, answer: Record, plan: Extension) -> Appended:
+        entry = self._entry
+        base, shared = (entry.base, entry.shared) if entry else (None, 0)
+        lease = entry.lease if entry else LeaseState()
+        left = Entry(answer["id"], answer["version"], base, shared, lease, plan.row)
+        self._heads.put(self._key, left)
+        return Appended(plan.seqs, plan.row.head, len(plan.fresh))
+
+
+_ARGUMENTS = 34
+WRITTEN, LOOKED, NONE = 0, 1, 2  # what the function answers
+_APPEND = f"SELECT * FROM hf.append_1({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
+
+
+# Rows
+
+
+async def begin(
+    link: Link, row: Row, *, base: int | None, shared: int, state: int, until: int = 0
+) -> int | None:
+    """A new, empty log, or None if its key is taken; one being restored has no key yet."""
+    key = (row.tenant, row.session, row.thread) if state == LIVE else (None, None, None)
+    id: int | None = await link.value(
+        "INSERT INTO hf.logs (log, state, version, tenant, session, thread, base, shared, token,"
+        ' since, until, "user", workspace, agent, phase, run, created, active, stale_at, wake, doc)'
+        " VALUES ($1, $2, 1, $3, $4, $5, $6, $7, 0, 0, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
+        " $17, $18) ON CONFLICT (tenant, session, thread) DO NOTHING RETURNING id",
+        row.log,
+        state,
+        *key,
+        base,
+        shared,
+        until,
+        *columns(row),
+        encode(row),
+    )
+    return id
+
+
+async def write(link: Link, id: int, events: Sequence[Event]) -> None:
+    """Add events to a log that the caller has locked."""
+    await link.run(
+        "INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data)"
+        " SELECT $1, e.* FROM unnest($2::bigint[], $3::text[], $4::text[], $5::integer[],"
+        " $6::text[], $7::text[], $8::text[], $9::bigint[], $10::bytea[], $11::bytea[]) AS e",
+        id,
+        [event.seq for event in events],
+        [event.id for event in events],
+        [event.kind for event in events],
+        [event.v for event in events],
+        [event.run for event in events],
+        [event.actor for event in events],
+        [event.cause for event in events],
+        [event.at for event in events],
+        [fingerprint(event) for event in events],
+        [packed(event.data) for event in events],
+    )
+
+
+async def save_row(link: Link, id: int, old: Row | None, new: Row) -> None:
+    """Write a row in place of `old`; None if nothing is listed of the log yet."""
+    await link.run(
+        'UPDATE hf.logs SET version = version + 1, "user" = $2, workspace = $3, agent = $4,'
+        " phase = $5, run = $6, created = $7, active = $8, stale_at = $9, wake = $10, doc = $11"
+        " WHERE id = $1",
+        id,
+        *columns(new),
+        encode(new),
+    )
+    terms, *items = listed(old, new)
+    if terms is not None or old is None:
+        await link.run("DELETE FROM hf.terms WHERE log = $1", id)
+        await link.run(
+            "INSERT INTO hf.terms (tenant, term, active, log)"
+            " SELECT $2, term, $3, $1 FROM unnest($4::bytea[]) AS t (term)",
+            id,
+            new.tenant,
+            new.active,
+            terms or [],
+        )
+    if items[0] is not None or old is None:
+        await link.run("DELETE FROM hf.pending WHERE log = $1", id)
+        await link.run(
+            "INSERT INTO hf.pending (log, tenant, session, id, what, assignee, at, seq, item)"
+            " SELECT $1, $2, $3, i.* FROM unnest($4::text[], $5::text[], $6::text[],"
+            " $7::bigint[], $8::bigint[], $9::bytea[]) AS i",
+            id,
+            new.tenant,
+            new.session,
+            *[column or [] for column in items],
+        )

@@ -1,0 +1,175 @@
+"""Telling followers in all processes that a log grew.
+
+One connection per process says it, after the commit and for many appends at once: a notice
+inside the append would make all appends of the database queue for one lock. A follower's
+process hears it on the same connection. A notice may be lost, with its sender or its
+connection; so the logs that someone follows are also looked at from time to time, all of
+them by one query. Through a pooler nobody can listen, and looking is all there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from functools import lru_cache
+from typing import Any
+
+from asyncpg import Connection, Record
+
+from ...events import Key
+from ..wakes import Wakes
+from .columns import encode
+from .database import Database, Link, connected
+from .failure import passing
+
+LOOK = 1.0  # seconds between two looks while notices arrive
+POLL = 0.05  # seconds between two looks where they cannot
+GATHER = 0.005  # seconds in which appends share a notice
+MOST = 400  # digests that fit into a notice, which has 8,000 bytes at most
+
+
+class Notices:
+    """Says and hears which logs grew."""
+
+    def __init__(self, database: Database, wakes: Wakes) -> None:
+        self._database = database
+        self._wakes = wakes
+        options = database.options
+        self._listens = not options.pooled or options.listen_url is not None
+        self._channel = f"holdfast_{options.schema}"
+        self._grown: set[str] = set()
+        self._said = asyncio.Event()
+        self._silent = asyncio.Event()  # set while there is nothing left to say
+        self._seen: dict[Key, tuple[int, int] | None] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._hears = False
+
+    def grew(self, key: Key) -> None:
+        """An append to a log was committed by this process."""
+        self._wakes.wake(key)
+        self._grown.add(digest(key))
+        self._silent.clear()
+        self._said.set()
+        if not self._tasks:
+            self._begin(self._talk())
+
+    def follow(self) -> None:
+        """Someone follows a log in this process: hear of others' appends from now on."""
+        if not self._hears:
+            self._hears = True
+            if not self._tasks:
+                self._begin(self._talk())
+            self._begin(self._look())
+            self._said.set()
+
+    def _begin(self, work: Any) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    # The connection
+
+    async def _talk(self) -> None:
+        """Keep a connection, hear on it if someone follows, and say on it what grew."""
+        while True:
+            try:
+                await self._connected()
+            except Exception as error:
+                if not passing(error):
+                    # Followers still look; a later append tries again to say it.
+                    await asyncio.sleep(LOOK)
+            self._wakes.wake_all()  # whatever was said meanwhile was not heard
+            await asyncio.sleep(LOOK / 4)
+
+    async def _connected(self) -> None:
+        options = self._database.options
+        conn = await connected(options, options.listen_url)
+        lost = asyncio.Event()
+
+        def ended(_: object) -> None:
+            lost.set()
+            self._said.set()
+
+        conn.add_termination_listener(ended)
+        try:
+            listening = False
+            while not lost.is_set():
+                if self._hears and self._listens and not listening:
+                    await conn.add_listener(self._channel, self._heard)
+                    listening = True
+                    self._wakes.wake_all()
+                await self._say(conn)
+                await self._said.wait()
+                await asyncio.sleep(GATHER)
+        finally:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(conn.close(), 1.0)
+            conn.terminate()
+
+    async def _say(self, conn: Connection[Record]) -> None:
+        self._said.clear()
+        while self._grown:
+            some = [self._grown.pop() for _ in range(min(MOST, len(self._grown)))]
+            try:
+                # Not worth a flush of the log: what it tells of is safe already.
+                await conn.execute(
+                    "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)",
+                    self._channel,
+                    " ".join(some),
+                )
+            except BaseException:
+                self._grown.update(some)
+                raise
+        self._silent.set()
+
+    def _heard(self, conn: object, process: int, channel: str, payload: object) -> None:
+        grown = set(str(payload).split())
+        for key in self._wakes.followed():
+            if digest(key) in grown:
+                self._wakes.wake(key)
+
+    # Looking
+
+    async def _look(self) -> None:
+        """Wake those whose log changed since the last look."""
+        while True:
+            await asyncio.sleep(LOOK if self._listens else POLL)
+            keys = self._wakes.followed()
+            if not keys:
+                self._seen.clear()
+                continue
+            try:
+                now = await self._database.run(lambda link: _heads(link, keys), whole=False)  # noqa: B023
+            except Exception:  # noqa: S112 - the store tells whoever reads; here it is tried again
+                continue
+            for key in keys:
+                if key not in self._seen or self._seen[key] != now.get(key):
+                    self._wakes.wake(key)
+            self._seen = {key: now.get(key) for key in keys}
+
+    async def aclose(self) -> None:
+        """Say what is still to be said, and end."""
+        tasks, self._tasks = self._tasks, []
+        if tasks and self._grown:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._silent.wait(), LOOK)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _heads(link: Link, keys: list[Key]) -> dict[Key, tuple[int, int]]:
+    records = await link.rows(
+        "SELECT l.tenant, l.session, l.thread, l.id, l.version FROM unnest($1::text[], $2::text[],"
+        " $3::text[]) AS k (tenant, session, thread) JOIN hf.logs AS l ON l.tenant = k.tenant"
+        " AND l.session = k.session AND l.thread = k.thread",
+        [key.tenant for key in keys],
+        [key.session for key in keys],
+        [key.thread for key in keys],
+    )
+    return {Key(*record[:3]): (record[3], record[4]) for record in records}
+
+
+@lru_cache(maxsize=1 << 14)
+def digest(key: Key) -> str:
+    """A key as a few characters, so that many fit into a notice."""
+    return hashlib.sha256(encode(key)).hexdigest()[:16]

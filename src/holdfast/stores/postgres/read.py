@@ -1,0 +1,104 @@
+"""Reading a log in pages of bounded size, each event checked."""
+
+from __future__ import annotations
+
+import msgspec
+from asyncpg import Record
+
+from ...errors import LogDamaged
+from ...events import Event, Key
+from ..rules import APART
+from .columns import FRAME, damaged, event_of, unpacked
+from .database import Link
+from .log import Entry, existing, segments
+
+PAGE_EVENTS = 512
+PAGE_BYTES = 4 << 20
+
+Page = tuple[str, list[Event], LogDamaged | None]
+
+
+async def read_page(
+    link: Link,
+    key: Key,
+    *,
+    after: int,
+    before: int | None,
+    limit: int,
+    reverse: bool,
+    log: str | None,
+    inline: bool,
+) -> Page:
+    """One page of events with after < seq < before, and what stopped it, if something did."""
+    entry = await existing(link, key, log, lock="")
+    upto = entry.row.head if before is None else min(before - 1, entry.row.head)
+    parts = await segments(link, entry)
+    events: list[Event] = []
+    for part, low, high in reversed(parts) if reverse else parts:
+        first, last = max(low, after), min(high, upto)
+        if first >= last:
+            continue
+        records = await records_of(link, part, first, last, limit - len(events), reverse, inline)
+        for record in records:
+            event = readable(record)
+            if event is None:
+                return entry.row.log, events, spoiled(key, record)
+            events.append(event)
+        reached = first + 1 if reverse else last
+        if not records or records[-1]["seq"] != reached or len(events) >= limit:
+            break  # the next part follows only when this one is read to its end
+    wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
+    for place, seq in enumerate(wanted[: max(len(events), 1)]):
+        if place == len(events) or events[place].seq != seq:
+            return entry.row.log, events[:place], damaged(key, seq, "is missing")
+    return entry.row.log, events, None
+
+
+async def records_of(
+    link: Link, log: int, after: int, upto: int, limit: int, reverse: bool, inline: bool
+) -> list[Record]:
+    """Some records of a log's own events; large data end them early. Without `inline`, `data`
+    of a large payload is None, and `size` and `sha256` are the payload's."""
+    way = "DESC" if reverse else "ASC"
+    small = f"octet_length(data) <= {APART + FRAME}"
+    data, size = "data", "octet_length(data)"
+    if not inline:
+        data, size = f"CASE WHEN {small} THEN data END", f"least({size}, 200)"
+    return await link.rows(
+        f"SELECT seq, id, kind, v, run, actor, cause, at, hash, octet_length(data) - {FRAME} AS"
+        f" size, {data} AS data, CASE WHEN NOT {small} AND NOT $5 THEN"
+        f" encode(sha256(substring(data FROM {FRAME + 1})), 'hex') END AS sha256"
+        f" FROM (SELECT *, sum({size}) OVER (ORDER BY seq {way}) - {size} AS before FROM"
+        "  (SELECT * FROM hf.events WHERE log = $1 AND seq > $2 AND seq <= $3"
+        f"  ORDER BY seq {way} LIMIT $4) AS few) AS page"
+        f" WHERE before < {PAGE_BYTES} ORDER BY seq {way}",
+        log,
+        after,
+        upto,
+        limit,
+        inline,
+    )
+
+
+def readable(record: Record) -> Event | None:
+    """The event of a record, or None if its data are not what was written."""
+    if record["data"] is None:
+        stub = {"apart": {"size": record["size"], "sha256": record["sha256"]}}
+        return event_of(record, msgspec.json.encode(stub))
+    data = unpacked(record["data"])
+    return None if data is None else event_of(record, data)
+
+
+def spoiled(key: Key, record: Record) -> LogDamaged:
+    """What to raise for an event whose data are gone or differ from their hash."""
+    try:
+        event_of(record, record["data"][FRAME:]).json()
+        return damaged(key, record["seq"], "does not agree with its hash")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return damaged(key, record["seq"], "is unreadable")
+
+
+async def own_events(link: Link, entry: Entry, after: int) -> list[Event]:
+    """Some of a log's own events after a number; a damaged one is there without its data."""
+    records = await records_of(link, entry.id, after, entry.row.head, PAGE_EVENTS, False, True)
+    return [readable(record) or event_of(record, b"null") for record in records]

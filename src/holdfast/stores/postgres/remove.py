@@ -1,0 +1,144 @@
+"""Deleting: hide at once, then remove in bounded steps.
+
+A deleted log loses its key and its row in one transaction; its events go in later ones.
+What its forks share stays, without a name, until the last of them goes. A delete that was
+cut short leaves such unnamed logs, and the next one finishes them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ...catalog import Row
+from ...events import Key, Scope
+from ...store import Lease, Remains
+from .. import rules
+from .columns import encode
+from .database import Link
+from .log import Entry, entry_by_id, existing, lookup
+from .schema import DEAD, RESTORING
+
+STEP_EVENTS = 2_000
+
+
+async def hide(
+    link: Link, target: Scope | Key, fence: Lease | None
+) -> tuple[Counter[str], list[Row]]:
+    """Make a session or a thread unreachable; what was removed, and the rows it had."""
+    scope = target.scope if isinstance(target, Key) else target
+    # One delete of a session at a time, so that the one of its last thread knows it.
+    await link.run("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", encode(scope).decode())
+    removed: Counter[str] = Counter()
+    entries = await _entries(link, target, fence)
+    for entry in entries:
+        removed += await hide_log(link, entry)
+    if (entries or target == scope) and not await has_threads(link, scope):
+        removed += await _hide_scope(link, scope)
+    return removed, [entry.row for entry in entries]
+
+
+async def _entries(link: Link, target: Scope | Key, fence: Lease | None) -> list[Entry]:
+    if isinstance(target, Scope):
+        ids = await link.rows(
+            "SELECT id FROM hf.logs WHERE tenant = $1 AND session = $2 ORDER BY id FOR UPDATE",
+            target.tenant,
+            target.session,
+        )
+        return [await entry_by_id(link, record["id"]) for record in ids]
+    if fence is not None:
+        entry = await existing(link, target)
+        rules.check_fence(entry.row, entry.lease, fence)
+    found = await lookup(link, target, lock="FOR UPDATE")
+    return [found] if found else []
+
+
+async def has_threads(link: Link, scope: Scope) -> bool:
+    """Whether a session exists."""
+    found = await link.value(
+        "SELECT 1 FROM hf.logs WHERE tenant = $1 AND session = $2 LIMIT 1",
+        scope.tenant,
+        scope.session,
+    )
+    return found is not None
+
+
+async def hide_log(link: Link, entry: Entry) -> Counter[str]:
+    """Make one log unreachable, and leave of its row only what its forks need."""
+    bare = Row(tenant="", session="", thread="", log=entry.row.log, head=entry.row.head)
+    await link.run(
+        "UPDATE hf.logs SET state = $2, version = version + 1, tenant = NULL, session = NULL,"
+        ' thread = NULL, owner = NULL, "user" = NULL, workspace = NULL, agent = NULL,'
+        " phase = NULL, run = NULL, created = NULL, active = NULL, stale_at = NULL, wake = NULL,"
+        " doc = $3 WHERE id = $1",
+        entry.id,
+        DEAD,
+        encode(bare),
+    )
+    removed = Counter(logs=1, events=entry.row.head - entry.shared)
+    for table in ("snapshots", "drafts", "pending", "terms"):
+        removed[table] = await link.run(f"DELETE FROM hf.{table} WHERE log = $1", entry.id)
+    return removed
+
+
+async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
+    """What a session owns goes with its last thread."""
+    names = (scope.tenant, scope.session)
+    return Counter(
+        {
+            table: await link.run(
+                f"DELETE FROM hf.{table} WHERE tenant = $1 AND session = $2", *names
+            )
+            for table in ("claims", "blobs")
+        }
+    )
+
+
+async def hidden(link: Link, now: int) -> list[int]:
+    """The logs that nobody can reach, those whose restorer fell silent included, youngest
+    first: a log comes before those that it was forked from."""
+    await link.run(
+        "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
+    )
+    found = await link.rows(f"SELECT id FROM hf.logs WHERE state = {DEAD} ORDER BY id DESC")
+    return [record["id"] for record in found]
+
+
+async def sweep(link: Link, id: int) -> bool:
+    """Remove some of a hidden log but for what its forks share; whether there may be more.
+
+    One statement sees forks and events at one moment, so that no fork loses what it shares.
+    """
+    some = await link.run(
+        "DELETE FROM hf.events WHERE log = $1 AND seq IN (SELECT seq FROM hf.events WHERE log = $1"
+        " AND seq > coalesce((SELECT max(shared) FROM hf.logs WHERE base = $1), 0)"
+        " ORDER BY seq DESC LIMIT $2)",
+        id,
+        STEP_EVENTS,
+    )
+    if some == STEP_EVENTS:
+        return True
+    await link.run(
+        f"DELETE FROM hf.logs WHERE id = $1 AND state = {DEAD}"
+        " AND NOT EXISTS (SELECT 1 FROM hf.logs AS f WHERE f.base = $1)",
+        id,
+    )
+    return False
+
+
+async def shared_still(link: Link, deleted: Sequence[str]) -> list[Remains]:
+    """What forks keep of the logs that a delete removed; it tells of no other session."""
+    found = await link.rows(
+        "SELECT dead.log, max(fork.shared), string_agg(DISTINCT fork.thread, ',')"
+        " FROM hf.logs AS dead JOIN hf.logs AS fork ON fork.base = dead.id"
+        f" WHERE dead.log = ANY ($1) AND dead.state = {DEAD} GROUP BY dead.log",
+        list(deleted),
+    )
+    return [
+        Remains(
+            where=f"log {log}",
+            what=f"events up to {upto}, shared by forks ({threads})",
+            remedy="delete the forks",
+        )
+        for log, upto, threads in found
+    ]

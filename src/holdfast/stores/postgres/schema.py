@@ -1,0 +1,183 @@
+"""The tables, the function that an append calls, their versions, and how they come to be.
+
+`hf` stands for the schema's name in every statement of this package. The function's name
+carries its version: a newer schema keeps those that older programs still call, so that old
+and new processes run side by side during a deployment.
+"""
+
+from __future__ import annotations
+
+from asyncpg import exceptions as pg
+
+from ...errors import InvalidValue, StoreError, StoreTooNew
+from .database import Database, Link
+from .functions import APPEND
+
+TABLES = """
+CREATE TABLE hf.logs (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    log text COLLATE "C" NOT NULL UNIQUE,
+    state smallint NOT NULL,
+    version bigint NOT NULL,
+    tenant text COLLATE "C", session text COLLATE "C", thread text COLLATE "C",
+    base bigint, shared bigint NOT NULL,
+    token bigint NOT NULL, owner text COLLATE "C", since bigint NOT NULL, until bigint NOT NULL,
+    "user" text COLLATE "C", workspace text COLLATE "C", agent text COLLATE "C",
+    phase text COLLATE "C", run text COLLATE "C",
+    created bigint, active bigint, stale_at bigint, wake bigint,
+    doc bytea NOT NULL
+) WITH (fillfactor = 70);
+CREATE UNIQUE INDEX logs_key ON hf.logs (tenant, session, thread);
+CREATE INDEX logs_active ON hf.logs (tenant, active, id) WHERE thread = 'main';
+CREATE INDEX logs_created ON hf.logs (tenant, created, id) WHERE thread = 'main';
+CREATE INDEX logs_user ON hf.logs (tenant, "user", active, id) WHERE thread = 'main';
+CREATE INDEX logs_workspace ON hf.logs (tenant, workspace, active, id) WHERE thread = 'main';
+CREATE INDEX logs_agent ON hf.logs (tenant, agent, active, id) WHERE thread = 'main';
+CREATE INDEX logs_stale ON hf.logs (tenant, stale_at, id) WHERE stale_at IS NOT NULL;
+CREATE INDEX logs_wake ON hf.logs (tenant, agent, wake, id) WHERE wake IS NOT NULL;
+CREATE INDEX logs_base ON hf.logs (base, shared) WHERE base IS NOT NULL;
+CREATE INDEX logs_state ON hf.logs (state) WHERE state <> 0;
+
+CREATE TABLE hf.events (
+    log bigint NOT NULL, seq bigint NOT NULL,
+    id text COLLATE "C" NOT NULL, kind text COLLATE "C" NOT NULL, v integer NOT NULL,
+    run text COLLATE "C", actor text COLLATE "C", cause text COLLATE "C",
+    at bigint NOT NULL, hash bytea NOT NULL, data bytea NOT NULL,
+    PRIMARY KEY (log, seq)
+);
+CREATE UNIQUE INDEX events_id ON hf.events (log, id);
+ALTER TABLE hf.events ALTER COLUMN data SET STORAGE EXTERNAL;
+
+CREATE TABLE hf.terms (
+    tenant text COLLATE "C" NOT NULL, term bytea NOT NULL,
+    active bigint NOT NULL, log bigint NOT NULL,
+    PRIMARY KEY (tenant, term, active, log)
+);
+CREATE INDEX terms_log ON hf.terms (log);
+
+CREATE TABLE hf.pending (
+    log bigint NOT NULL, id text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C" NOT NULL, session text COLLATE "C" NOT NULL,
+    what text COLLATE "C", assignee text COLLATE "C",
+    at bigint NOT NULL, seq bigint NOT NULL, item bytea NOT NULL,
+    PRIMARY KEY (log, id)
+);
+CREATE INDEX pending_at ON hf.pending (tenant, at, log, seq);
+CREATE INDEX pending_assignee ON hf.pending (tenant, assignee, at, log, seq)
+    WHERE assignee IS NOT NULL;
+CREATE INDEX pending_session ON hf.pending (tenant, session, at, log, seq);
+
+CREATE TABLE hf.claims (
+    tenant text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL,
+    session text COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+CREATE INDEX claims_session ON hf.claims (tenant, session);
+
+CREATE TABLE hf.drafts (
+    log bigint NOT NULL, message text COLLATE "C" NOT NULL, token bigint NOT NULL,
+    start bigint NOT NULL, text bytea NOT NULL,
+    PRIMARY KEY (log, message, token, start)
+);
+
+CREATE TABLE hf.snapshots (
+    log bigint NOT NULL, version text COLLATE "C" NOT NULL, token bigint NOT NULL,
+    seq bigint NOT NULL, state bytea NOT NULL,
+    PRIMARY KEY (log, version)
+);
+
+CREATE TABLE hf.blobs (
+    tenant text COLLATE "C" NOT NULL, session text COLLATE "C" NOT NULL,
+    sha256 text COLLATE "C" NOT NULL, size bigint NOT NULL, data bytea NOT NULL,
+    PRIMARY KEY (tenant, session, sha256)
+);
+ALTER TABLE hf.blobs ALTER COLUMN data SET STORAGE EXTERNAL;
+"""
+
+META = """
+CREATE SCHEMA IF NOT EXISTS hf;
+CREATE TABLE IF NOT EXISTS hf.meta (version integer NOT NULL, oldest integer NOT NULL);
+"""
+
+# One script per version, from the one before; a new schema runs them all.
+MIGRATIONS = (TABLES + APPEND,)
+VERSION = len(MIGRATIONS)
+OLDEST = 1  # the oldest program that can still use what these migrations make
+
+# The states of a log.
+LIVE, RESTORING, DEAD = 0, 1, 2
+
+TABLE_NAMES = ("logs", "events", "terms", "pending", "claims", "drafts", "snapshots", "blobs")
+
+
+async def found(link: Link) -> tuple[int, int]:
+    """The version of the tables, and of the oldest program that may use them; zeros if none."""
+    try:
+        record = await link.row("SELECT version, oldest FROM hf.meta")
+    except (pg.UndefinedTableError, pg.InvalidSchemaNameError):
+        return 0, 0
+    return (record["version"], record["oldest"]) if record else (0, 0)
+
+
+async def check(link: Link) -> bool:
+    """Whether the tables are there and new enough; refuses those of a newer program."""
+    encoding = await link.value("SELECT current_setting('server_encoding')")
+    if encoding != "UTF8":
+        raise InvalidValue(
+            field="url",
+            problem=f"the database is encoded in {encoding}",
+            remedy="use one that was created with ENCODING 'UTF8'",
+        )
+    version, oldest = await found(link)
+    if oldest > VERSION:
+        raise StoreTooNew(
+            problem=f"schema {link.schema} has version {version}, which needs a program that "
+            f"knows {oldest}; this one knows {VERSION}",
+            found=version,
+            known=VERSION,
+        )
+    return version >= VERSION
+
+
+async def migrate(link: Link) -> None:
+    """Bring the tables up to date, in one transaction of the caller's. Of many processes that
+    start at once one does it, and the others wait and find it done."""
+    await link.run(
+        "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"holdfast {link.schema}"
+    )
+    if (await found_in_transaction(link))[0] == 0:
+        await link.script(META)
+    version, _ = await found(link)
+    for script in MIGRATIONS[version:]:
+        await link.script(script)
+    if version == 0:
+        await link.run("INSERT INTO hf.meta VALUES ($1, $2)", VERSION, OLDEST)
+    elif version < VERSION:
+        await link.run("UPDATE hf.meta SET version = $1, oldest = $2", VERSION, OLDEST)
+
+
+async def found_in_transaction(link: Link) -> tuple[int, int]:
+    """As `found`, without an error that would end the transaction."""
+    there = await link.value(
+        "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'meta'",
+        link.schema,
+    )
+    return await found(link) if there else (0, 0)
+
+
+def outdated(schema: str) -> StoreError:
+    """What to raise when tables are missing or old, and this program must not make them."""
+    return StoreError(
+        problem=f"schema {schema} is not at version {VERSION}; run `holdfast migrate` first"
+    )
+
+
+async def schema_state(url: str) -> tuple[int, int]:
+    """The version of the tables that `url` names, and the one that this program knows.
+    Changes nothing."""
+    database = await Database.open(url)
+    try:
+        version, _ = await database.run(found, whole=False)
+    finally:
+        await database.aclose()
+    return version, VERSION

@@ -1,0 +1,405 @@
+"""`PostgresStore`: the port on one schema of a PostgreSQL database.
+
+Each method checks its arguments, then runs a function of `log`, `read`, `history`, `beside`,
+`find`, `remove` or `upkeep` on a connection: in a transaction if it is more than one statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from ... import catalog
+from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...codec import LIMITS, check, check_key, check_name, check_size, check_stored
+from ...errors import InvalidValue
+from ...events import Appended, Event, Key, NewEvent, Scope
+from ...store import (
+    BlobRef,
+    CaughtUp,
+    Damage,
+    Draft,
+    Lease,
+    Receipt,
+    Remains,
+    Snapshot,
+    StoreInfo,
+)
+from .. import rules
+from ..rules import APART
+from ..wakes import Wakes, follow
+from . import beside, find, history, remove, schema, upkeep
+from . import log as logs
+from . import read as reading
+from .database import CLOCK, AnyPool, Database, Link
+from .log import Append, Heads
+from .notices import Notices
+
+T = TypeVar("T")
+
+RESTORE_BYTES = 4 << 20
+RESTORE_EVENTS = 1_000
+RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
+
+
+class PostgresStore:
+    """Sessions in a PostgreSQL database. Open it with `holdfast.connect("postgresql://…")`."""
+
+    def __init__(
+        self, database: Database, *, project: Project, clock: Callable[[], int] | None
+    ) -> None:
+        self._database = database
+        self._run = database.run
+        self._project = project
+        self._given_clock = clock
+        self._clock = clock or database.clock
+        self._heads = Heads()
+        self._wakes = Wakes()
+        self._notices = Notices(database, self._wakes)
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self._database.options.location!r})"
+
+    @classmethod
+    async def open(
+        cls,
+        url: str = "postgresql://",
+        *,
+        pool: AnyPool | None = None,
+        project: Project = catalog.project,
+        clock: Callable[[], int] | None = None,
+    ) -> PostgresStore:
+        """Connect, creating or migrating the schema; safe for many processes at once.
+
+        With `pool`, its connections are used, the URL gives options only, and `aclose` leaves
+        the pool open. Without `clock`, the time is the server's.
+        """
+        database = await Database.open(url, pool=pool)
+        try:
+            if not await database.run(schema.check, whole=False):
+                if not database.options.migrates:
+                    raise schema.outdated(database.options.schema)
+                await database.run(schema.migrate)
+            await database.set_clock()
+        except BaseException:
+            await database.aclose()
+            raise
+        return cls(database, project=project, clock=clock)
+
+    async def _timed(self, job: Callable[[Link, int], Awaitable[T]]) -> T:
+        """Run a transaction that goes by the time, which is the server's at that moment."""
+
+        async def told(link: Link) -> T:
+            now = self._given_clock() if self._given_clock else await link.value(CLOCK)
+            return await job(link, now)
+
+        return await self._run(told)
+
+    # The log
+
+    async def append(
+        self,
+        key: Key,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | None = None,
+        fence: Lease | None = None,
+        log: str | None = None,
+        create: bool = False,
+    ) -> Appended:
+        check(key, events)
+        append = Append(
+            self._database,
+            self._heads,
+            self._project,
+            self._clock,
+            key,
+            events,
+            expected=expected,
+            fence=fence,
+            log=log,
+            create=create,
+        )
+        done = await append()
+        if done.fresh:
+            self._notices.grew(key)
+        return done
+
+    async def read(
+        self,
+        key: Key,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        log: str | None = None,
+        inline: bool = True,
+    ) -> AsyncGenerator[Event, None]:
+        check_key(key)
+        rules.check_range(after, before, limit)
+        while True:
+            log, page, damage = await self._page(
+                key,
+                after=after,
+                before=before,
+                limit=min(limit or reading.PAGE_EVENTS, reading.PAGE_EVENTS),
+                reverse=reverse,
+                log=log,
+                inline=inline,
+            )
+            for event in page:
+                yield event
+            if damage is not None:
+                raise damage
+            if limit is not None:
+                limit -= len(page)
+            if not page or limit == 0:
+                return
+            if reverse:
+                before = page[-1].seq
+            else:
+                after = page[-1].seq
+
+    async def _page(self, key: Key, **bounds: Any) -> reading.Page:
+        page = await self._run(lambda link: reading.read_page(link, key, **bounds), whole=False)
+        if page[2] is not None:
+            # Perhaps the log went between two statements: look again, at one moment.
+            page = await self._run(lambda link: _at_one_moment(link, key, bounds))
+        return page
+
+    def follow(
+        self, key: Key, *, after: int = 0, log: str | None = None
+    ) -> AsyncGenerator[Event | CaughtUp, None]:
+        self._notices.follow()
+        return follow(self, self._wakes, key, after, log)
+
+    async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
+        check_name("thread", thread)
+        check(key, [first])
+        await self._timed(
+            lambda link, now: history.fork(link, self._project, now, key, thread, at, first)
+        )
+
+    async def restore(
+        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
+    ) -> None:
+        check_key(key)
+        await self._sweep()  # discards what a restorer that died left behind
+        id = await self._timed(
+            lambda link, now: history.begin_restore(link, now, now + RESTORE_MS, key, parent)
+        )
+        try:
+            some: list[Event] = []
+            size = 0
+            async for event in events:
+                check_stored(event)
+                some.append(event)
+                size += len(event.data)
+                if size >= RESTORE_BYTES or len(some) == RESTORE_EVENTS:
+                    await self._restore_some(id, some)
+                    some, size = [], 0
+            if some:
+                await self._restore_some(id, some)
+            await self._run(lambda link: history.end_restore(link, key, id))
+        except BaseException:
+            await asyncio.shield(self._discard(id))
+            raise
+        self._notices.grew(key)
+
+    async def _restore_some(self, id: int, events: list[Event]) -> None:
+        await self._timed(
+            lambda link, now: history.restore_some(
+                link, self._project, now + RESTORE_MS, id, events
+            )
+        )
+
+    async def _discard(self, id: int) -> None:
+        await self._run(
+            lambda link: link.run(
+                "UPDATE hf.logs SET until = -1 WHERE id = $1 AND state = $2", id, schema.RESTORING
+            )
+        )
+        await self._sweep()
+
+    async def erase(
+        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
+    ) -> Receipt:
+        check_key(key)
+        check_name("reason", reason)
+        removed = await self._run(
+            lambda link: history.erase(link, self._project, key, seqs, reason, fence)
+        )
+        return Receipt(removed=removed, remains=self._left_behind())
+
+    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+        check_key(target)
+        if fence is not None and isinstance(target, Scope):
+            raise InvalidValue(
+                field="fence", problem="guards one thread", remedy="delete by Key with it"
+            )
+        removed, rows = await self._run(lambda link: remove.hide(link, target, fence))
+        for row in rows:
+            self._heads.drop(row.key)
+            self._notices.grew(row.key)
+        await self._sweep()
+        deleted = [row.log for row in rows]
+        shared = await self._run(lambda link: remove.shared_still(link, deleted), whole=False)
+        counted = {sort: removed[sort] for sort in rules.SORTS}
+        return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
+
+    async def _sweep(self) -> None:
+        for id in await self._timed(remove.hidden):
+            while await self._run(partial(remove.sweep, id=id)):
+                pass
+
+    def _left_behind(self) -> tuple[Remains, ...]:
+        where = self._database.options.location
+        return (
+            Remains(
+                where=where,
+                what="dead rows, until they are vacuumed and their space is used again",
+                remedy="holdfast purge; VACUUM FULL for every byte at once",
+            ),
+            Remains(
+                where=f"{where}, write-ahead log",
+                what="the changes as they were written",
+                remedy="recycled by checkpoints; archives and backups go by their retention",
+            ),
+        )
+
+    # The catalog
+
+    async def row(self, key: Key) -> Row | None:
+        check_key(key)
+        entry = await self._run(lambda link: logs.lookup(link, key), whole=False)
+        return entry.row if entry else None
+
+    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
+        catalog.check_query(query, limit)
+        return await self._run(lambda link: find.find(link, query, cursor, limit), whole=False)
+
+    async def pending(
+        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
+    ) -> Page[Pending]:
+        catalog.check_query(query, limit)
+        return await self._run(lambda link: find.pending(link, query, cursor, limit), whole=False)
+
+    async def claim(
+        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
+    ) -> Scope:
+        rules.check_claim(tenant, name, owner)
+        return await self._run(
+            lambda link: beside.claim(link, tenant, name, owner, instead_of), whole=False
+        )
+
+    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
+        rules.check_claim(tenant, name, owner)
+        await self._run(lambda link: beside.unclaim(link, tenant, name, owner), whole=False)
+
+    async def claims(self, owner: Scope) -> list[str]:
+        check_key(owner)
+        return await self._run(lambda link: beside.claims(link, owner), whole=False)
+
+    # Driving
+
+    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
+        rules.check_runnable(tenant, agents, limit)
+        return await self._timed(lambda link, now: find.runnable(link, now, tenant, agents, limit))
+
+    async def acquire(
+        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+    ) -> Lease:
+        check_key(key)
+        return await self._timed(beside.Acquire(key, owner, ttl, steal))
+
+    async def renew(self, lease: Lease) -> Lease:
+        return await self._timed(lambda link, now: beside.renew(link, now, lease))
+
+    async def release(self, lease: Lease, *, head: int | None = None) -> None:
+        await self._run(lambda link: beside.release(link, lease, head))
+
+    async def put_draft(
+        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
+    ) -> None:
+        check_key(key)
+        rules.check_draft(message, offset, text)
+        await self._run(
+            lambda link: beside.put_draft(link, key, message, offset, text, fence), whole=False
+        )
+
+    async def drafts(self, key: Key) -> list[Draft]:
+        check_key(key)
+        return await self._run(lambda link: beside.drafts(link, key))
+
+    # Beside it
+
+    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
+        check_key(scope)
+        check_size("data", data, LIMITS.blob_bytes)
+        sha256 = hashlib.sha256(data).hexdigest()
+        return await self._run(lambda link: beside.put_blob(link, scope, data, sha256))
+
+    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+        check_key(scope)
+        return await self._run(lambda link: beside.get_blob(link, scope, ref), whole=False)
+
+    async def blobs(self, scope: Scope) -> list[BlobRef]:
+        check_key(scope)
+        return await self._run(lambda link: beside.blobs(link, scope), whole=False)
+
+    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+        check_key(key)
+        await self._run(lambda link: beside.save_snapshot(link, key, snapshot, fence))
+
+    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
+        check_key(key)
+        check_name("version", version)
+        return await self._run(lambda link: beside.load_snapshot(link, key, version), whole=False)
+
+    # Upkeep
+
+    async def verify(
+        self, target: Scope | Key | None = None, *, repair: bool = False
+    ) -> AsyncGenerator[Damage, None]:
+        if target is not None:
+            check_key(target)
+        after = 0
+        while ids := await self._run(partial(upkeep.logs_of, target=target, after=after)):
+            for id in ids:
+                found = await self._run(partial(upkeep.check_log, project=self._project, id=id))
+                if found and repair:
+                    found = await self._run(
+                        partial(upkeep.repair, project=self._project, id=id, found=found)
+                    )
+                for damage in found:
+                    yield damage
+            after = ids[-1]
+
+    async def purge(self) -> Receipt:
+        await self._sweep()
+        for table in schema.TABLE_NAMES:
+            await self._database.alone(f"VACUUM hf.{table}")
+        return Receipt(remains=self._left_behind())
+
+    def info(self) -> StoreInfo:
+        return StoreInfo(
+            kind="postgres",
+            location=self._database.options.location,
+            durability="machine",
+            schema=schema.VERSION,
+            limits=LIMITS,
+            apart=APART,
+        )
+
+    async def aclose(self) -> None:
+        await self._notices.aclose()
+        await self._database.aclose()
+
+
+async def _at_one_moment(link: Link, key: Key, bounds: dict[str, Any]) -> reading.Page:
+    await link.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    return await reading.read_page(link, key, **bounds)

@@ -1,0 +1,107 @@
+"""Verifying: hashes, numbers, rows and claims recomputed, log by log."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ... import catalog
+from ...catalog import Project
+from ...codec import fingerprint
+from ...events import Key, Scope
+from ...store import Damage
+from .beside import claimed
+from .columns import digests
+from .database import Link
+from .history import blank, projected
+from .log import Entry, entry_by_id, save_row, segments
+from .read import PAGE_EVENTS, readable, records_of
+from .schema import DEAD, LIVE
+
+
+async def logs_of(link: Link, target: Scope | Key | None, after: int) -> list[int]:
+    """Some of the logs to verify, in order of their ids."""
+    names = [getattr(target, name, None) for name in ("tenant", "session", "thread")]
+    found = await link.rows(
+        f"SELECT id FROM hf.logs WHERE state = {LIVE} AND id > $1"
+        " AND ($2::text IS NULL OR tenant = $2) AND ($3::text IS NULL OR session = $3)"
+        " AND ($4::text IS NULL OR thread = $4) ORDER BY id LIMIT 1000",
+        after,
+        *names,
+    )
+    return [record["id"] for record in found]
+
+
+async def check_log(link: Link, project: Project, id: int) -> list[Damage]:
+    """What is wrong with one log, its row and its claims."""
+    state = await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR SHARE", id)
+    if state != LIVE:
+        return []  # deleted meanwhile
+    entry = await entry_by_id(link, id, lock="")
+    found: list[Damage] = []
+    for part, after, upto in await segments(link, entry):
+        # What a deleted log left to its forks is checked with them, the rest by itself.
+        if part == id or await _is_dead(link, part):
+            found += await _check_events(link, entry.row.key, part, after, upto)
+    if not any(damage.problem == "unreadable" for damage in found):
+        found += await _check_row(link, project, entry)
+    return found + await _check_claims(link, entry)
+
+
+async def _is_dead(link: Link, id: int) -> bool:
+    state = await link.value("SELECT state FROM hf.logs WHERE id = $1", id)
+    return bool(state == DEAD)
+
+
+async def _check_events(link: Link, key: Key, log: int, seq: int, upto: int) -> list[Damage]:
+    found = []
+    while seq < upto:
+        records = await records_of(link, log, seq, upto, PAGE_EVENTS, False, True)
+        if not records:
+            found.append(Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq + 1))
+            break
+        for record in records:
+            if record["seq"] != seq + 1:
+                detail = f"up to {record['seq'] - 1}"
+                found.append(Damage(problem="missing", detail=detail, key=key, seq=seq + 1))
+            seq = record["seq"]
+            event = readable(record)
+            if event is None or fingerprint(event) != record["hash"]:
+                detail = "differs from its hash"
+                found.append(Damage(problem="unreadable", detail=detail, key=key, seq=seq))
+    return found
+
+
+async def _check_row(link: Link, project: Project, entry: Entry) -> list[Damage]:
+    row = await projected(link, project, entry)
+    if row != entry.row:
+        return [Damage(problem="row", detail="differs from its log", key=entry.row.key)]
+    terms = await link.rows("SELECT term FROM hf.terms WHERE log = $1 ORDER BY term", entry.id)
+    items = await link.rows("SELECT id FROM hf.pending WHERE log = $1", entry.id)
+    if [term for (term,) in terms] != digests(row) or {id for (id,) in items} != set(row.pending):
+        return [Damage(problem="row", detail="its index differs from it", key=entry.row.key)]
+    return []
+
+
+async def _check_claims(link: Link, entry: Entry) -> list[Damage]:
+    key = entry.row.key
+    return [
+        Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
+        for name in entry.row.surfaces
+        if await claimed(link, key.tenant, catalog.SURFACE_CLAIM + name) != key.scope
+    ]
+
+
+async def repair(link: Link, project: Project, id: int, found: list[Damage]) -> list[Damage]:
+    """Mend what can be mended: damaged events are erased, rows projected anew."""
+    lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
+    for part, after, upto in await segments(link, await entry_by_id(link, id)):
+        if some := [seq for seq in lost if after < seq <= upto]:
+            await blank(link, project, part, some, "damaged")
+    if any(damage.problem in ("unreadable", "row") for damage in found):
+        await link.run("DELETE FROM hf.snapshots WHERE log = $1", id)
+        entry = await entry_by_id(link, id)
+        await save_row(link, id, None, await projected(link, project, entry))
+    return [
+        msgspec.structs.replace(damage, repaired=damage.problem in ("unreadable", "row"))
+        for damage in found
+    ]
