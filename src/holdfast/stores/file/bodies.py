@@ -20,12 +20,13 @@ from msgspec import Raw
 from ...catalog import Project
 from ...codec import erased, fingerprint
 from ...errors import LogDamaged
-from ...events import Event, Key, Scope
+from ...events import Event, Key, Scope, new_id
 from .. import rules
+from ..frames import spoiled
 from ..rules import APART, Extension
 from ..sqlite import history, remove
 from ..sqlite import log as logs
-from ..sqlite.bodies import Entry, Record, event_of, spoiled
+from ..sqlite.bodies import Entry, Record, event_of
 from ..sqlite.schema import LIVE, RESTORING
 from .folder import Folder
 from .index import UNREADABLE, Index, Said, place, unpack
@@ -124,7 +125,12 @@ class InFiles:
             self._folder.write(path, data)
         if staged.apart:
             self._folder.make_names_durable()
-        self._folder.append(staged.path, bytes(staged.text))
+        if staged.size:
+            self._folder.append(staged.path, bytes(staged.text))
+        else:
+            # Its name comes with all of it: a first line that is not whole is damage, never
+            # what a power cut left of a log that was about to begin.
+            self._folder.write(staged.path, bytes(staged.text))
         size = staged.size + len(staged.text)
         self._index.grown(conn, staged.log, size)
         self._recent[staged.log] = staged.path, size
@@ -288,7 +294,9 @@ class InFiles:
             return b""
 
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
-        self._folder.set_aside(self._folder.blobs(scope))
+        name = new_id()
+        if self._folder.set_aside(self._folder.blobs(scope), name):
+            self._index.say(Said(deleted=name))
 
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None

@@ -1,8 +1,4 @@
-"""Rows and events as columns, and back. Pure.
-
-An event's data is bytes behind a format byte: `j` is a CRC-32 and JSON. The CRC is checked by
-every read; the event's SHA-256, which costs more, by `verify`.
-"""
+"""Rows and events as columns, and back. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import hashlib
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
-from zlib import crc32
 
 import msgspec
 from msgspec import Raw
@@ -18,27 +13,13 @@ from msgspec import Raw
 from ... import catalog
 from ...catalog import Row, RowChange
 from ...codec import LIMITS
-from ...errors import LogDamaged
-from ...events import Event, Key
+from ...events import Event
 
 encode = msgspec.json.Encoder().encode
 
 _names = attrgetter("user", "workspace", "agent", "phase", "run")
 _numbers = attrgetter("created", "active", "stale_at", "wake")
 _maps = attrgetter("labels", "metadata", "surfaces")
-FRAME = 5  # bytes before the JSON
-
-
-def packed(data: bytes | Raw) -> bytes:
-    """Data as a column holds it."""
-    return b"".join((b"j", crc32(data).to_bytes(4, "big"), data))
-
-
-def unpacked(column: bytes) -> bytes | None:
-    """What `packed` was given, or None if that is not what the column holds."""
-    data = column[FRAME:]
-    sound = column[:1] == b"j" and crc32(data) == int.from_bytes(column[1:FRAME], "big")
-    return data if sound else None
 
 
 def event_of(record: Any, data: bytes) -> Event:
@@ -104,15 +85,3 @@ def dropped_drafts(changes: Iterable[RowChange]) -> list[str] | None:
     """The messages that these changes complete, None if they complete none."""
     dropped = [op.key for change in changes for op in change if op.do == "drop_draft"]
     return dropped or None
-
-
-def damaged(key: Key, seq: int, what: str) -> LogDamaged:
-    """What to raise for an event that cannot be given."""
-    return LogDamaged(
-        problem=f"event {seq} of {key.session!r}/{key.thread!r} {what}: "
-        "`holdfast verify` tells more, reading on after it works",
-        tenant=key.tenant,
-        session=key.session,
-        thread=key.thread,
-        seq=seq,
-    )

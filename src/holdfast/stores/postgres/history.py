@@ -13,7 +13,8 @@ from ...errors import InvalidValue, SessionExists
 from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
-from .columns import encode, packed
+from ..frames import packed
+from .columns import encode
 from .database import Link
 from .log import (
     Entry,

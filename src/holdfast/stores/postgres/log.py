@@ -24,8 +24,9 @@ from ...errors import HoldfastError
 from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
+from ..frames import packed
 from ..rules import Extension, LeaseState
-from .columns import columns, dropped_drafts, encode, listed, packed
+from .columns import columns, dropped_drafts, encode, listed
 from .database import Database, Link
 from .schema import LIVE
 

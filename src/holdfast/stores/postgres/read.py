@@ -7,8 +7,9 @@ from asyncpg import Record
 
 from ...errors import LogDamaged
 from ...events import Event, Key
+from ..frames import FRAME, damaged, spoiled, unpacked
 from ..rules import APART
-from .columns import FRAME, damaged, event_of, unpacked
+from .columns import event_of
 from .database import Link
 from .log import Entry, existing, segments
 
@@ -42,7 +43,7 @@ async def read_page(
         for record in records:
             event = readable(record)
             if event is None:
-                return entry.row.log, events, spoiled(key, record)
+                return entry.row.log, events, spoiled(key, event_of(record, record["data"][FRAME:]))
             events.append(event)
         reached = first + 1 if reverse else last
         if not records or records[-1]["seq"] != reached or len(events) >= limit:
@@ -87,15 +88,6 @@ def readable(record: Record) -> Event | None:
         return event_of(record, msgspec.json.encode(stub))
     data = unpacked(record["data"])
     return None if data is None else event_of(record, data)
-
-
-def spoiled(key: Key, record: Record) -> LogDamaged:
-    """What to raise for an event whose data are gone or differ from their hash."""
-    try:
-        event_of(record, record["data"][FRAME:]).json()
-        return damaged(key, record["seq"], "does not agree with its hash")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return damaged(key, record["seq"], "is unreadable")
 
 
 async def own_events(link: Link, entry: Entry, after: int) -> list[Event]:

@@ -11,15 +11,14 @@ import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
-from zlib import crc32
 
 import msgspec
 from msgspec import Raw
 
 from ...catalog import Row
-from ...errors import LogDamaged
 from ...events import Event, Key, Scope
 from .. import rules
+from ..frames import FRAME, packed, spoiled, unpacked
 from ..rules import APART, Extension, LeaseState
 
 Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data, hash
@@ -177,10 +176,10 @@ class InDatabase:
                 ).fetchone() or (b"",)
             if data[:1] == b"s":
                 yield event_of(record, data[1:])
-            elif data[:1] == b"j" and crc32(data[5:]) == int.from_bytes(data[1:5], "big"):
-                yield event_of(record, data[5:])
+            elif (sound := unpacked(data)) is not None:
+                yield event_of(record, sound)
             else:
-                raise spoiled(key, event_of(record, data[5:]))
+                raise spoiled(key, event_of(record, data[FRAME:]))
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
         pass
@@ -220,35 +219,9 @@ class InDatabase:
         pass
 
 
-def packed(data: bytes | Raw) -> bytes:
-    """Data as a column holds it."""
-    return b"".join((b"j", crc32(data).to_bytes(4, "big"), data))
-
-
 def event_of(record: Record, data: bytes) -> Event:
     """An event from its record and its data."""
     seq, id, kind, v, run, actor, cause, at, _, _ = record
     return Event(
         kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at
-    )
-
-
-def spoiled(key: Key, event: Event) -> LogDamaged:
-    """What to raise for an event whose data are gone or differ from their hash."""
-    try:
-        event.json()
-        return damaged(key, event.seq, "does not agree with its hash")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return damaged(key, event.seq, "is unreadable")
-
-
-def damaged(key: Key, seq: int, what: str) -> LogDamaged:
-    """What to raise for an event that cannot be given."""
-    return LogDamaged(
-        problem=f"event {seq} of {key.session!r}/{key.thread!r} {what}: "
-        "`holdfast verify` tells more, reading on after it works",
-        tenant=key.tenant,
-        session=key.session,
-        thread=key.thread,
-        seq=seq,
     )

@@ -20,8 +20,9 @@ from ...errors import HoldfastError, LogDamaged
 from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
+from ..frames import damaged
 from ..rules import Extension, LeaseState
-from .bodies import Bodies, Entry, Record, damaged
+from .bodies import Bodies, Entry, Record
 from .schema import LIVE
 
 PAGE_EVENTS = 512
