@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 from asyncpg import Connection, Pool, Record
 
-from ...errors import InvalidValue, StoreUnavailable
+from ...errors import InvalidValue
 from ..patience import PATIENCE, patiently
 from .failure import passing, translated
 
@@ -129,6 +130,36 @@ class Database:
         with translated():
             await patiently(attempt, passing, patience=self.options.patience)
 
+    @property
+    def can_listen(self) -> bool:
+        """Whether notices can be heard: not through a pooler that hands out connections by the
+        transaction, nor where holding one would leave none of the caller's pool."""
+        options = self.options
+        if options.listen_url is not None:
+            return True
+        return not options.pooled and (self._owned or self.pool.get_max_size() > 1)
+
+    @asynccontextmanager
+    async def apart(self) -> AsyncGenerator[Any, None]:
+        """A connection held for long, beside the pool; of the caller's pool, if it is that."""
+        options = self.options
+        if not self._owned and options.listen_url is None:
+            async with self.pool.acquire(timeout=CONNECT) as held:
+                yield held
+            return
+        conn = await asyncpg.connect(
+            options.listen_url or options.url,
+            timeout=CONNECT,
+            command_timeout=COMMAND,
+            statement_cache_size=0,
+        )
+        try:
+            yield conn
+        finally:
+            with suppress(Exception):
+                await asyncio.wait_for(conn.close(), 1.0)
+            conn.terminate()
+
     # The server's clock
 
     async def set_clock(self) -> None:
@@ -177,22 +208,6 @@ async def _pool(options: Options) -> AnyPool:
 
 async def _leave(conn: Any) -> None:
     """Nothing to undo: no job changes a setting of its connection."""
-
-
-async def connected(options: Options, url: str | None = None) -> Connection[Record]:
-    """A connection of its own, for what is not a transaction."""
-    try:
-        return await asyncpg.connect(
-            url or options.url, timeout=CONNECT, command_timeout=COMMAND, statement_cache_size=0
-        )
-    except ValueError as error:
-        raise unreadable() from error
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:
-        if passing(error):
-            raise
-        raise StoreUnavailable(problem=f"cannot listen: {type(error).__name__}") from error
 
 
 # Reading a URL; what is wrong with it is said without repeating it, since it holds a password.

@@ -15,12 +15,10 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
-from asyncpg import Connection, Record
-
 from ...events import Key
 from ..wakes import Wakes
 from .columns import encode
-from .database import Database, Link, connected
+from .database import Database, Link
 from .failure import passing
 
 LOOK = 1.0  # seconds between two looks while notices arrive
@@ -35,9 +33,8 @@ class Notices:
     def __init__(self, database: Database, wakes: Wakes) -> None:
         self._database = database
         self._wakes = wakes
-        options = database.options
-        self._listens = not options.pooled or options.listen_url is not None
-        self._channel = f"holdfast_{options.schema}"
+        self._listens = database.can_listen
+        self._channel = f"holdfast_{database.options.schema}"
         self._grown: set[str] = set()
         self._said = asyncio.Event()
         self._silent = asyncio.Event()  # set while there is nothing left to say
@@ -81,8 +78,10 @@ class Notices:
             await asyncio.sleep(LOOK / 4)
 
     async def _connected(self) -> None:
-        options = self._database.options
-        conn = await connected(options, options.listen_url)
+        async with self._database.apart() as conn:
+            await self._on(conn)
+
+    async def _on(self, conn: Any) -> None:
         lost = asyncio.Event()
 
         def ended(_: object) -> None:
@@ -90,8 +89,8 @@ class Notices:
             self._said.set()
 
         conn.add_termination_listener(ended)
+        listening = False
         try:
-            listening = False
             while not lost.is_set():
                 if self._hears and self._listens and not listening:
                     await conn.add_listener(self._channel, self._heard)
@@ -101,11 +100,12 @@ class Notices:
                 await self._said.wait()
                 await asyncio.sleep(GATHER)
         finally:
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(conn.close(), 1.0)
-            conn.terminate()
+            # It may be the caller's connection, and goes back as it came.
+            conn.remove_termination_listener(ended)
+            if listening and not conn.is_closed():
+                await conn.remove_listener(self._channel, self._heard)
 
-    async def _say(self, conn: Connection[Record]) -> None:
+    async def _say(self, conn: Any) -> None:
         self._said.clear()
         while self._grown:
             some = [self._grown.pop() for _ in range(min(MOST, len(self._grown)))]

@@ -1,0 +1,276 @@
+"""What only the PostgreSQL store has: its pool, its schema, its versions, its notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+import holdfast
+from holdfast import (
+    CaughtUp,
+    InvalidValue,
+    MissingExtra,
+    NewEvent,
+    StoreError,
+    StoreTooNew,
+    key,
+)
+from holdfast.stores.postgres import PostgresStore, schema_state
+from holdfast.stores.postgres.database import Options
+from holdfast.stores.postgres.notices import Notices
+
+from .. import servers
+from ..servers import faults
+
+NOTE = "note.made"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return servers.url("postgres", tmp_path)
+
+
+@pytest.fixture
+async def direct(url: str) -> AsyncGenerator[Any, None]:
+    """A connection beside the store's."""
+    conn = await asyncpg.connect(url.partition("?")[0])
+    yield conn
+    await conn.close()
+
+
+def schema_of(url: str) -> str:
+    return Options(url).schema
+
+
+async def begin(store: holdfast.Store, session: str = "s") -> None:
+    await store.append(key(session), [NewEvent.of(NOTE, {"n": 0}, id="first")], create=True)
+
+
+# Opening
+
+
+async def test_a_new_schema_is_made_and_opening_again_changes_nothing(url: str) -> None:
+    assert await schema_state(url) == (0, 1)
+    async with holdfast.connect(url) as store:
+        await begin(store)
+        assert store.info().schema == 1
+    assert await schema_state(url) == (1, 1)
+    async with holdfast.connect(url) as store:
+        assert (await store.row(key("s"))) is not None
+
+
+async def test_two_schemas_of_one_database_are_two_stores(tmp_path: Path) -> None:
+    urls = [servers.url("postgres", tmp_path / name) for name in ("one", "two")]
+    async with holdfast.connect(urls[0]) as one, holdfast.connect(urls[1]) as two:
+        await begin(one)
+        assert await two.row(key("s")) is None
+
+
+async def test_with_migrate_never_a_missing_schema_is_refused(url: str) -> None:
+    with pytest.raises(StoreError, match="holdfast migrate"):
+        await holdfast.connect(url + "&migrate=never")
+    assert await schema_state(url) == (0, 1)
+
+
+async def test_a_schema_that_needs_a_newer_program_is_refused(url: str, direct: Any) -> None:
+    async with holdfast.connect(url):
+        pass
+    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 2')
+    with pytest.raises(StoreTooNew) as refused:
+        await holdfast.connect(url)
+    assert (refused.value.found, refused.value.known) == (9, 1)
+
+
+async def test_a_newer_schema_that_keeps_our_function_is_used(url: str, direct: Any) -> None:
+    async with holdfast.connect(url):
+        pass
+    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 1')
+    async with holdfast.connect(url) as store:
+        await begin(store)
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("schema=Upper", "schema"),
+        ("schema=a%22b", "schema"),
+        ("schema=pg_catalog", "schema"),
+        ("pooler=session", "pooler"),
+        ("patience=no", "patience"),
+        ("connections=0", "connections"),
+        ("migrate=perhaps", "migrate"),
+    ],
+)
+async def test_a_wrong_option_is_named(option: str, field: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        await holdfast.connect(f"postgresql://user:secret@127.0.0.1/db?{option}")
+    assert refused.value.field == field
+    assert "secret" not in str(refused.value)
+
+
+async def test_a_database_in_another_encoding_is_refused(url: str) -> None:
+    name = f"latin_{schema_of(url)}"
+    async with faults.admin(servers.address("postgres")) as sql:
+        await sql.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        try:
+            base, _, options = url.partition("?")
+            with pytest.raises(InvalidValue, match="LATIN1"):
+                await holdfast.connect(f"{base.rpartition('/')[0]}/{name}?{options}")
+        finally:
+            await sql.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    for module in [name for name in sys.modules if name.startswith("holdfast.stores.postgres")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+
+    async def connect() -> None:
+        await holdfast.connect("postgresql://localhost/db")
+
+    with pytest.raises(MissingExtra) as missing:
+        asyncio.run(connect())
+    assert missing.value.extra == "postgres"
+
+
+# The pool
+
+
+async def test_many_sessions_share_a_bounded_pool(url: str, direct: Any) -> None:
+    schema = schema_of(url)
+    async with holdfast.connect(url + "&connections=3") as store:
+        await asyncio.gather(*[begin(store, f"s{n}") for n in range(50)])
+        found = await direct.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast'"
+            " AND query LIKE '%' || $1 || '%'",
+            schema,
+        )
+    assert 1 <= found <= 3
+
+
+async def test_a_pool_of_the_callers_is_used_and_left_open(url: str) -> None:
+    async with asyncpg.create_pool(url.partition("?")[0], min_size=1, max_size=2) as pool:
+        store: holdfast.Store = await PostgresStore.open(
+            f"postgresql://?schema={schema_of(url)}", pool=pool
+        )
+        await begin(store)
+        following = store.follow(key("s"))
+        assert isinstance(await anext(following), holdfast.Event)
+        await following.aclose()
+        await store.aclose()
+        assert await pool.fetchval("SELECT 1") == 1
+    async with holdfast.connect(url) as store:
+        assert await store.row(key("s")) is not None
+
+
+async def test_nothing_is_left_behind_on_a_connection(url: str) -> None:
+    """Our pool undoes nothing when a connection is given back, so nothing may need it."""
+    async with holdfast.connect(url + "&connections=1") as store:
+        await begin(store)
+        await store.put_blob(key("s").scope, b"x")
+        lease = await store.acquire(key("s"), "driver")
+        await store.release(lease)
+        await store.delete(key("s").scope)
+        assert isinstance(store, PostgresStore)
+        async with store._database.pool.acquire() as conn:
+            settings = await conn.fetch("SELECT name FROM pg_settings WHERE source = 'session'")
+            locks = await conn.fetch(
+                "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+            )
+    # The driver itself turns JIT off while it learns the types of a statement.
+    assert {record["name"] for record in settings} <= {"jit"}
+    assert locks == []
+
+
+# Notices
+
+
+async def test_a_follower_hears_of_another_process_by_a_notice(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.stores.postgres.notices.LOOK", 3_600.0)
+    async with holdfast.connect(url) as ours, holdfast.connect(url) as theirs:
+        await begin(ours)
+        following = ours.follow(key("s"))
+        assert isinstance(await anext(following), holdfast.Event)
+        assert isinstance(await anext(following), CaughtUp)
+        await heard(following, theirs)
+
+
+async def test_a_lost_notice_loses_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(self: Notices, conn: object) -> None:
+        self._said.clear()
+
+    monkeypatch.setattr(Notices, "_say", silent)
+    async with holdfast.connect(url) as ours, holdfast.connect(url) as theirs:
+        await begin(ours)
+        following = ours.follow(key("s"), after=1)
+        assert isinstance(await anext(following), CaughtUp)
+        await theirs.append(key("s"), [NewEvent.of(NOTE, id="second")])
+        event = await asyncio.wait_for(anext(following), 60)
+        assert isinstance(event, holdfast.Event)
+        assert event.id == "second"
+        await following.aclose()
+
+
+async def test_through_a_pooler_with_a_listen_url_notices_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from urllib.parse import quote
+
+    monkeypatch.setattr("holdfast.stores.postgres.notices.LOOK", 3_600.0)
+    straight = servers.url("postgres", tmp_path)
+    pooled = servers.url("pooled", tmp_path)
+    listening = f"{pooled}&listen_url={quote(straight.partition('?')[0], safe='')}"
+    async with holdfast.connect(listening) as ours, holdfast.connect(pooled) as theirs:
+        await begin(ours)
+        following = ours.follow(key("s"), after=1)
+        assert isinstance(await anext(following), CaughtUp)
+        await heard(following, theirs)
+
+
+async def heard(
+    following: AsyncGenerator[holdfast.Event | CaughtUp, None], by: holdfast.Store
+) -> None:
+    """Append until a follower, who begins to listen at some moment, hears of it."""
+    hears = asyncio.ensure_future(anext(following))
+    async with asyncio.timeout(60):
+        while not hears.done():
+            await by.append(key("s"), [NewEvent.of(NOTE)])
+            await asyncio.wait([hears], timeout=0.05)
+    assert isinstance(hears.result(), holdfast.Event)
+    await following.aclose()
+
+
+# The clock
+
+
+async def test_two_processes_with_wrong_clocks_agree_on_a_lease(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a lease is the server's, so a fast clock takes nothing over early."""
+    async with holdfast.connect(url) as ours:
+        await begin(ours)
+        await ours.acquire(key("s"), "driver", ttl=600)
+        monkeypatch.setattr("time.time_ns", lambda: 4 << 60)
+        async with holdfast.connect(url) as theirs:
+            with pytest.raises(holdfast.LeaseHeld) as held:
+                await theirs.acquire(key("s"), "other")
+            assert 0 < held.value.left <= 600_000
+            done = await theirs.append(key("s"), [NewEvent.of(NOTE)])
+            (event,) = [e async for e in theirs.read(key("s"), after=done.head - 1)]
+    (first,) = [e async for e in _reading(url)]
+    assert abs(event.at - first.at) < 3_600_000
+
+
+async def _reading(url: str) -> AsyncGenerator[holdfast.Event, None]:
+    async with holdfast.connect(url) as store:
+        async for event in store.read(key("s"), limit=1):
+            yield event
