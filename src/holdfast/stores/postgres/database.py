@@ -20,7 +20,7 @@ from asyncpg import Connection, Pool, Record
 
 from ...errors import InvalidValue
 from ..patience import PATIENCE, patiently
-from .failure import passing, translated
+from .failure import broken, passing, translated
 
 T = TypeVar("T")
 AnyPool: TypeAlias = "Pool[Record]"
@@ -29,6 +29,7 @@ CONNECT = 10.0  # seconds that a new connection may take
 COMMAND = 120.0  # seconds that a statement may take, the largest append on a slow line included
 POOL = 10  # connections at most
 NAME = re.compile("[a-z_][a-z0-9_]{0,47}")
+HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::(\d*))?")  # with its port
 CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
@@ -110,22 +111,31 @@ class Database:
         the transaction."""
 
         async def attempt() -> T:
-            async with self.pool.acquire(timeout=CONNECT) as conn:
-                link = Link(conn, self.options.schema)
+            async with self._link() as link:
                 if not whole and not self.options.pooled:
                     return await job(link)
-                async with conn.transaction():
+                async with link.conn.transaction():
                     return await job(link)
 
         with translated():
             return await patiently(attempt, passing, patience=self.options.patience)
 
+    @asynccontextmanager
+    async def _link(self) -> AsyncGenerator[Link, None]:
+        async with self.pool.acquire(timeout=CONNECT) as conn:
+            try:
+                yield Link(conn, self.options.schema)
+            except Exception as error:
+                if broken(error):
+                    conn.terminate()  # the pool makes another
+                raise
+
     async def alone(self, sql: str) -> None:
         """Execute a statement that no transaction can hold."""
 
         async def attempt() -> None:
-            async with self.pool.acquire(timeout=CONNECT) as conn:
-                await Link(conn, self.options.schema).script(sql)
+            async with self._link() as link:
+                await link.script(sql)
 
         with translated():
             await patiently(attempt, passing, patience=self.options.patience)
@@ -215,9 +225,14 @@ async def _leave(conn: Any) -> None:
 
 def _split(url: str) -> Any:
     try:
-        return urlsplit(url)
+        parts = urlsplit(url)
     except ValueError as error:
         raise unreadable() from error
+    for host in parts.netloc.rpartition("@")[2].split(","):
+        port = HOST.fullmatch(host)
+        if port is None or int(port[1] or 1) not in range(1, 1 << 16):
+            raise unreadable()
+    return parts
 
 
 def unreadable() -> InvalidValue:

@@ -15,6 +15,7 @@ PASSING: tuple[type[BaseException], ...] = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    pg.InternalClientError,  # the driver found its connection in the midst of ending
     pg.PostgresConnectionError,
     pg.AdminShutdownError,
     pg.CrashShutdownError,
@@ -37,6 +38,11 @@ FULL: tuple[type[BaseException], ...] = (
 def passing(error: Exception) -> bool:
     """Whether the same attempt may succeed in a moment."""
     return isinstance(error, PASSING)
+
+
+def broken(error: BaseException) -> bool:
+    """Whether the connection on which it happened is of no more use."""
+    return isinstance(error, PASSING) and not isinstance(error, pg.TransactionRollbackError)
 
 
 @contextmanager
