@@ -11,13 +11,18 @@ from holdfast import Store
 from holdfast.store import wall_clock
 from holdfast.stores.file import FileStore
 from holdfast.stores.sqlite import SqliteStore
+from tests import servers
 
 KINDS = ("sqlite", "file")
+SHARED = ("postgres", "mongodb")  # on a server; `pooled` and `standalone` are ways to them
 PLACES = {"sqlite": "holdfast.db", "file": "holdfast"}
 
 
 def url(kind: str, folder: Path, durability: str = "machine") -> str:
-    """The URL of the store of this kind in a folder."""
+    """The URL of the store of this kind in a folder, or of the one on a server that belongs to
+    the folder."""
+    if kind in servers.KINDS:
+        return servers.url(kind, folder)
     return f"{kind}:{quote(str(folder / PLACES[kind]))}?durability={durability}"
 
 

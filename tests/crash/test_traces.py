@@ -34,4 +34,4 @@ if STRACE is not None:
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parity("user-demand", 23)
     def test_what_was_acknowledged_survives_a_power_cut(kind: str, tmp_path: Path) -> None:
-        assert power_cuts(kind, tmp_path, operations=12, count=8).problems == []
+        assert power_cuts(kind, tmp_path, operations=50, count=50).problems == []

@@ -110,6 +110,8 @@ async def perform(store: Store, world: World, op: Op) -> int:
         await store.delete(op.key.scope)
     elif op.do == "blob":
         await store.put_blob(op.key.scope, facts.blob(op.name))
+    elif op.do == "purge":
+        await store.purge()
     elif op.do == "claim":
         assert await store.claim(TENANT, op.name, op.key.scope) == op.key.scope
     else:
@@ -132,11 +134,14 @@ async def given(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
 
 def invent(rng: random.Random, world: World, prefix: str, *, lasting: bool = False) -> Op:
     """A random operation that is possible in this world; `prefix` makes its ids unique. A
-    `lasting` one changes what a store keeps at its declared level of durability."""
+    `lasting` one changes what a store keeps at its declared level of durability, and may use a
+    name again whose session was deleted."""
     sessions = [name for name, session in world.items() if session.threads]
     if not sessions or (len(sessions) < 3 and rng.random() < 0.1):
         do = rng.choice(["create", "create", "restore"])
-        return Op(do=do, session=f"s{prefix}", ids=batch(rng, prefix))
+        free = [name for name in world if lasting and name not in sessions]
+        name = rng.choice(free) if free and rng.random() < 0.5 else f"s{prefix}"
+        return Op(do=do, session=name, ids=batch(rng, prefix))
     name = rng.choice(sessions)
     session = world[name]
     thread = rng.choice(list(session.threads))
@@ -153,9 +158,10 @@ def invent(rng: random.Random, world: World, prefix: str, *, lasting: bool = Fal
         "draft": 6,
         "snapshot": 4,
         "acquire": 2,
+        "purge": 0,
     }
     if lasting:
-        weights.update({"draft": 0, "snapshot": 0, "acquire": 0})
+        weights.update({"draft": 0, "snapshot": 0, "acquire": 0, "purge": 2})
     (do,) = rng.choices(list(weights), list(weights.values()))
     if do == "append":
         return Op(do=do, session=name, thread=thread, ids=batch(rng, prefix))

@@ -18,6 +18,8 @@ from ..places import open_at
 from ..world import World, after, invent, perform
 from .talk import hear, say
 
+LOGS = (".jsonl", ".jsonl.new")  # a log, and one that gets its name when it is whole
+
 unsafe: set[str] = set()
 paths: dict[int, str] = {}
 connections: list[sqlite3.Connection] = []
@@ -26,13 +28,13 @@ fsyncs: list[str] = []
 
 def keep_books() -> None:
     real_open, real_close, real_pwrite, real_fsync = os.open, os.close, os.pwrite, os.fsync
-    real_connect = sqlite3.connect
+    real_write, real_replace, real_connect = os.write, os.replace, sqlite3.connect
 
     def open_(path: Any, flags: int, *rest: Any, **options: Any) -> int:
         made = bool(flags & os.O_CREAT) and not os.path.exists(path)
         file = real_open(path, flags, *rest, **options)
         paths[file] = os.fspath(path)
-        if made and paths[file].endswith(".jsonl"):
+        if made and paths[file].endswith(LOGS):
             unsafe.add(os.path.dirname(paths[file]))
         return file
 
@@ -41,14 +43,27 @@ def keep_books() -> None:
         real_close(file)
 
     def pwrite(file: int, *rest: Any) -> int:
-        if paths[file].endswith(".jsonl"):
+        if paths[file].endswith(LOGS):
             unsafe.add(paths[file])
         return real_pwrite(file, *rest)
+
+    def write(file: int, data: Any) -> int:
+        if paths.get(file, "").endswith(LOGS):
+            unsafe.add(paths[file])
+        return real_write(file, data)
+
+    def replace(old: Any, new: Any) -> None:
+        real_replace(old, new)
+        if os.fspath(new).endswith(LOGS):
+            unsafe.add(os.path.dirname(new))
+            if os.fspath(old) in unsafe:
+                unsafe.remove(os.fspath(old))
+                unsafe.add(os.fspath(new))
 
     def fsync(file: int) -> None:
         real_fsync(file)
         path = paths.get(file, "")
-        if path.endswith(".jsonl"):
+        if path.endswith(LOGS):
             fsyncs.append(path)
         unsafe.discard(path)
 
@@ -56,7 +71,14 @@ def keep_books() -> None:
         connections.append(real_connect(*arguments, **options))
         return connections[-1]
 
-    for name, kept in (("open", open_), ("close", close), ("pwrite", pwrite), ("fsync", fsync)):
+    for name, kept in (
+        ("open", open_),
+        ("close", close),
+        ("pwrite", pwrite),
+        ("write", write),
+        ("replace", replace),
+        ("fsync", fsync),
+    ):
         setattr(os, name, kept)
     sqlite3.connect = connect  # type: ignore[assignment]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...events import Scope, new_id
+from ...events import Scope
 
 OPEN_FILES = 128
 GONE = ".gone-"  # in the name of a folder that a delete has set aside
@@ -109,12 +109,15 @@ class Folder:
         self._renamed.append((old, new))
         self._new_names.add(new.parent)
 
-    def set_aside(self, path: Path) -> None:
-        """Hide a folder under another name, and remove it once the index agrees."""
-        if path.exists():
-            aside = path.with_name(f"{path.name}{GONE}{new_id()}")
-            self.rename(path, aside)
-            self.remove(aside)
+    def set_aside(self, path: Path, name: str) -> bool:
+        """Hide a folder under another name, and remove it once the index agrees; whether there
+        is such a folder."""
+        if not path.exists():
+            return False
+        aside = path.with_name(f"{path.name}{GONE}{name}")
+        self.rename(path, aside)
+        self.remove(aside)
+        return True
 
     def bring_back(self, aside: Path) -> Path:
         """Give a folder that was set aside its name again, with what it holds."""
@@ -139,12 +142,21 @@ class Folder:
                 os.fsync(self._file(path, make=False))
         self.make_names_durable()
 
+    def make_removals_durable(self) -> None:
+        """What was removed, from the folders and by the index, cannot come back by a power cut."""
+        wal = self.root / "index.db-wal"
+        if self._sync and wal.exists():
+            _sync_path(wal)
+        blobs, logs = self.root / "blobs", self.root / "logs"
+        self._new_names.update((self.root, blobs, logs, *logs.iterdir()))
+        self.make_names_durable()
+
     def make_names_durable(self) -> None:
         """The names of files and folders that are new. What a line refers to must be on the
         disk before the line can be, so this comes before lines that refer to other files."""
         if self._sync:
             for folder in self._new_names:
-                _sync_folder(folder)
+                _sync_path(folder)
         self._new_names.clear()
 
     def done(self) -> None:
@@ -159,6 +171,9 @@ class Folder:
 
     def roll_back(self) -> None:
         """Take back what was appended or written."""
+        for path, old in self._replaced:
+            self._close(path)
+            os.replace(old, path)
         for path, size in self._grown.items():
             try:
                 os.ftruncate(self._file(path, make=False), size)
@@ -166,9 +181,6 @@ class Folder:
                 continue  # the next look at the file cuts what stands behind its last line
         for path in self._made:
             path.unlink(missing_ok=True)
-        for path, old in self._replaced:
-            self._close(path)
-            os.replace(old, path)
         for old, new in self._renamed:
             self._close(new)
             os.replace(new, old)
@@ -232,8 +244,8 @@ class Folder:
             self._new_names.add(folder.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
+def _sync_path(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
     finally:

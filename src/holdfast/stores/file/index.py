@@ -41,7 +41,8 @@ _place = struct.Struct(">cQQ")
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that no log tells; a line of `journal.jsonl` is a list of them. A claim
-    without session was given up."""
+    without session was given up; `deleted` is a log, or a folder of blobs by the name that
+    it was set aside under."""
 
     claim: tuple[str, str] | None = None
     session: str | None = None
@@ -161,8 +162,9 @@ class Index:
         self.grown(conn, JOURNAL, len(text))
 
     def deleted(self) -> set[str]:
-        """The logs that the journal says were deleted."""
-        return {one.deleted for one in self._heard() if one.deleted is not None}
+        """The logs, and the folders of blobs, that were deleted, as the journal says or will."""
+        said = [*self._heard(), *self._saying]
+        return {one.deleted for one in said if one.deleted is not None}
 
     def _heard(self) -> list[Said]:
         journal = self._folder.journal
@@ -183,11 +185,12 @@ class Index:
 
     # Catching up
 
-    def catch_up(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
-        """The log as its file has it."""
+    def catch_up(self, conn: sqlite3.Connection, entry: Entry, *, doubt: bool = False) -> Entry:
+        """The log as its file has it. With `doubt` the size alone does not tell that the index
+        agrees with the file: one may have been written anew, and the other taken back."""
         path = self._folder.log(entry.row.log)
         size, known = self._folder.size(path), self._size(conn, entry.id)
-        if size == known:
+        if size == known and not (doubt and size and self._has_moved(conn, entry, path)):
             return entry
         if size > known > 0 and self._ends_at(conn, entry, path, known):
             text = _read_from(path, known)
@@ -205,8 +208,27 @@ class Index:
         if found is None or found[1][:1] != b"f":
             return False
         start, length = unpack(found[1])
-        line = parse_line(_read_from(path, start)[:length])
+        line = parse_line(_read_from(path, start, length))
         return line is not None and line.id == found[0] and start + length == offset
+
+    def _has_moved(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> bool:
+        """Whether the last line that the index can place stands elsewhere in its file. One that
+        stands nowhere is damaged, which is for the reader to find."""
+        found = conn.execute(
+            "SELECT seq, id, data FROM events WHERE log = ? AND substr(data, 1, 1) = ?"
+            " ORDER BY seq DESC LIMIT 1",
+            (entry.id, b"f"),
+        ).fetchone()
+        if found is None:
+            return False
+        last = found[:2]
+        line = parse_line(_read_from(path, *unpack(found[2])))
+        if line is not None and (line.seq, line.id) == last:
+            return False
+        text = path.read_bytes()
+        start = text.find(b"\n") + 1
+        placed = scan(text[start:], offset=start, seq=entry.shared).lines
+        return any(p.line is not None and (p.seq, p.line.id) == last for p in placed)
 
     def _index_again(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> None:
         """Forget what the index has of a log's events, and read its file from the start."""
@@ -386,7 +408,7 @@ def heard(text: bytes) -> list[Said]:
     return found
 
 
-def _read_from(path: Path, offset: int) -> bytes:
+def _read_from(path: Path, offset: int, length: int = -1) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
-        return file.read()
+        return file.read(length)

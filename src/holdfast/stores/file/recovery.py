@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from ...store import Damage
 from .. import rules
 from ..sqlite import log as logs
 from ..sqlite import remove
-from ..sqlite.schema import LIVE
+from ..sqlite.schema import LIVE, RESTORING
 from .bodies import InFiles
 from .folder import GONE, Folder
 from .index import Index, Said
@@ -51,19 +51,21 @@ class Recovery:
         said = self._index.hear_again(conn)
         deleted = {one.deleted for one in said if one.deleted is not None}
         self._adopt(conn, deleted, salvage=salvage)
-        self.check_all(conn)
+        self.check_all(conn, deleted.union(*(one.erased for one in said)))
         for one in said:
             self._bodies.erase_again(conn, one)
-        self._adopt_blobs(conn)
+        self._adopt_blobs(conn, deleted)
         self._remove_orphans(conn)
 
-    def check_all(self, conn: sqlite3.Connection) -> None:
-        """Look at the file of every log that somebody can read."""
+    def check_all(self, conn: sqlite3.Connection, rewritten: Set[str] = frozenset()) -> None:
+        """Look at the file of every log that somebody can read; those that were `rewritten` may
+        have any size."""
         found = conn.execute(
             "SELECT id FROM logs WHERE state = ? OR id IN (SELECT base FROM logs)", (LIVE,)
         )
         for (id,) in found.fetchall():
-            self._index.catch_up(conn, logs.entry_by_id(conn, id))
+            entry = logs.entry_by_id(conn, id)
+            self._index.catch_up(conn, entry, doubt=entry.row.log in rewritten)
 
     def tidy(self, conn: sqlite3.Connection) -> None:
         """Write the journal anew with what still holds, and remove what nobody owns."""
@@ -71,11 +73,15 @@ class Recovery:
             Said(claim=(tenant, name), session=session)
             for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
         ]
-        # Until its file is gone, a deleted log must stay known as deleted.
+        # Until its file is gone for good, a deleted log must stay known as deleted.
+        deleted = self._index.deleted()
+        self._adopt_blobs(conn, deleted)
+        self._folder.make_removals_durable()
+        aside = {name for _, name in map(_set_aside, self._blob_folders())}
         said += [
-            Said(deleted=log)
-            for log in sorted(self._index.deleted())
-            if self._folder.log(log).exists()
+            Said(deleted=name)
+            for name in sorted(deleted)
+            if name in aside or self._folder.log(name).exists()
         ]
         self._index.write_anew(conn, said)
         self._remove_orphans(conn)
@@ -84,6 +90,7 @@ class Recovery:
 
     def _adopt(self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool) -> None:
         """Take in the logs that the index does not know, and forget those that are deleted."""
+        self._forget_restored(conn)
         ids = dict(conn.execute("SELECT log, id FROM logs"))
         new = [h for h in self._headers(ids) if self._has_begun(h, salvage=salvage)]
         new.sort(key=lambda header: header.log)
@@ -96,7 +103,17 @@ class Recovery:
         for header in new:
             if header.log in ids:
                 entry = logs.entry_by_id(conn, ids[header.log])
-                self._index.take_file(conn, entry, salvage=salvage)
+                self._index.take_file(conn, entry, salvage=salvage or _is_trimmed(header))
+
+    def _forget_restored(self, conn: sqlite3.Connection) -> None:
+        """Forget restores that were complete, by the name of their file, before the index could
+        say so; they are adopted like other logs that it does not know."""
+        restoring = conn.execute("SELECT id, log FROM logs WHERE state = ?", (RESTORING,))
+        for id, log in restoring.fetchall():
+            if self._folder.log(log).exists():
+                conn.execute("DELETE FROM events WHERE log = ?", (id,))
+                conn.execute("DELETE FROM logs WHERE id = ?", (id,))
+                self._index.gone(conn, id)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
         """Whether a log has an event; one that has none was cut while it was made."""
@@ -104,7 +121,7 @@ class Recovery:
         text = path.read_bytes()
         start = text.find(b"\n") + 1
         scanned = scan(text[start:], offset=start, seq=header.shared)
-        if not salvage:
+        if not salvage and not _is_trimmed(header):
             scanned = unfinished(scanned, start, header.shared)
         begun = bool(scanned.lines)
         if not begun:
@@ -169,17 +186,21 @@ class Recovery:
 
     # Blobs
 
-    def _adopt_blobs(self, conn: sqlite3.Connection) -> None:
+    def _blob_folders(self) -> list[Path]:
+        return sorted((self._folder.root / "blobs").iterdir())
+
+    def _adopt_blobs(self, conn: sqlite3.Connection, deleted: set[str]) -> None:
         conn.execute(
             "UPDATE owners SET tenant = NULL, session = NULL WHERE NOT EXISTS (SELECT 1 FROM logs"
             " WHERE logs.tenant = owners.tenant AND logs.session = owners.session)"
         )
-        for folder in sorted((self._folder.root / "blobs").iterdir()):
+        for folder in self._blob_folders():
             scope = _owner_of(folder)
-            if scope is None or not remove.has_threads(conn, scope):
+            is_aside, name = _set_aside(folder)
+            if scope is None or name in deleted or not remove.has_threads(conn, scope):
                 self._folder.remove(folder)  # left by a delete that was cut
                 continue
-            if GONE in folder.name:
+            if is_aside:
                 # The delete that set it aside was never carried out.
                 folder = self._folder.bring_back(folder)  # noqa: PLW2901 - it is the same one
             names = (scope.tenant, scope.session)
@@ -202,7 +223,7 @@ class Recovery:
                 self._folder.remove(path)
             elif path.suffix == ".apart":
                 self._remove_blanked(conn, path)
-        for folder in (self._folder.root / "blobs").iterdir():
+        for folder in self._blob_folders():
             self._remove_unowned(conn, folder)
 
     def _remove_blanked(self, conn: sqlite3.Connection, folder: Path) -> None:
@@ -228,17 +249,29 @@ class Recovery:
                 (scope.tenant, scope.session) if scope else ("", ""),
             )
         }
-        if not kept or GONE in folder.name:
+        if not kept or _set_aside(folder)[0]:
             self._folder.remove(folder)
         for blob in folder.glob(BLOBS):
             if blob.name not in kept:
                 self._folder.remove(blob)
 
 
+def _is_trimmed(header: Header) -> bool:
+    """Whether a file is what was left of a deleted log for its forks: it was put in place whole,
+    and may end in the midst of an append because a fork does not share the rest of it."""
+    return header.key is None
+
+
 def _header_of(path: Path) -> Header | None:
     with path.open("rb") as file:
         header = parse_header(file.readline())
     return header if header is not None and header.log == path.stem else None
+
+
+def _set_aside(folder: Path) -> tuple[bool, str]:
+    """Whether a delete has set this folder of blobs aside, and under which name."""
+    _, aside, name = folder.name.partition(GONE)
+    return bool(aside), name
 
 
 def _owner_of(folder: Path) -> Scope | None:
