@@ -91,6 +91,50 @@ class SessionMoved(HoldfastError):
 
 
 @dataclass(eq=False, kw_only=True)
+class PhaseError(HoldfastError):
+    """The session's phase does not allow this."""
+
+    code = "phase_error"
+
+    tenant: str
+    session: str
+    phase: str
+    move: str
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} is {self.phase}: {self.move} is not possible"
+
+
+@dataclass(eq=False, kw_only=True)
+class SurfaceTaken(HoldfastError):
+    """Another live session has this surface: move it on purpose, or leave it there."""
+
+    code = "surface_taken"
+
+    tenant: str
+    session: str
+    surface: str
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.surface} {self.address!r} is attached to session {self.session!r}"
+
+
+@dataclass(eq=False, kw_only=True)
+class DeletionRefused(HoldfastError):
+    """The session must be kept: what keeps it is `reason`."""
+
+    code = "deletion_refused"
+
+    tenant: str
+    session: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} must be kept: {self.reason}"
+
+
+@dataclass(eq=False, kw_only=True)
 class HeadMoved(HoldfastError):
     """Another writer appended first: read what it wrote, then decide again."""
 
@@ -224,6 +268,19 @@ class LogDamaged(StoreError):
     session: str
     thread: str
     seq: int
+
+
+@dataclass(eq=False, kw_only=True)
+class UnknownStore(HoldfastError):
+    """No store of this kind is to be had here: ask for one of `available`."""
+
+    code = "unknown_store"
+
+    kind: str
+    available: list[str]
+
+    def __str__(self) -> str:
+        return f"there is no store of kind {self.kind!r}; there are {', '.join(self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)

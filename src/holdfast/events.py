@@ -157,12 +157,44 @@ class SessionCreated(Payload, frozen=True, kw_only=True):
     user: str | None = None
     workspace: str | None = None
     ttl: int | None = None
+    expiry: int | None = None
     labels: list[str] = []
     metadata: dict[str, Any] = {}
 
 
 class SessionTouched(Payload, frozen=True, kw_only=True):
     surface: str | None = None
+    reason: str | None = None
+
+
+class SessionSuspended(Payload, frozen=True, kw_only=True):
+    reason: str | None = None
+
+
+class SessionResumed(Payload, frozen=True, kw_only=True):
+    reason: str | None = None
+
+
+class SessionExpired(Payload, frozen=True, kw_only=True):
+    reason: str | None = None
+
+
+class SessionPinned(Payload, frozen=True, kw_only=True):
+    pinned: bool = True
+    reason: str | None = None
+
+
+class SessionHeld(Payload, frozen=True, kw_only=True):
+    """`hold` says why the session must not be deleted; None lifts it."""
+
+    hold: str | None = None
+    reason: str | None = None
+
+
+class SessionTimed(Payload, frozen=True, kw_only=True):
+    ttl: int | None = None
+    expiry: int | None = None
+    reason: str | None = None
 
 
 class SessionMovedTo(Payload, frozen=True, kw_only=True):
@@ -201,17 +233,23 @@ class LabelRemoved(Payload, frozen=True, kw_only=True):
 class MetadataChanged(Payload, frozen=True, kw_only=True):
     set: dict[str, Any] = {}
     drop: list[str] = []
+    reason: str | None = None
 
 
 class SurfaceAttached(Payload, frozen=True, kw_only=True):
+    """`touch` says whether it counts as activity."""
+
     surface: str
     address: str
     detail: dict[str, Any] = {}
+    touch: bool = True
+    reason: str | None = None
 
 
 class SurfaceDetached(Payload, frozen=True, kw_only=True):
     surface: str
     address: str
+    reason: str | None = None
 
 
 class MessageReceived(Payload, frozen=True, kw_only=True):
@@ -280,6 +318,12 @@ class PendingSettled(Payload, frozen=True, kw_only=True):
 KINDS: dict[str, type[Payload]] = {
     "session.created": SessionCreated,
     "session.touched": SessionTouched,
+    "session.suspended": SessionSuspended,
+    "session.resumed": SessionResumed,
+    "session.expired": SessionExpired,
+    "session.pinned": SessionPinned,
+    "session.held": SessionHeld,
+    "session.timed": SessionTimed,
     "session.moved": SessionMovedTo,
     "session.reopened": SessionReopened,
     "thread.created": ThreadCreated,

@@ -77,7 +77,20 @@ FACTS: list[tuple[str, Any]] = [
 
 MAIN, OTHER, MOVED, BACK = key("full"), key("full", tenant="t2"), key("moved"), key("back")
 FORK, DEEP, LATER, SIDE = (key("full", name) for name in ("fork", "deep", "later", "side"))
-LOGS = [MAIN, FORK, LATER, SIDE, OTHER, MOVED, BACK]
+AGED = key("aged")
+LOGS = [MAIN, FORK, LATER, SIDE, OTHER, MOVED, BACK, AGED]
+LIFE: list[tuple[str, Any]] = [
+    ("session.created", {"user": "ann", "ttl": 60, "expiry": 90}),
+    ("surface.attached", {"surface": "web", "address": "t1", "touch": False}),
+    ("session.touched", {"surface": "web"}),
+    ("session.timed", {"ttl": 30, "expiry": 45, "reason": "shorter"}),
+    ("session.suspended", {"reason": "stale"}),
+    ("session.resumed", {}),
+    ("session.expired", {"reason": "done"}),
+    ("session.touched", {}),
+    ("session.pinned", {"pinned": True}),
+    ("session.held", {"hold": "lawsuit"}),
+]
 SURFACE = SURFACE_CLAIM + surface_name("slack", "D1")
 BLOBS = (b"an attachment \x00\xff", b"")
 
@@ -135,6 +148,7 @@ async def fill(store: Store, clock: Clock) -> Names:
             await store.append(one, [back], fence=lease)
             await store.release(lease)
 
+    await _age(store, clock)
     await store.claim("main", SURFACE, MAIN.scope)
     await store.claim("main", "a name", MAIN.scope)
     await store.claim("t2", "a name", OTHER.scope)
@@ -152,6 +166,14 @@ async def fill(store: Store, clock: Clock) -> Names:
         "lease": lease,
         "now": clock.now,
     }
+
+
+async def _age(store: Store, clock: Clock) -> None:
+    """A session that went through its life cycle."""
+    for n, (kind, payload) in enumerate(LIFE, 1):
+        clock.now += 1_500
+        await store.append(AGED, [fact(n, kind, payload)], create=n == 1)
+    await store.claim("main", SURFACE_CLAIM + surface_name("web", "t1"), AGED.scope)
 
 
 async def _drive(store: Store, key: Key) -> Lease:

@@ -12,12 +12,17 @@ from holdfast import catalog
 from holdfast import events as ev
 from holdfast.catalog import (
     MAPS,
+    MOVES,
+    PHASES,
+    Move,
     Op,
     Pending,
     PendingQuery,
+    Phase,
     Query,
     Row,
     RowChange,
+    agrees,
     apply,
     check_query,
     make_cursor,
@@ -32,6 +37,7 @@ from holdfast.catalog import (
     terms,
     unseals,
 )
+from holdfast.catalog.projection import PREVIEW
 from holdfast.codec import LIMITS, erased
 from holdfast.errors import InvalidValue
 from holdfast.events import KINDS, Event, NewEvent, Payload
@@ -89,9 +95,21 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
             Op("put", "metadata", "plan", "pro"),
         ),
     ),
-    (ev.SessionTouched(), (ACTIVE, Op("set", "phase", value="active"))),
+    (ev.SessionTouched(), (ACTIVE, Op("move", "phase", value="touch"))),
+    (ev.SessionSuspended(reason="stale"), (Op("move", "phase", value="suspend"),)),
+    (ev.SessionResumed(), (ACTIVE, Op("move", "phase", value="resume"))),
+    (ev.SessionExpired(), (Op("move", "phase", value="expire"),)),
+    (ev.SessionPinned(), (Op("set", "pinned", value=True),)),
+    (ev.SessionHeld(hold="lawsuit"), (Op("set", "hold", value="lawsuit"),)),
+    (
+        ev.SessionTimed(ttl=60, expiry=90),
+        (Op("set", "ttl", value=60), Op("set", "expiry", value=90)),
+    ),
     (ev.SessionMovedTo(to="there"), (Op("seal", "sealed", value="there"),)),
-    (ev.SessionReopened(), (ACTIVE, Op("seal", "sealed", value=None))),
+    (
+        ev.SessionReopened(),
+        (ACTIVE, Op("seal", "sealed", value=None), Op("move", "phase", value="reopen")),
+    ),
     (
         ev.ThreadCreated(agent="a", title="t", parent="main"),
         (
@@ -121,6 +139,10 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
         ev.SurfaceAttached(surface="slack", address="D42", detail={"team": "T"}),
         (ACTIVE, Op("put", "surfaces", BINDING, {"at": NOW, "team": "T"})),
     ),
+    (
+        ev.SurfaceAttached(surface="slack", address="D42", touch=False),
+        (Op("put", "surfaces", BINDING, {"at": NOW}),),
+    ),
     (ev.SurfaceDetached(surface="slack", address="D42"), (Op("drop", "surfaces", BINDING),)),
     (
         ev.MessageReceived(text="x" * 300),
@@ -128,7 +150,7 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
             ACTIVE,
             Op("set_once", "first_message", value="x" * 200),
             Op("add", "counts", "messages", 1),
-            Op("set", "phase", value="active"),
+            Op("move", "phase", value="touch"),
             Op("set", "due", value=NOW),
         ),
     ),
@@ -172,7 +194,12 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     ),
     (
         ev.PendingSettled(id="p", outcome="approved"),
-        (ACTIVE, Op("drop", "pending", "p"), Op("set", "due", value=NOW)),
+        (
+            ACTIVE,
+            Op("drop", "pending", "p"),
+            Op("set", "due", value=NOW),
+            Op("move", "phase", value="revive"),
+        ),
     ),
 ]
 
@@ -312,7 +339,7 @@ def test_the_pending_map_has_room_for_a_hundred_titles() -> None:
         for n in range(100)
     ]
     row = after(*facts)
-    assert {len(item["title"]) for item in row.pending.values()} == {catalog.PREVIEW}
+    assert {len(item["title"]) for item in row.pending.values()} == {PREVIEW}
 
 
 def test_a_full_map_may_still_shrink() -> None:
@@ -613,3 +640,39 @@ def test_a_cursor_that_lost_its_end_is_refused() -> None:
     for end in range(1, len(cursor)):
         with pytest.raises(InvalidValue):
             read_cursor(Query(), cursor[:end])
+
+
+# Phases
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("move", MOVES)
+def test_a_move_that_the_table_does_not_have_changes_nothing(move: Move, phase: Phase) -> None:
+    row = msgspec.structs.replace(ROW, phase=phase)
+    moved = with_ops(Op("move", "phase", value=move), row=row)
+    to = MOVES[move].get(phase, phase)
+    assert (moved.phase, moved.changed) == (to, None if to == phase else NOW)
+
+
+def test_an_expiry_is_not_undone_by_a_touch_that_came_too_late() -> None:
+    row = after(ev.SessionCreated(), ev.SessionExpired(), ev.SessionTouched(), ev.MessageReceived())
+    assert row.phase == "expired"
+    assert after(ev.SessionReopened(), row=row).phase == "active"
+
+
+def test_a_move_of_a_later_version_changes_nothing() -> None:
+    assert with_ops(Op("move", "phase", value="archive")).phase == "created"
+
+
+def test_a_suspended_session_is_stale_again_only_when_it_may_expire() -> None:
+    row = after(ev.SessionCreated(ttl=60), ev.SessionSuspended())
+    assert row.stale_at is None
+    row = after(ev.SessionCreated(ttl=60, expiry=90), ev.SessionSuspended())
+    assert row.stale_at == SECOND + 90
+
+
+def test_a_row_from_before_the_time_of_the_phase_was_kept_agrees_with_its_log() -> None:
+    row = after(ev.SessionCreated(), ev.SessionTouched())
+    assert row.changed == NOW
+    assert agrees(msgspec.structs.replace(row, changed=None), row)
+    assert not agrees(msgspec.structs.replace(row, title="another"), row)

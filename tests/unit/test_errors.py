@@ -33,6 +33,18 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
         "session 's1' was moved to 'elsewhere' and takes no new events here",
     ),
     (
+        errors.PhaseError(tenant="acme", session="s1", phase="expired", move="touch"),
+        "session 's1' is expired: touch is not possible",
+    ),
+    (
+        errors.SurfaceTaken(tenant="acme", session="s1", surface="slack", address="D42"),
+        "slack 'D42' is attached to session 's1'",
+    ),
+    (
+        errors.DeletionRefused(tenant="acme", session="s1", reason="held: lawsuit"),
+        "session 's1' must be kept: held: lawsuit",
+    ),
+    (
         errors.HeadMoved(**LOG, expected=3, head=5),
         "thread 'main' of session 's1' is at event 5, not 3",
     ),
@@ -60,6 +72,10 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (errors.StoreUnavailable(problem="no answer"), "no answer"),
     (errors.StoreTooNew(problem="schema 9", found=9, known=1), "schema 9"),
     (errors.LogDamaged(**LOG, problem="event 7 cannot be read", seq=7), "event 7 cannot be read"),
+    (
+        errors.UnknownStore(kind="s3", available=["memory", "sqlite"]),
+        "there is no store of kind 's3'; there are memory, sqlite",
+    ),
     (
         errors.MissingExtra(extra="postgres", needed_for="a PostgreSQL store"),
         "a PostgreSQL store needs an optional package: pip install 'holdfast[postgres]'",

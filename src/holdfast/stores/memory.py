@@ -456,7 +456,7 @@ class MemoryStore:
                 yield Damage(
                     problem="unreadable", detail="differs from its hash", key=key, seq=event.seq
                 )
-        if (row := self._rebuilt(log)) != log.row:
+        if not catalog.agrees(log.row, row := self._rebuilt(log)):
             if repair:
                 log.row = row
             yield Damage(problem="row", detail="differs from its log", key=key, repaired=repair)

@@ -73,7 +73,7 @@ async def _check_events(link: Link, key: Key, log: int, seq: int, upto: int) -> 
 
 async def _check_row(link: Link, project: Project, entry: Entry) -> list[Damage]:
     row = await projected(link, project, entry)
-    if row != entry.row:
+    if not catalog.agrees(entry.row, row):
         return [Damage(problem="row", detail="differs from its log", key=entry.row.key)]
     terms = await link.rows("SELECT term FROM hf.terms WHERE log = $1 ORDER BY term", entry.id)
     items = await link.rows("SELECT id FROM hf.pending WHERE log = $1", entry.id)

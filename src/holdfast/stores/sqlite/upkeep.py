@@ -96,7 +96,7 @@ def _check_row(
         row = projected(conn, bodies, project, entry)
     except LogDamaged:
         return  # reported with its event
-    if row != entry.row:
+    if not catalog.agrees(entry.row, row):
         yield Damage(problem="row", detail="differs from its log", key=entry.row.key)
         return
     listed = {

@@ -1,0 +1,224 @@
+"""Events to row changes: what each kind changes in its log's row. Pure.
+
+`project` needs one event and no earlier row, so any row can be rebuilt from its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import events as ev
+from ..codec import typed
+from ..events import Event
+from .rows import Op, RowChange, surface_name
+
+PREVIEW = 200  # characters of a text that a row shows
+
+QUIET = {
+    # Kinds that are bookkeeping about a session, not activity in it.
+    "label.added",
+    "label.removed",
+    "metadata.changed",
+    "surface.detached",
+    "thread.renamed",
+    "session.moved",
+    "session.suspended",
+    "session.expired",
+    "session.pinned",
+    "session.held",
+    "session.timed",
+}
+
+
+def project(event: Event) -> RowChange:
+    """What one event changes in its log's row, with no need of the row before."""
+    ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
+    change = _CHANGES.get(event.kind)
+    if change is not None and (payload := typed(event)) is not None:
+        if isinstance(payload, ev.SurfaceAttached) and not payload.touch:
+            ops.clear()
+        change(event, payload, ops)
+    else:
+        _without_data(event, ops)
+    return tuple(ops)
+
+
+def _without_data(event: Event, ops: list[Op]) -> None:
+    """What an event still says after its data was erased: what was settled must not wait
+    again, and what was moved must not go on here."""
+    if event.kind == "pending.settled":
+        ops.append(Op("drop", "pending", event.id.removeprefix("settle:")))
+    elif event.kind == "session.moved":
+        ops.append(Op("seal", "sealed", value="erased"))
+
+
+def _session_created(event: Event, p: ev.SessionCreated, ops: list[Op]) -> None:
+    for name in ("agent", "title", "user", "workspace", "ttl", "expiry"):
+        if (value := getattr(p, name)) is not None:
+            ops.append(Op("set", name, value=value))
+    ops.extend(Op("put", "labels", label, True) for label in p.labels)
+    ops.extend(Op("put", "metadata", name, value) for name, value in p.metadata.items())
+
+
+def _session_touched(event: Event, p: ev.SessionTouched, ops: list[Op]) -> None:
+    ops.append(Op("move", "phase", value="touch"))
+
+
+def _session_suspended(event: Event, p: ev.SessionSuspended, ops: list[Op]) -> None:
+    ops.append(Op("move", "phase", value="suspend"))
+
+
+def _session_resumed(event: Event, p: ev.SessionResumed, ops: list[Op]) -> None:
+    ops.append(Op("move", "phase", value="resume"))
+
+
+def _session_expired(event: Event, p: ev.SessionExpired, ops: list[Op]) -> None:
+    ops.append(Op("move", "phase", value="expire"))
+
+
+def _session_pinned(event: Event, p: ev.SessionPinned, ops: list[Op]) -> None:
+    ops.append(Op("set", "pinned", value=p.pinned))
+
+
+def _session_held(event: Event, p: ev.SessionHeld, ops: list[Op]) -> None:
+    ops.append(Op("set", "hold", value=p.hold))
+
+
+def _session_timed(event: Event, p: ev.SessionTimed, ops: list[Op]) -> None:
+    ops.append(Op("set", "ttl", value=p.ttl))
+    ops.append(Op("set", "expiry", value=p.expiry))
+
+
+def _session_moved(event: Event, p: ev.SessionMovedTo, ops: list[Op]) -> None:
+    ops.append(Op("seal", "sealed", value=p.to))
+
+
+def _session_reopened(event: Event, p: ev.SessionReopened, ops: list[Op]) -> None:
+    ops.append(Op("seal", "sealed", value=None))
+    ops.append(Op("move", "phase", value="reopen"))
+
+
+def _thread_created(event: Event, p: ev.ThreadCreated, ops: list[Op]) -> None:
+    ops.append(Op("set", "agent", value=p.agent))
+    ops.append(Op("set", "title", value=p.title))
+    if p.parent is not None:
+        ops.append(Op("set", "parent", value={"thread": p.parent}))
+
+
+def _thread_forked(event: Event, p: ev.ThreadForked, ops: list[Op]) -> None:
+    ops.append(Op("set", "agent", value=p.agent))
+    ops.append(Op("set", "title", value=p.title))
+    ops.append(Op("set", "parent", value={"thread": p.parent, "at": p.at}))
+
+
+def _thread_renamed(event: Event, p: ev.ThreadRenamed, ops: list[Op]) -> None:
+    ops.append(Op("set", "title", value=p.title))
+
+
+def _label_added(event: Event, p: ev.LabelAdded, ops: list[Op]) -> None:
+    ops.append(Op("put", "labels", p.label, True))
+
+
+def _label_removed(event: Event, p: ev.LabelRemoved, ops: list[Op]) -> None:
+    ops.append(Op("drop", "labels", p.label))
+
+
+def _metadata_changed(event: Event, p: ev.MetadataChanged, ops: list[Op]) -> None:
+    ops.extend(Op("drop", "metadata", name) for name in p.drop)
+    ops.extend(Op("put", "metadata", name, value) for name, value in p.set.items())
+
+
+def _surface_attached(event: Event, p: ev.SurfaceAttached, ops: list[Op]) -> None:
+    name = surface_name(p.surface, p.address)
+    ops.append(Op("put", "surfaces", name, {**p.detail, "at": event.at}))
+
+
+def _surface_detached(event: Event, p: ev.SurfaceDetached, ops: list[Op]) -> None:
+    ops.append(Op("drop", "surfaces", surface_name(p.surface, p.address)))
+
+
+def _message_received(event: Event, p: ev.MessageReceived, ops: list[Op]) -> None:
+    if p.text:
+        ops.append(Op("set_once", "first_message", value=p.text[:PREVIEW]))
+    ops.append(Op("add", "counts", "messages", 1))
+    ops.append(Op("move", "phase", value="touch"))
+    ops.append(Op("set", "due", value=event.at))
+
+
+def _message_completed(event: Event, p: ev.MessageCompleted, ops: list[Op]) -> None:
+    ops.append(Op("drop_draft", "drafts", event.id))
+    ops.append(Op("add", "counts", "messages", 1))
+    ops.extend(Op("add", "usage", name, n) for name, n in p.usage.items())
+    if p.calls:
+        ops.append(Op("add", "counts", "calls", len(p.calls)))
+    elif event.run is None:
+        # A log that nobody drives: the answer itself says that the input is done with.
+        ops.append(Op("set", "due", value=None))
+
+
+def _message_interrupted(event: Event, p: ev.MessageInterrupted, ops: list[Op]) -> None:
+    ops.append(Op("drop_draft", "drafts", event.id))
+
+
+def _run_started(event: Event, p: ev.RunStarted, ops: list[Op]) -> None:
+    ops.append(Op("set", "run", value="running"))
+    ops.append(Op("add", "counts", "runs", 1))
+
+
+def _run_waiting(event: Event, p: ev.RunWaiting, ops: list[Op]) -> None:
+    ops.append(Op("set", "run", value="waiting"))
+    ops.append(Op("set", "due", value=p.due))
+
+
+def _run_finished(event: Event, p: ev.RunFinished, ops: list[Op]) -> None:
+    ops.append(Op("set", "run", value=p.status))
+    ops.append(Op("set", "due", value=p.due))
+
+
+def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
+    item: dict[str, Any] = {"what": p.what, "at": event.at, "seq": event.seq}
+    for name in ("call", "assignee", "expires"):
+        if (value := getattr(p, name)) is not None:
+            item[name] = value
+    if p.title is not None:
+        item["title"] = p.title[:PREVIEW]
+    # Once: a question that a person has seen is not put differently under its id.
+    ops.append(Op("put_once", "pending", p.id, item))
+
+
+def _pending_settled(event: Event, p: ev.PendingSettled, ops: list[Op]) -> None:
+    ops.append(Op("drop", "pending", p.id))
+    ops.append(Op("set", "due", value=event.at))
+    if p.outcome in ("approved", "denied", "answered"):
+        ops.append(Op("move", "phase", value="revive"))
+
+
+_CHANGES: dict[str, Callable[[Event, Any, list[Op]], None]] = {
+    "session.created": _session_created,
+    "session.touched": _session_touched,
+    "session.suspended": _session_suspended,
+    "session.resumed": _session_resumed,
+    "session.expired": _session_expired,
+    "session.pinned": _session_pinned,
+    "session.held": _session_held,
+    "session.timed": _session_timed,
+    "session.moved": _session_moved,
+    "session.reopened": _session_reopened,
+    "thread.created": _thread_created,
+    "thread.forked": _thread_forked,
+    "thread.renamed": _thread_renamed,
+    "label.added": _label_added,
+    "label.removed": _label_removed,
+    "metadata.changed": _metadata_changed,
+    "surface.attached": _surface_attached,
+    "surface.detached": _surface_detached,
+    "message.received": _message_received,
+    "message.completed": _message_completed,
+    "message.interrupted": _message_interrupted,
+    "run.started": _run_started,
+    "run.waiting": _run_waiting,
+    "run.finished": _run_finished,
+    "pending.opened": _pending_opened,
+    "pending.settled": _pending_settled,
+}
