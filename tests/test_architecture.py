@@ -49,7 +49,8 @@ PUBLIC = """
 Appended BlobNotFound BlobRef CaughtUp Damage Draft Event HeadMoved HoldfastError InvalidValue Key
 LIMITS Lease LeaseHeld LeaseLost Limits LogDamaged LogReplaced MissingExtra NewEvent Page Parent
 Pending PendingQuery Query Receipt Remains Row Scope SessionExists SessionMoved SessionNotFound
-Snapshot Store StoreError StoreInfo StoreTooNew StoreUnavailable connect key new_id
+Snapshot Store StoreError StoreInfo StoreTooNew StoreUnavailable UnknownStore connect
+key new_id
 """
 
 

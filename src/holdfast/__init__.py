@@ -18,6 +18,7 @@ from .errors import (
     StoreError,
     StoreTooNew,
     StoreUnavailable,
+    UnknownStore,
 )
 from .events import Appended, Event, Key, NewEvent, Scope, key, new_id
 from .store import (
@@ -75,6 +76,7 @@ __all__ = [
     "StoreInfo",
     "StoreTooNew",
     "StoreUnavailable",
+    "UnknownStore",
     "connect",
     "key",
     "new_id",

@@ -37,14 +37,10 @@ def append(url: str, session: str, *texts: str) -> None:
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """`holdfast` with these arguments, its outputs in pipes."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    """`holdfast` with these arguments, its outputs in pipes unless `options` say otherwise."""
+    outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    command = [sys.executable, "-m", "holdfast.cli", *arguments]
+    return subprocess.Popen(command, text=True, **outputs)
 
 
 def without(names: set[str], program: str) -> subprocess.CompletedProcess[str]:

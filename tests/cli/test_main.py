@@ -25,7 +25,7 @@ NEEDS_STORE = [name for name in NAMES if name not in ("doctor", "demo")]
 
 
 def arguments(verb: str) -> list[str]:
-    named = {"show": ["s"], "tail": ["s"], "delete": ["s", "--yes"]}
+    named = {"show": ["s"], "tail": ["s"], "delete": ["s", "--yes"], "copy": ["--to", "memory:"]}
     return [verb, *named.get(verb, [])]
 
 

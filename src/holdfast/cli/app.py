@@ -10,10 +10,12 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 
 from ..errors import HoldfastError
-from . import failure
+from . import claude, failure
+from .copy import copy
 from .demo import demo
 from .doctor import doctor, version
 from .listing import sessions
+from .migrate import migrate
 from .output import tolerant
 from .show import show
 from .tail import tail
@@ -37,6 +39,8 @@ VERBS: dict[Callable[..., Any], Group] = {
     repair: UPKEEP,
     delete: UPKEEP,
     purge: UPKEEP,
+    copy: UPKEEP,
+    migrate: UPKEEP,
     doctor: UPKEEP,
     demo: TRYING,
 }
@@ -58,6 +62,7 @@ def build() -> App:
     )
     for place, (verb, group) in enumerate(VERBS.items()):
         app.command(verb, group=group, sort_key=place)
+    app.command(claude.app(UPKEEP, place=len(VERBS)))
     for flag in ("--help", "--version"):
         app[flag].group = OPTIONS
     return app
@@ -104,7 +109,8 @@ def options_behind_verb(arguments: Sequence[str]) -> list[str]:
         leading += [rest.pop(0)]
         if takes_value and rest:
             leading += [rest.pop(0)]
-    return [*rest[:1], *leading, *rest[1:]]
+    words = 2 if rest[:1] == ["claude"] else 1  # a verb of two words
+    return [*rest[:words], *leading, *rest[words:]]
 
 
 def _forget_stdout() -> None:

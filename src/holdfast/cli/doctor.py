@@ -19,7 +19,8 @@ from ..errors import HoldfastError
 from ..events import Scope, new_id
 from ..store import Store, StoreInfo
 from ..stores import connect
-from .options import EVERYWHERE, Common, place
+from .failure import scrubbed
+from .options import EVERYWHERE, Common, place, shown
 from .output import Output, plain
 from .render import fact, size
 
@@ -77,9 +78,8 @@ def version(package: str = "holdfast") -> str:
 
 def examine(url: str, tenant: str) -> Finding:
     """Open the store if it is there, and try to write."""
-    # A URL of a server may hold a password; of a path it is worth seeing.
     path = place(url)
-    finding = Finding(url=url if path is not None or url == "memory:" else url.partition(":")[0])
+    finding = Finding(url=shown(url))
     if path is not None:
         finding.exists = path.exists()
         if not finding.exists:
@@ -89,7 +89,8 @@ def examine(url: str, tenant: str) -> Finding:
         finding.opens = finding.writable = False
         asyncio.run(_try(url, tenant, finding))
     except (HoldfastError, OSError) as error:
-        finding.problems.append(f"cannot {'write' if finding.opens else 'open'}: {error}")
+        problem = f"cannot {'write' if finding.opens else 'open'}: {error}"
+        finding.problems.append(scrubbed(problem))
     return finding
 
 

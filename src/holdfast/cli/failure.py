@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -20,8 +21,17 @@ HINTS: dict[type[HoldfastError], str] = {
 }
 
 
+# What stands before the address in a URL: a name and a password.
+_SECRET = re.compile(r"(?<=://)[^\s'\"]*@")
+
+
 class UsageError(Exception):
     """The command line is wrong in a way that its parser cannot know."""
+
+
+def scrubbed(text: str) -> str:
+    """The text without what URLs in it say before their address."""
+    return _SECRET.sub("…@", text)
 
 
 def report(error: HoldfastError, *, json: bool) -> int:
@@ -29,7 +39,7 @@ def report(error: HoldfastError, *, json: bool) -> int:
     message = str(error)
     hint = HINTS.get(type(error))
     if json:
-        _tell_program(error.code, message, error.fields)
+        print(json_text(told_of(error)), file=sys.stderr)
     else:
         _tell_person(f"{message}; {hint}" if hint else message)
     return 1
@@ -38,7 +48,7 @@ def report(error: HoldfastError, *, json: bool) -> int:
 def report_usage(message: str, verb: str | None, *, json: bool) -> int:
     """Tell the user that the command line is wrong; returns the exit code."""
     if json:
-        _tell_program("usage", message, {})
+        print(json_text(_document("usage", message, {})), file=sys.stderr)
     else:
         _tell_person(f"{message.rstrip('.')}; see: holdfast {f'{verb} ' if verb else ''}--help")
     return 2
@@ -47,15 +57,19 @@ def report_usage(message: str, verb: str | None, *, json: bool) -> int:
 def _tell_person(message: str) -> None:
     # A driver's error may have several lines.
     line = " ".join(line.strip() for line in message.splitlines())
-    print("error:", plain(line), file=sys.stderr)
+    print("error:", plain(scrubbed(line)), file=sys.stderr)
 
 
-def _tell_program(code: str, message: str, fields: dict[str, Any]) -> None:
+def told_of(error: HoldfastError) -> dict[str, Any]:
+    """An error as a program reads it."""
+    return _document(error.code, str(error), error.fields)
+
+
+def _document(code: str, message: str, fields: dict[str, Any]) -> dict[str, Any]:
     # Arguments that were not UTF-8 arrive as lone surrogates, which JSON cannot hold.
     fields = {k: _whole(v) if isinstance(v, str) else v for k, v in fields.items()}
-    document = {"code": code, "message": _whole(message), "fields": fields}
-    print(json_text(document), file=sys.stderr)
+    return {"code": code, "message": _whole(message), "fields": fields}
 
 
 def _whole(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+    return scrubbed(text.encode("utf-8", "backslashreplace").decode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -35,8 +36,8 @@ class Common:
     store: Annotated[
         str | None,
         Parameter(
-            help="The store: sqlite:PATH or file:DIR. Default: $HOLDFAST_STORE, else "
-            "holdfast.db in your data folder."
+            help="The store: sqlite:PATH, file:DIR, postgresql://… or mongodb://…. "
+            "Default: $HOLDFAST_STORE, else holdfast.db in your data folder."
         ),
     ] = None
     tenant: Annotated[str, Parameter(help="The tenant whose sessions to work on.")] = "main"
@@ -84,10 +85,24 @@ def place(url: str) -> Path | None:
     return Path(unquote(rest.partition("?")[0].removeprefix("//")))
 
 
-@asynccontextmanager
-async def open_store(url: str) -> AsyncGenerator[Store, None]:
-    """Connect to a store that exists."""
-    connecting = connect(url)
+def shown(url: str) -> str:
+    """The URL as it may be printed: of a server, where it is and nothing else; not even that
+    where a stray character could make a part of a password look like a part of the address."""
+    scheme, _, rest = url.partition(":")
+    if scheme in HERE or not rest:
+        return url
+    address = _ADDRESS.fullmatch(rest)
+    return f"{scheme}:{'//' + address['host'] + (address['path'] or '') if address else '…'}"
+
+
+_HOST = r"(?:[\w.%-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?"
+_ADDRESS = re.compile(
+    rf"//(?:[^@/?#]*@)?(?P<host>{_HOST}(?:,{_HOST})*)(?P<path>/[\w.%-]*)?(?:\?[^@]*)?"
+)
+
+
+async def check_there(url: str) -> None:
+    """Refuse a path at which there is nothing."""
     path = place(url)
     if path is not None and not await asyncio.to_thread(path.exists):
         raise InvalidValue(
@@ -95,5 +110,12 @@ async def open_store(url: str) -> AsyncGenerator[Store, None]:
             problem=f"there is nothing at {str(path)!r}",
             remedy="name your program's store with --store URL or HOLDFAST_STORE",
         )
+
+
+@asynccontextmanager
+async def open_store(url: str) -> AsyncGenerator[Store, None]:
+    """Connect to a store that exists."""
+    connecting = connect(url)
+    await check_there(url)
     async with connecting as store:
         yield store

@@ -7,6 +7,7 @@ and nothing in it is taken for markup. Results go to stdout, remarks to stderr.
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import sys
 import unicodedata
@@ -16,7 +17,15 @@ from typing import Any
 
 import msgspec
 from rich.console import Console, RenderableType
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
 # Format characters that scripts and emoji need; they move no cursor and reorder nothing.
@@ -85,11 +94,27 @@ class Output:
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
         """A progress display with the time, where somebody watches; takes the state so far."""
-        shown = self.console if self.console.is_terminal else self.remarks
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        with self._progress(*columns) as progress:
+            task = progress.add_task(what)
+            yield lambda state: progress.update(task, description=f"{what} {state}")
+
+    @contextmanager
+    def counting(self, what: str, total: int) -> Iterator[Callable[[str], None]]:
+        """A progress bar over `total` things, where somebody watches; told of each that is done
+        next, by its name."""
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+        name = TextColumn("{task.fields[name]}", markup=False)
+        done = itertools.count()
+        with self._progress(*columns, TimeElapsedColumn(), name) as progress:
+            task = progress.add_task(what, total=total, name="")
+            yield lambda name: progress.update(task, completed=next(done), name=plain(name))
+
+    def _progress(self, *columns: ProgressColumn) -> Progress:
+        shown = self.console if self.console.is_terminal else self.remarks
         # Never on the terminal that takes the JSON.
         quiet = not shown.is_terminal or (self.json and self.console.is_terminal)
-        progress = Progress(
+        return Progress(
             *columns,
             console=shown,
             transient=True,
@@ -97,6 +122,3 @@ class Output:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        with progress:
-            task = progress.add_task(what)
-            yield lambda state: progress.update(task, description=f"{what} {state}")

@@ -59,14 +59,14 @@ def connect(url: str) -> Connecting:
 async def _memory(url: str) -> Store:
     from .memory import MemoryStore
 
-    no_more(_split(url)[1])
+    no_more(split(url)[1])
     return MemoryStore()
 
 
 async def _sqlite(url: str) -> Store:
     from .sqlite import SqliteStore
 
-    place, options = _split(url)
+    place, options = split(url)
     durability = options.pop("durability", "machine")
     no_more(options)
     return await SqliteStore.open(place, durability=durability)
@@ -75,7 +75,7 @@ async def _sqlite(url: str) -> Store:
 async def _file(url: str) -> Store:
     from .file import FileStore
 
-    place, options = _split(url)
+    place, options = split(url)
     durability = options.pop("durability", "machine")
     no_more(options)
     return await FileStore.open(place, durability=durability)
@@ -104,7 +104,7 @@ def needing(extra: str, *packages: str) -> Iterator[None]:
         raise MissingExtra(extra=extra, needed_for=f"the {extra} store") from error
 
 
-def _split(url: str) -> tuple[str, dict[str, str]]:
+def split(url: str) -> tuple[str, dict[str, str]]:
     """The place and the options of a URL that names a path."""
     place, _, query = url.partition(":")[2].partition("?")
     return unquote(place.removeprefix("//")), dict(parse_qsl(query, keep_blank_values=True))

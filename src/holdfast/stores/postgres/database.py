@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import asyncpg
 from asyncpg import Connection, Pool, Record
 
-from ...errors import InvalidValue
+from ...errors import InvalidValue, StoreUnavailable
 from ..patience import PATIENCE, patiently
 from .failure import broken, passing, translated
 
@@ -91,6 +91,7 @@ class Database:
         self.pool = pool
         self.options = options
         self._owned = owned
+        self._closed = False
         self._clock_at = (0.0, 0)
 
     def __repr__(self) -> str:
@@ -122,6 +123,8 @@ class Database:
 
     @asynccontextmanager
     async def _link(self) -> AsyncGenerator[Link, None]:
+        if self._closed:
+            raise StoreUnavailable(problem="the store was closed")
         async with self.pool.acquire(timeout=CONNECT) as conn:
             try:
                 yield Link(conn, self.options.schema)
@@ -188,7 +191,8 @@ class Database:
         return now + int((time.monotonic() - at) * 1000)
 
     async def aclose(self) -> None:
-        if self._owned:
+        closed, self._closed = self._closed, True
+        if self._owned and not closed:
             # A connection that never comes back must not keep the program from ending.
             try:
                 await asyncio.wait_for(self.pool.close(), CONNECT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from asyncpg import UniqueViolationError
 
 from ... import catalog
 from ...catalog import Parent, Project, Row
@@ -131,15 +132,19 @@ async def end_restore(link: Link, key: Key, id: int) -> None:
         return  # done, and the reply was lost
     if there is not None:
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
-    await link.run(
-        "UPDATE hf.logs SET state = $2, tenant = $3, session = $4, thread = $5, until = 0"
-        " WHERE id = $1",
-        id,
-        LIVE,
-        key.tenant,
-        key.session,
-        key.thread,
-    )
+    try:
+        await link.run(
+            "UPDATE hf.logs SET state = $2, tenant = $3, session = $4, thread = $5, until = 0"
+            " WHERE id = $1",
+            id,
+            LIVE,
+            key.tenant,
+            key.session,
+            key.thread,
+        )
+    except UniqueViolationError as error:
+        # Somebody gave a log this key at the same moment.
+        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread) from error
     await save_row(link, id, None, entry.row)
 
 

@@ -1,0 +1,58 @@
+"""A conversation kept as plain turns and told to a model again, for engines that cannot resume.
+
+A turn is an entry of type `ca_user` or `ca_assistant` with a number and a text. Its uuid follows
+from these, so that a turn which is written again is the same one. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+Role: TypeAlias = Literal["user", "assistant"]
+
+SPEAKERS = {"ca_user": "User", "ca_assistant": "Assistant"}
+
+
+def turn(role: Role, index: int, text: str, timestamp: str) -> dict[str, Any] | None:
+    """The entry of a turn, None when nothing was said. `timestamp` is ISO 8601."""
+    if not text:
+        return None
+    digest = hashlib.sha256(f"{role}\0{index}\0{text}".encode("utf-8", "surrogatepass"))
+    return {
+        "type": f"ca_{role}",
+        "uuid": str(uuid.UUID(digest.hexdigest()[:32])),
+        "turnIndex": index,
+        "text": text,
+        "timestamp": timestamp,
+    }
+
+
+def next_turn(entries: Iterable[Any] | None) -> int:
+    """The number of the turn to come: one above all; entries without a number do not count."""
+    return max((_index(entry) for entry in entries or () if _index(entry) >= 0), default=-1) + 1
+
+
+def history(entries: Iterable[Any] | None) -> str | None:
+    """The turns so far in order of their numbers, as text for a system prompt, None without any.
+
+    The order in which they are stored does not matter, but between turns of one number.
+    """
+    turns = [entry for entry in entries or () if _index(entry) >= 0 and _speaks(entry)]
+    if not turns:
+        return None
+    lines = [f"{SPEAKERS[entry['type']]}: {entry['text']}" for entry in sorted(turns, key=_index)]
+    return "The conversation so far:\n\n" + "\n\n".join(lines)
+
+
+def _index(entry: Any) -> int:
+    index = entry.get("turnIndex") if isinstance(entry, dict) else None
+    return index if isinstance(index, int) and not isinstance(index, bool) else -1
+
+
+def _speaks(entry: dict[str, Any]) -> bool:
+    return (
+        entry.get("type") in SPEAKERS and isinstance(entry.get("text"), str) and entry["text"] != ""
+    )

@@ -1,0 +1,84 @@
+"""Wrappers round any `SessionStore` of the SDK, and ids as the SDK wants them.
+
+Callers ask whether a store has an optional method. A wrapper has each exactly when the store in
+it has, by the SDK's own way of asking too.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from claude_agent_sdk.types import SessionKey, SessionStore, SessionStoreEntry
+
+NAMESPACE = uuid.UUID("f8d9cb1a-3e7e-4d8d-9aa4-1d3f8d7b6c2e")
+KEYED = ("delete", "list_subkeys", "size")  # optional methods that take a key
+
+
+def session_uuid(id: str) -> str:
+    """A UUID for a session id of any form; always the same for the same id."""
+    return str(uuid.uuid5(NAMESPACE, id))
+
+
+def optional(store: Any, name: str) -> Any:
+    """An attribute of a store, `AttributeError` if it is missing or only the SDK's default, which
+    is there to say that it is missing."""
+    default = getattr(type(store), name, None)
+    if getattr(default, "__module__", None) == "claude_agent_sdk.types":
+        raise AttributeError(f"{type(store).__name__!r} has no {name!r}")
+    return getattr(store, name)
+
+
+class ValidatingSessionStore:
+    """Keeps from a reader what is no entry: all but objects with a `type` that says something.
+    `dropped` counts these. Whatever is written passes unchanged."""
+
+    def __init__(self, inner: SessionStore) -> None:
+        self._inner = inner
+        self.dropped = 0
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        await self._inner.append(key, entries)
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        entries = await self._inner.load(key)
+        if entries is None:
+            return None
+        valid = [entry for entry in entries if _is_entry(entry)]
+        self.dropped += len(entries) - len(valid)
+        return valid
+
+    def __getattr__(self, name: str) -> Any:
+        return optional(self._inner, name)
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str) and value["type"] != ""
+
+
+class PinnedSessionStore:
+    """Files whatever it is asked for under one session id; project and subpath stay."""
+
+    def __init__(self, inner: SessionStore, session_id: str) -> None:
+        self._inner = inner
+        self._session_id = session_id
+
+    def _pinned(self, key: Any) -> Any:
+        return {**key, "session_id": self._session_id}
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        await self._inner.append(self._pinned(key), entries)
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        return await self._inner.load(self._pinned(key))
+
+    def __getattr__(self, name: str) -> Any:
+        method = optional(self._inner, name)
+        if name not in KEYED:
+            return method
+
+        async def pinned(key: Any) -> Any:
+            return await method(self._pinned(key))
+
+        return pinned

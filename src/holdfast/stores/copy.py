@@ -1,0 +1,422 @@
+"""Copying and moving sessions from one store to another, through the port alone.
+
+A thread is measured, restored, and measured again on the other side. What is there already
+is compared and never overwritten, so a copy that was cut is finished by running it again.
+A move seals the source before it reads what it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import catalog
+from ..catalog import Parent, Query, Row
+from ..codec import check_key
+from ..errors import (
+    HoldfastError,
+    InvalidValue,
+    LeaseLost,
+    SessionExists,
+    SessionMoved,
+    SessionNotFound,
+    StoreError,
+)
+from ..events import Event, Key, NewEvent, Scope
+from ..store import Lease, Store, wall_clock
+from .measure import (
+    START,
+    Log,
+    chain_of,
+    closing,
+    link,
+    placed,
+    run_ended,
+    survey,
+    threads_of,
+)
+from .rules import numbered
+
+DRIVER = "holdfast copy"  # who holds the leases while threads are sealed
+LEASE = 60.0  # seconds
+
+
+class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one thread. `closed` events were added to the copy, so that nothing in
+    it is open; `new` is what is not there, and was not copied either."""
+
+    thread: str
+    status: Literal["copied", "same", "new", "conflict"]
+    events: int
+    closed: int = 0
+    detail: str | None = None
+
+
+class SessionCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one session. `blobs` and `claims` count what was not there before;
+    `held` are names that another session holds there."""
+
+    source: Scope
+    target: Scope
+    status: Literal["moved", "copied", "same", "new", "conflict"]
+    threads: tuple[ThreadCopy, ...] = ()
+    blobs: int = 0
+    claims: int = 0
+    held: tuple[str, ...] = ()
+
+
+class _Job(Struct, frozen=True, kw_only=True):
+    """What a copy is from, to, and how."""
+
+    source: Store
+    target: Store
+    scope: Scope
+    there: Scope
+    move: bool
+    progress: Callable[[int], None]
+
+    def key(self, thread: str) -> Key:
+        return Key(self.there.tenant, self.there.session, thread)
+
+
+async def sessions_of(store: Store, tenant: str) -> AsyncGenerator[Scope, None]:
+    """Every session of a tenant once, the oldest first. One without a thread `main` is not
+    among them: name it."""
+    query = Query(tenant=tenant, order="created", newest_first=False)
+    cursor = None
+    while True:
+        page = await store.find(query, cursor=cursor, limit=500)
+        for row in page.items:
+            yield row.scope
+        if (cursor := page.cursor) is None:
+            return
+
+
+async def copy_session(
+    source: Store,
+    target: Store,
+    scope: Scope,
+    *,
+    tenant: str | None = None,
+    move: bool = False,
+    dry_run: bool = False,
+    progress: Callable[[int], None] = lambda events: None,
+) -> SessionCopy:
+    """Copy a session with its threads, blobs and names, into `tenant` if one is given.
+
+    Events keep number, id and time, and forks share again. When a thread differs from the
+    one that is there, or a name is taken, that is a conflict and nothing is written.
+
+    Nothing is left open in a plain copy: what waits is settled as `abandoned`, a run that is
+    going ends as `interrupted`, so that nothing is approved or done twice. A move takes all
+    as it is and leaves the source sealed: `LeaseHeld` while somebody drives it, `SessionMoved`
+    when it was moved elsewhere. A copy that was cut is finished by the same call.
+
+    `StoreError` when the source changes under the copy, or when what was written does not
+    read back the same. `progress` is told of events that were written.
+    """
+    there = Scope(scope.tenant if tenant is None else tenant, scope.session)
+    check_key(scope)
+    check_key(there)
+    job = _Job(source=source, target=target, scope=scope, there=there, move=move, progress=progress)
+    logs = await survey(source, scope)
+    if move:
+        await _check_move(job, logs)
+    found = await _compare(job, logs)
+    if dry_run or _differ(found):
+        return _result(job, found)
+    names, held = await _claim(job)
+    if held:
+        return _result(job, found, held=held)
+    try:
+        found = await (_move(job) if move else _write(job, logs, found))
+    except Exception:
+        await _give_up(job, names)
+        raise
+    blobs = 0 if _differ(found) else await _blobs(job)
+    return _result(job, found, claims=len(names), blobs=blobs, moved=move)
+
+
+async def undo_move(
+    source: Store, target: Store, scope: Scope, *, tenant: str | None = None
+) -> int:
+    """Open the threads again that a move to `target` sealed; returns how many.
+
+    `SessionExists` when the target has any of it (delete it there first), `SessionMoved` when
+    it was moved elsewhere: a session never goes on in two places.
+    """
+    there = Scope(scope.tenant if tenant is None else tenant, scope.session)
+    name = await place_name(target, scope, there)
+    rows = await threads_of(source, scope)
+    if not rows:
+        raise SessionNotFound(tenant=scope.tenant, session=scope.session)
+    sealed = [row for row in rows if row.sealed is not None]
+    for row in sealed:
+        _check_place(row, name)
+    if left := await threads_of(target, there):
+        raise SessionExists(tenant=there.tenant, session=there.session, thread=left[0].thread)
+    await _tell(source, sealed, "session.reopened", {"reason": "the move was undone"})
+    return len(sealed)
+
+
+async def place_name(store: Store, scope: Scope, there: Scope) -> str:
+    """The store as `session.moved` names it, without credentials."""
+    info = store.info()
+    place = info.location
+    if info.kind in ("sqlite", "file"):
+        place = str(await asyncio.to_thread(Path(place).absolute))
+    tenant = "" if scope.tenant == there.tenant else f" tenant {there.tenant}"
+    return f"{info.kind}:{place}{tenant}"
+
+
+# Comparing
+
+
+async def _compare(job: _Job, logs: Sequence[Log]) -> dict[str, ThreadCopy]:
+    return {log.thread: await _compare_one(job, log) for log in logs}
+
+
+async def _compare_one(job: _Job, log: Log) -> ThreadCopy:
+    """What a thread of the target is to the one of the source. It may go on: after a move,
+    and in a plain copy, it lives its own life."""
+
+    def found(status: Literal["same", "new", "conflict"], detail: str | None = None) -> ThreadCopy:
+        return ThreadCopy(thread=log.thread, status=status, events=log.end, detail=detail)
+
+    key = job.key(log.thread)
+    row = await job.target.row(key)
+    if row is None:
+        return found("new")
+    upto = min(row.head, log.end)
+    if await chain_of(job.target, key, upto, row.log) != await _chain(job, log, upto):
+        return found("conflict", "differs from the thread of that name in the target")
+    if row.head < log.end:
+        return found("conflict", f"the target has only the first {row.head} events")
+    if job.move and log.row.sealed is None and row.head > log.end:
+        return found("conflict", f"the target goes on after event {log.end}")
+    return found("same")
+
+
+async def _chain(job: _Job, log: Log, upto: int) -> bytes:
+    if upto in log.chain:
+        return log.chain[upto]
+    return await chain_of(job.source, log.row.key, upto, log.row.log)
+
+
+def _differ(found: dict[str, ThreadCopy]) -> bool:
+    return any(thread.status == "conflict" for thread in found.values())
+
+
+def _result(
+    job: _Job,
+    found: dict[str, ThreadCopy],
+    *,
+    claims: int = 0,
+    blobs: int = 0,
+    held: tuple[str, ...] = (),
+    moved: bool = False,
+) -> SessionCopy:
+    status: Literal["moved", "copied", "same", "new", "conflict"]
+    statuses = {thread.status for thread in found.values()}
+    if held or "conflict" in statuses:
+        status = "conflict"
+    elif moved:
+        status = "moved"
+    elif blobs or claims or "copied" in statuses:
+        status = "copied"
+    else:
+        status = "new" if "new" in statuses else "same"
+    return SessionCopy(
+        source=job.scope,
+        target=job.there,
+        status=status,
+        threads=tuple(found.values()),
+        blobs=blobs,
+        claims=claims,
+        held=held,
+    )
+
+
+# Writing
+
+
+async def _write(
+    job: _Job, logs: Sequence[Log], found: dict[str, ThreadCopy]
+) -> dict[str, ThreadCopy]:
+    """Restore the threads that are not there yet."""
+    done = dict(found)
+    for log, parent in placed(logs):
+        base = job.key(f"base:{log.chain[log.shared].hex()[:32]}") if log.shared else None
+        if found[log.thread].status == "new":
+            if base is not None and parent is None:
+                await _restore_base(job, log, base)
+                done[log.thread] = await _restore(job, log, Parent(base.thread, log.shared))
+            else:
+                done[log.thread] = await _restore(job, log, parent)
+        # Also what an earlier copy left that was cut.
+        if base is not None and parent is None and await job.target.row(base) is not None:
+            await job.target.delete(base)
+    return done
+
+
+async def _restore_base(job: _Job, log: Log, base: Key) -> None:
+    """Write what a fork shared with a parent that is gone, so that it can share it again;
+    the last event keeps drivers away until this thread is deleted too."""
+    last = numbered(run_ended(), log.shared + 1, wall_clock())
+    with suppress(SessionExists):
+        await job.target.restore(base, _events(job, log, 0, log.shared, [last]))
+
+
+async def _restore(job: _Job, log: Log, parent: Parent | None) -> ThreadCopy:
+    key = job.key(log.thread)
+    added = [] if job.move else closing(log, wall_clock())
+    after = parent.at if parent is not None else 0
+    try:
+        await job.target.restore(key, _events(job, log, after, log.end, added), parent=parent)
+    except SessionExists:
+        return await _compare_one(job, log)  # somebody else was faster
+    await _check_copy(job, log, added)
+    return ThreadCopy(thread=log.thread, status="copied", events=log.end, closed=len(added))
+
+
+async def _events(
+    job: _Job, log: Log, after: int, end: int, added: Iterable[Event]
+) -> AsyncGenerator[Event, None]:
+    """The source's events, which must be those that were measured, and what is added."""
+    chain = log.chain.get(after, START)
+    read = job.source.read(log.row.key, after=after, before=end + 1, log=log.row.log)
+    async with aclosing(read) as events:
+        async for event in events:
+            chain = link(chain, event)
+            yield event
+            job.progress(1)
+    if chain != log.chain[end]:
+        raise _failed(log, "changed while it was copied: copy it again")
+    for event in added:
+        yield event
+
+
+async def _check_copy(job: _Job, log: Log, added: Sequence[Event]) -> None:
+    """Hold both sides against what was measured."""
+    key = job.key(log.thread)
+    chain = log.chain[log.end]
+    if await chain_of(job.source, log.row.key, log.end, log.row.log) != chain:
+        raise _failed(log, "changed while it was copied: delete the copy, then copy it again")
+    for event in added:
+        chain = link(chain, event)
+    head = log.end + len(added)
+    row = await job.target.row(key)
+    if row is None or await chain_of(job.target, key, head, row.log) != chain:
+        raise _failed(log, "did not read back the same: delete the copy, then copy it again")
+    if row.head == head and _bare(log.row, added) != _bare(row, log.tail):
+        raise _failed(log, "is listed otherwise than its source: holdfast verify tells more")
+
+
+def _bare(row: Row, more: Sequence[Event]) -> Row:
+    """A row after `more` events, without what may differ between a log and its copy. What
+    seals the one and what closes the other do not touch the same fields."""
+    if more:
+        row = catalog.apply(row, more, [catalog.project(event) for event in more])
+    return replace(row, tenant="", log="", head=0, last=0)
+
+
+def _failed(log: Log, problem: str) -> StoreError:
+    row = log.row
+    return StoreError(problem=f"thread {row.thread!r} of session {row.session!r} {problem}")
+
+
+async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
+    """Take the session's names: those that were not its own yet, or, with nothing taken, those
+    that another session holds."""
+    have = set(await job.target.claims(job.there))
+    taken: list[str] = []
+    held: list[str] = []
+    for name in await job.source.claims(job.scope):
+        if name not in have:
+            holder = await job.target.claim(job.there.tenant, name, job.there)
+            (taken if holder == job.there else held).append(name)
+    if not held:
+        return taken, ()
+    await _unclaim(job, taken)
+    return [], tuple(held)
+
+
+async def _give_up(job: _Job, names: Sequence[str]) -> None:
+    """Leave no name taken for a session of which nothing arrived."""
+    with suppress(HoldfastError):
+        if not await threads_of(job.target, job.there):
+            await _unclaim(job, names)
+
+
+async def _unclaim(job: _Job, names: Sequence[str]) -> None:
+    for name in names:
+        await job.target.unclaim(job.there.tenant, name, job.there)
+
+
+async def _blobs(job: _Job) -> int:
+    have = set(await job.target.blobs(job.there))
+    wanted = [ref for ref in await job.source.blobs(job.scope) if ref not in have]
+    for ref in wanted:
+        put = await job.target.put_blob(job.there, await job.source.get_blob(job.scope, ref))
+        if put != ref:
+            raise StoreError(problem=f"blob {ref.sha256} does not agree with its name")
+    return len(wanted)
+
+
+# Moving
+
+
+async def _check_move(job: _Job, logs: Sequence[Log]) -> None:
+    name = await place_name(job.target, job.scope, job.there)
+    for log in logs:
+        _check_place(log.row, name)
+        row = await job.target.row(job.key(log.thread))
+        if row is not None and row.log == log.row.log:
+            raise InvalidValue(
+                field="target", problem="is the store that it moves from", remedy="name another"
+            )
+
+
+def _check_place(row: Row, name: str) -> None:
+    if row.sealed not in (None, name):
+        raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
+
+
+async def _move(job: _Job) -> dict[str, ThreadCopy]:
+    """Seal and copy, again if a thread was begun meanwhile."""
+    name = await place_name(job.target, job.scope, job.there)
+    done: dict[str, ThreadCopy] = {}
+    while True:
+        while open := [r for r in await threads_of(job.source, job.scope) if r.sealed is None]:
+            await _tell(job.source, open, "session.moved", {"to": name})
+        logs = await survey(job.source, job.scope)
+        found = await _compare(job, logs)
+        if _differ(found):
+            return found
+        done = await _write(job, logs, found) | {
+            thread: copy for thread, copy in done.items() if copy.status == "copied"
+        }
+        rows = await threads_of(job.source, job.scope)
+        if all(row.sealed is not None and row.thread in done for row in rows):
+            return done
+
+
+async def _tell(store: Store, rows: Sequence[Row], kind: str, payload: dict[str, str]) -> None:
+    """Append an event to each of these threads, if nobody drives any of them."""
+    leases: list[Lease] = []
+    try:
+        for row in rows:
+            leases.append(await store.acquire(row.key, DRIVER, ttl=LEASE))
+        for lease in leases:
+            event = NewEvent.of(kind, payload)
+            await store.append(lease.key, [event], fence=lease, log=lease.log)
+    finally:
+        for lease in leases:
+            with suppress(LeaseLost, SessionNotFound):
+                await store.release(lease)

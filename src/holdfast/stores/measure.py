@@ -1,0 +1,188 @@
+"""What a session is made of, read through the port: a chain of hashes over each log, where
+forks left their parents, and what is open in it. `copy` writes by it and checks by it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from contextlib import aclosing
+
+import msgspec
+from msgspec import Struct
+
+from ..catalog import Parent, Query, Row
+from ..codec import LIMITS, fingerprint
+from ..errors import SessionNotFound, StoreError
+from ..events import Event, Key, NewEvent, Scope, new_id
+from ..state import State, fold
+from ..store import Store
+from .rules import numbered
+
+START = bytes(32)  # the chain before the first event
+SOME = 256  # events that are folded at a time
+
+
+class Log(Struct, frozen=True, kw_only=True):
+    """One log, measured up to `end`; what follows, `tail`, only says where it was moved.
+
+    `chain` has the hash of the events up to a number, for `end` and for the numbers that
+    were asked for. Events up to `shared` belong to the log that this one was forked from.
+    """
+
+    row: Row
+    end: int
+    tail: tuple[Event, ...]
+    shared: int
+    chain: dict[int, bytes]
+    state: State
+
+    @property
+    def thread(self) -> str:
+        return self.row.thread
+
+
+def link(chain: bytes, event: Event) -> bytes:
+    """The chain with one more event: all of its fields count."""
+    rest = msgspec.json.encode((event.seq, event.at, event.run, event.actor, event.cause))
+    return hashlib.sha256(chain + fingerprint(event) + rest).digest()
+
+
+async def chain_of(store: Store, key: Key, end: int, log: str | None = None) -> bytes:
+    """The chain over events 1…end of a log."""
+    chain = START
+    async with aclosing(store.read(key, before=end + 1, log=log)) as events:
+        async for event in events:
+            chain = link(chain, event)
+    return chain
+
+
+async def threads_of(store: Store, scope: Scope) -> list[Row]:
+    """The rows of all threads of a session, the oldest first."""
+    query = Query(tenant=scope.tenant, session=scope.session, order="created", newest_first=False)
+    rows: list[Row] = []
+    cursor = None
+    while True:
+        page = await store.find(query, cursor=cursor, limit=LIMITS.page)
+        rows += page.items
+        if (cursor := page.cursor) is None:
+            return rows
+
+
+async def survey(store: Store, scope: Scope) -> list[Log]:
+    """Every log of a session, measured; what is appended meanwhile is left out. Raises
+    `SessionNotFound` when there is none, `LogDamaged` when one cannot be read."""
+    rows = await threads_of(store, scope)
+    if not rows:
+        raise SessionNotFound(tenant=scope.tenant, session=scope.session)
+    marks = {row.parent.at for row in rows if row.parent is not None}
+    while True:
+        logs = [await _measure(store, row, marks) for row in rows]
+        missing = {log.shared for log in logs if log.shared} - marks
+        if not missing:
+            return logs
+        marks |= missing  # a fork whose first event does not say where it left
+
+
+async def _measure(store: Store, row: Row, marks: Collection[int]) -> Log:
+    tail = await _tail(store, row)
+    end = row.head - len(tail)
+    chain, chains, size = START, {}, 0
+    state, some = State(), list[Event]()
+    async with aclosing(store.read(row.key, before=end + 1, log=row.log)) as events:
+        async for event in events:
+            chain = link(chain, event)
+            size += len(event.data)
+            if event.seq in marks or event.seq == end:
+                chains[event.seq] = chain
+            some.append(event)
+            if len(some) == SOME:
+                state, some = fold(some, state), []
+    whole = size + sum(len(event.data) for event in tail) == row.bytes
+    return Log(
+        row=row,
+        end=end,
+        tail=tail,
+        shared=0 if whole else await _shared(store, row),
+        chain=chains,
+        state=fold(some, state),
+    )
+
+
+async def _tail(store: Store, row: Row) -> tuple[Event, ...]:
+    """The event that sealed a log, and what came with it."""
+    found: list[Event] = []
+    if row.sealed is None:
+        return ()
+    read = store.read(row.key, before=row.head + 1, reverse=True, log=row.log)
+    async with aclosing(read) as events:
+        async for event in events:
+            found.append(event)
+            if event.kind == "session.moved":
+                break
+    return tuple(reversed(found))
+
+
+async def _shared(store: Store, row: Row) -> int:
+    """How many events a fork shares: its row counts the bytes of its own ones alone."""
+    left = row.bytes
+    read = store.read(row.key, before=row.head + 1, reverse=True, log=row.log)
+    async with aclosing(read) as events:
+        async for event in events:
+            if left == 0:
+                return event.seq
+            left -= len(event.data)
+    raise StoreError(
+        problem=f"what lists show of thread {row.thread!r} of session {row.session!r} does not "
+        "agree with its log: holdfast repair rebuilds it"
+    )
+
+
+def placed(logs: Sequence[Log]) -> list[tuple[Log, Parent | None]]:
+    """The logs in an order in which they can be restored, each with the thread before it that
+    it can share its beginning with. A fork that has none (its parent is gone) has None."""
+    order: list[tuple[Log, Parent | None]] = []
+    offers: dict[tuple[int, bytes], str] = {}
+    left = list(logs)
+    while left:
+        wanted = [(log.shared, log.chain.get(log.shared, START)) for log in left]
+        ready = [i for i, at in enumerate(wanted) if at[0] == 0 or at in offers]
+        if not ready:  # what is longest can be the parent of the others
+            ready = [max(range(len(left)), key=lambda i: wanted[i][0])]
+        for i in ready:
+            parent = offers.get(wanted[i])
+            order.append((left[i], Parent(parent, left[i].shared) if parent else None))
+            for at in left[i].chain.items():
+                offers.setdefault(at, left[i].thread)
+        left = [log for i, log in enumerate(left) if i not in set(ready)]
+    return order
+
+
+def closing(log: Log, now: int) -> list[Event]:
+    """What must follow a log so that nothing in it waits, runs or is due."""
+    events = [
+        NewEvent.of(
+            "pending.settled",
+            {"id": id, "outcome": "abandoned", "reason": "copied"},
+            id=_derived("settle:", id),
+        )
+        for id in {**log.state.pending, **log.row.pending}
+    ]
+    run = log.state.run
+    going = run is not None and run.status in ("running", "waiting")
+    for id, call in log.state.calls.items() if going else ():
+        outcome = "cancelled" if call.started is None else "unknown"
+        finished = {"call": id, "outcome": outcome, "error": "copied while the call was open"}
+        events.append(NewEvent.of("tool.finished", finished, id=_derived("done:", id)))
+    if events or going or log.row.due is not None or log.row.run in ("running", "waiting"):
+        events.append(run_ended(run.id if run is not None and going else None))
+    return [numbered(event, log.end + n, now) for n, event in enumerate(events, 1)]
+
+
+def run_ended(run: str | None = None) -> NewEvent:
+    """Takes away what makes a log want a driver."""
+    return NewEvent.of("run.finished", {"status": "interrupted", "error": "copied"}, run=run)
+
+
+def _derived(prefix: str, id: str) -> str:
+    whole = prefix + id
+    return whole if len(whole.encode()) <= LIMITS.name_bytes else new_id()

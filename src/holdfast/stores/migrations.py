@@ -1,0 +1,83 @@
+"""Which schema a store has, without changing it. Opening a store is what migrates it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import InvalidValue
+from . import connect, needing, split
+from .file.store import VERSION as FORMAT
+from .sqlite import schema
+
+
+class SchemaState(Struct, frozen=True):
+    """The schema that a store has, 0 for an empty one, and the one that this program knows."""
+
+    found: int
+    known: int
+
+    @property
+    def due(self) -> bool:
+        """Whether opening the store would migrate it."""
+        return self.found < self.known
+
+    @property
+    def too_new(self) -> bool:
+        """Whether this program is too old to open the store."""
+        return self.found > self.known
+
+
+async def schema_of(url: str) -> SchemaState:
+    """The schema of the store at `url`. Makes nothing and migrates nothing."""
+    connect(url)  # refuses an unknown scheme
+    scheme = url.partition(":")[0]
+    if scheme == "memory":
+        return SchemaState(1, 1)
+    if scheme in ("sqlite", "file"):
+        look = _in_file if scheme == "sqlite" else _in_folder
+        return await asyncio.to_thread(look, split(url)[0])
+    if scheme.startswith("postgres"):
+        with needing("postgres", "asyncpg"):
+            from . import postgres  # noqa: PLC0415 - only those who use it need its driver
+        return SchemaState(*await postgres.schema_state(url))
+    with needing("mongodb", "pymongo", "bson"):
+        from . import mongodb  # noqa: PLC0415
+    return SchemaState(*await mongodb.schema_state(url))
+
+
+def _in_file(path: str) -> SchemaState:
+    if not Path(path).exists():
+        return SchemaState(0, schema.VERSION)
+    # Without a journal nobody has it open; then not even an empty journal is to be left behind.
+    mode = "mode=ro" if Path(path + "-wal").exists() else "immutable=1"
+    uri = f"file:{quote(str(Path(path).absolute()))}?{mode}"
+    with schema.translated(), schema.opening(path), closing(sqlite3.connect(uri, uri=True)) as conn:
+        (version,) = conn.execute("PRAGMA user_version").fetchone()
+        (application,) = conn.execute("PRAGMA application_id").fetchone()
+        (tables,) = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != schema.APPLICATION and (version or tables):
+        raise InvalidValue(
+            field="url", problem=f"{path!r} is a database of another program", remedy="name ours"
+        )
+    return SchemaState(version, schema.VERSION)
+
+
+def _in_folder(path: str) -> SchemaState:
+    try:
+        text = (Path(path) / "format.json").read_bytes()
+        return SchemaState(msgspec.json.decode(text, type=dict[str, int])["holdfast"], FORMAT)
+    except FileNotFoundError:
+        return SchemaState(0, FORMAT)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
+        raise InvalidValue(
+            field="url",
+            problem=f"{path!r} has no format.json that can be read",
+            remedy="name the folder of a store",
+        ) from error

@@ -1,0 +1,245 @@
+"""Stores by kind: what a host sets up, clients ask for by name.
+
+The host gives each kind its place and credentials. A client names a kind and may add
+options, as far as the host allows them; where a store is can never be said from outside.
+All who ask for the same get the same store, and the registry closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode
+
+from ..codec import check_name
+from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, UnknownStore
+from ..store import Store
+from . import connect
+
+Options: TypeAlias = Mapping[str, Any]
+Builder: TypeAlias = Callable[[Options], "Store | Awaitable[Store]"]
+Permitted: TypeAlias = "type | Collection[Any]"  # str, int, float, bool, or the values themselves
+
+SCHEMES = {
+    "memory": ("memory",),
+    "file": ("file",),
+    "sqlite": ("sqlite",),
+    "postgres": ("postgresql", "postgres"),
+    "mongodb": ("mongodb", "mongodb+srv"),
+}
+TYPES = (str, int, float, bool)
+# What says where a store is or who may use it is never an option, however it is spelled.
+CONNECTION = """
+address certificate client clientoptions connection connectionstring credentials dir directory dsn
+file filename folder host hostname hosts key listenurl location options passfile passphrase passwd
+path pool port root secret server service socket token uri url user username
+"""
+SECURITY = ("ssl", "tls", "auth", "password")  # what such a name begins with
+
+
+@dataclass(frozen=True)
+class _Kind:
+    build: Builder = field(repr=False)
+    allow: Mapping[str, Permitted] = field(repr=False)
+
+
+class StoreRegistry:
+    """The kinds of store that a program offers, and the stores that are open.
+
+    `kinds` maps a name to the URL of its store, or to a function that takes the options and
+    gives a `Store`. `memory` is there from the beginning; every kind can be replaced.
+
+        registry = StoreRegistry({"sqlite": "sqlite:shop.db", "archive": build_archive})
+        registry.register("postgres", os.environ["DATABASE_URL"], allow={"schema": ["eu", "us"]})
+        store = await registry.get("postgres", {"schema": "eu"})
+    """
+
+    def __init__(self, kinds: Mapping[str, str | Builder] | None = None) -> None:
+        self._kinds: dict[str, _Kind] = {}
+        self._stores: dict[tuple[Any, ...], asyncio.Task[Store]] = {}
+        self._closed = False
+        for kind, source in {"memory": "memory:", **(kinds or {})}.items():
+            self.register(kind, source)
+
+    def __repr__(self) -> str:
+        return f"StoreRegistry({', '.join(self.kinds)})"
+
+    async def __aenter__(self) -> StoreRegistry:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names that `get` knows, in order."""
+        return sorted(self._kinds)
+
+    def register(
+        self, kind: str, source: str | Builder, *, allow: Mapping[str, Permitted] | None = None
+    ) -> None:
+        """Add a kind, or replace one that no store is open of.
+
+        `source` is a URL as for `connect`, or a function of the options. `allow` names each
+        option that a client may send, with the values it may have, or with a type.
+        """
+        check_name("kind", kind)
+        if any(wanted[0] == kind for wanted in self._stores):
+            raise InvalidValue(
+                field="kind", problem=f"{kind!r} has open stores", remedy="register it before"
+            )
+        allowed = dict(allow or {})
+        for name, permitted in allowed.items():
+            _check_allowed(name, permitted)
+        build = _at(kind, source) if isinstance(source, str) else source
+        self._kinds[kind] = _Kind(build, allowed)
+
+    def check(self, kind: str, options: Options | None = None) -> None:
+        """Refuse what `get` would refuse, opening nothing: `UnknownStore` with the kinds there
+        are, or `InvalidValue` that names the option and what is allowed."""
+        if not isinstance(kind, str) or kind not in self._kinds:
+            raise UnknownStore(kind=str(kind), available=self.kinds)
+        if not isinstance(options, Mapping | None):
+            raise InvalidValue(
+                field="options", problem=f"are {type(options).__name__}", remedy="pass a mapping"
+            )
+        for name, value in (options or {}).items():
+            _check_option(kind, self._kinds[kind].allow, name, value)
+
+    async def get(self, kind: str, options: Options | None = None) -> Store:
+        """The store of this kind with these options: the same one for all who ask, opened when
+        first asked for. It stays open until the registry closes; do not close it.
+
+        After a failed opening, which is a `StoreError`, the next call tries again.
+        """
+        self.check(kind, options)
+        if self._closed:
+            raise StoreError(problem="the registry is closed")
+        options = {} if options is None else options
+        wanted = (kind, *sorted((name, type(v).__name__, v) for name, v in options.items()))
+        opening = self._stores.get(wanted)
+        if opening is None:
+            opening = asyncio.create_task(_open(kind, self._kinds[kind].build, options))
+            self._stores[wanted] = opening
+            opening.add_done_callback(lambda task: self._forget_failed(wanted, task))
+        # Whoever asked first may give up; the others still wait.
+        return await asyncio.shield(opening)
+
+    def _forget_failed(self, wanted: tuple[Any, ...], task: asyncio.Task[Store]) -> None:
+        if (task.cancelled() or task.exception() is not None) and self._stores.get(wanted) is task:
+            del self._stores[wanted]
+
+    async def aclose(self) -> None:
+        """Close every store, also those that are still opening. Safe to call twice."""
+        self._closed = True
+        opened, self._stores = list(self._stores.values()), {}
+        ends = await asyncio.gather(*map(_close, opened), return_exceptions=True)
+        for error in ends:
+            if error is not None:
+                raise error
+
+
+async def _open(kind: str, build: Builder, options: Options) -> Store:
+    """Build a store. The text of an error may go to a client, so it names no setting; what
+    went wrong is its cause."""
+    try:
+        built = build(options)
+        return await built if inspect.isawaitable(built) else built
+    except MissingExtra:
+        raise
+    except StoreUnavailable as error:
+        raise StoreUnavailable(problem=f"the {kind} store cannot be opened now") from error
+    except Exception as error:
+        raise StoreError(problem=f"the {kind} store cannot be opened") from error
+
+
+async def _close(opening: asyncio.Task[Store]) -> None:
+    try:
+        store = await opening
+    except (Exception, asyncio.CancelledError):
+        return  # whoever asked for it was told
+    await store.aclose()
+
+
+def _at(kind: str, url: str) -> Builder:
+    """A builder that opens the store at `url`, allowed options in place of the URL's own."""
+    connect(url)  # refuses an unknown scheme now, and opens nothing
+    schemes = SCHEMES.get(kind)
+    if schemes is not None and url.partition(":")[0] not in schemes:
+        raise InvalidValue(
+            field="kinds",
+            problem=f"the URL of {kind!r} is of another kind",
+            remedy=f"begin it with {schemes[0]}:, or use another name",
+        )
+
+    def build(options: Options) -> Awaitable[Store]:
+        if not options:
+            return connect(url)
+        place, _, query = url.partition("?")
+        words = {name: _word(value) for name, value in options.items()}
+        merged = dict(parse_qsl(query, keep_blank_values=True)) | words
+        return connect(f"{place}?{urlencode(merged)}")
+
+    return build
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# What may be allowed, and what is
+
+
+def connects(name: str) -> bool:
+    """Whether an option of this name would say where a store is or who may use it."""
+    plain = "".join(filter(str.isalnum, name)).casefold()
+    return plain in CONNECTION.split() or plain.startswith(SECURITY)
+
+
+def _check_allowed(name: str, permitted: Permitted) -> None:
+    check_name("allow", name)
+    if connects(name):
+        raise InvalidValue(
+            field="allow", problem=f"holds {name!r}", remedy="set it in the URL or the builder"
+        )
+    if permitted in TYPES:
+        return
+    values = permitted if isinstance(permitted, Collection) else None
+    if values is None or isinstance(values, str) or any(type(v) not in TYPES for v in values):
+        raise InvalidValue(
+            field="allow",
+            problem=f"{name!r} has no list of values",
+            remedy="give str, int, float, bool, or the values",
+        )
+
+
+def _check_option(kind: str, allow: Mapping[str, Permitted], name: Any, value: Any) -> None:
+    if name not in allow:
+        known = isinstance(name, str) and connects(name)
+        raise InvalidValue(
+            field=f"options.{name}",
+            problem="cannot be set from outside" if known else f"is no option of {kind!r}",
+            remedy=f"allowed: {', '.join(sorted(allow))}" if allow else "leave it out",
+        )
+    permitted = allow[name]
+    if isinstance(permitted, type):
+        fits, remedy = type(value) is permitted, f"pass {permitted.__name__}"
+        if type(value) is float and not math.isfinite(value):
+            fits = False
+        if fits and isinstance(value, str):
+            check_name(f"options.{name}", value)
+    else:
+        fits = any(type(v) is type(value) and v == value for v in permitted)
+        remedy = "allowed: " + ", ".join(map(repr, permitted))
+    if not fits:
+        raise InvalidValue(field=f"options.{name}", problem="is not permitted", remedy=remedy)
