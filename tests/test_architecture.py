@@ -46,11 +46,11 @@ CORE = {"errors", "events", "codec", "state", "transcript", "catalog", "store", 
 DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb")  # may import their own
 
 PUBLIC = """
-Appended BlobNotFound BlobRef CaughtUp Damage Draft Event HeadMoved HoldfastError InvalidValue Key
-LIMITS Lease LeaseHeld LeaseLost Limits LogDamaged LogReplaced MissingExtra NewEvent Page Parent
-Pending PendingQuery Query Receipt Remains Row Scope SessionExists SessionMoved SessionNotFound
-Snapshot Store StoreError StoreInfo StoreTooNew StoreUnavailable UnknownStore connect
-key new_id
+Appended BlobNotFound BlobRef CaughtUp Damage DeletionRefused Draft Event HeadMoved HoldfastError
+Inbound InvalidValue Key LIMITS Lease LeaseHeld LeaseLost Limits LogDamaged LogReplaced MissingExtra
+NewEvent Page Parent Pending PendingQuery PhaseError Query Receipt Remains Retention Row Scope
+SessionExists SessionMoved SessionNotFound Sessions Snapshot Store StoreError StoreInfo StoreTooNew
+StoreUnavailable SurfaceTaken Sweeper UnknownStore connect key new_id
 """
 
 

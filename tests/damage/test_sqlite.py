@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import NewEvent, Query
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.bodies import packed
+from holdfast.stores.frames import packed
 
 from . import scene
 from .scene import KEY, OTHER, damages, note, read_all, readable, row_of

@@ -1,0 +1,28 @@
+"""The continuity of one person or customer over surfaces and time, on any store.
+
+`Sessions` is the life cycle alone, for programs that bring their own agent. Every change is an
+event of thread `main`, and the row follows in the same append.
+"""
+
+from .affinity import AffinityResolver, Inbound, MostRecent
+from .life import HOUR, Sessions
+from .outbound import Delivery
+from .person import PersonErased, PersonRecord
+from .sweep import Purged, Retention, Sweeper, Swept
+from .transitions import Transition
+
+__all__ = [
+    "HOUR",
+    "AffinityResolver",
+    "Delivery",
+    "Inbound",
+    "MostRecent",
+    "PersonErased",
+    "PersonRecord",
+    "Purged",
+    "Retention",
+    "Sessions",
+    "Sweeper",
+    "Swept",
+    "Transition",
+]

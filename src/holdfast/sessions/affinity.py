@@ -1,0 +1,121 @@
+"""Affinity: which session an inbound message belongs to.
+
+First the one that has the surface it came by, then the person's most recent one in that
+workspace, else a new one. Two processes that meet a new person at once begin one session: the
+name of the first contact is claimed before the session is made, and whoever finds a claim
+whose session is not there yet makes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from .. import events as ev
+from ..catalog import LIVE, Row
+from ..codec import check_name
+from ..errors import PhaseError, SessionNotFound, SurfaceTaken
+from ..events import Key, Scope, new_id
+from .surfaces import named, taken
+
+if TYPE_CHECKING:
+    from .life import Sessions
+
+CONTACT = "contact:"  # + a hash of person and workspace: the claim of the session begun for them
+TRIES = 5  # times that a session may end under our hands
+
+
+class Inbound(Struct, frozen=True, kw_only=True):
+    """What a message says of where it came from; `id` is the message's own, if it has one."""
+
+    user: str
+    surface: str
+    address: str
+    workspace: str | None = None
+    id: str | None = None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.surface, self.address
+
+
+class AffinityResolver(Protocol):
+    """Picks the session of a message."""
+
+    async def resolve(self, sessions: Sessions, message: Inbound) -> Row | None:
+        """The session, or None if the message begins a new one."""
+        ...
+
+
+class MostRecent:
+    """The session with the message's surface, else the person's most recent one in that
+    workspace that has not expired.
+
+    A surface that another person's session has raises `SurfaceTaken`; with `shared_surfaces`,
+    as for a channel where several people write, the message belongs to that session.
+    """
+
+    def __init__(self, *, shared_surfaces: bool = False) -> None:
+        self._shared = shared_surfaces
+
+    async def resolve(self, sessions: Sessions, message: Inbound) -> Row | None:
+        found = await sessions.find(surface=message.place, phases=LIVE, limit=1)
+        for row in found.items:
+            if self._shared or (row.user, row.workspace) == (message.user, message.workspace):
+                return row
+            raise taken(row.scope, message.place)
+        cursor = None
+        while True:
+            page = await sessions.find(
+                user=message.user, workspace=message.workspace, phases=LIVE, cursor=cursor
+            )
+            for row in page.items:
+                # Without a workspace, only sessions that have none either.
+                if row.workspace == message.workspace and row.sealed is None:
+                    return row
+            if (cursor := page.cursor) is None:
+                return None
+
+
+async def resolve_session(sessions: Sessions, message: Inbound, resolver: AffinityResolver) -> Row:
+    check_name("user", message.user)
+    if message.workspace is not None:
+        check_name("workspace", message.workspace)
+    named(message.place)
+    for tries_left in reversed(range(TRIES)):
+        row = await resolver.resolve(sessions, message) or await _first_contact(sessions, message)
+        try:
+            await sessions.touch(
+                row.session, surface=message.surface, once=message.id, actor=message.user
+            )
+            return await sessions.attach_surface(row.session, *message.place, actor=message.user)
+        except (PhaseError, SessionNotFound, SurfaceTaken):
+            # It ended, or another process was quicker with the surface: look again.
+            if not tries_left:
+                raise
+    raise AssertionError("unreachable")
+
+
+async def _first_contact(sessions: Sessions, message: Inbound) -> Row:
+    """The session begun for this person in this workspace, by us or by whoever came first."""
+    store, ours = sessions.store, Scope(sessions.tenant, new_id())
+    person = msgspec.json.encode((message.user, message.workspace))
+    name = CONTACT + hashlib.sha256(person).hexdigest()
+    holder = await store.claim(ours.tenant, name, ours)
+    while holder != ours:
+        row = await store.row(Key(holder.tenant, holder.session, "main"))
+        if row is None:
+            break
+        if row.phase != "expired" and row.sealed is None:
+            return row
+        holder = await store.claim(ours.tenant, name, ours, instead_of=holder)
+    created = ev.SessionCreated(
+        user=message.user, workspace=message.workspace, ttl=sessions.ttl, expiry=sessions.expiry
+    )
+    # Under one id, so that of all who begin it one does.
+    event = sessions.changes.event(created, message.user, f"contact:{holder.session}")
+    await store.append(sessions.changes.key(holder.session), [event], create=True)
+    return await sessions.changes.row(holder.session)

@@ -1,0 +1,101 @@
+"""One change of a session's `main`: read the row, decide, append where it was read, or again.
+
+A change is an event with actor and reason. Its id is made once, so that however often it is
+sent it happens once; what it says is decided anew on each row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ..catalog import MOVES, Move, Row
+from ..errors import HeadMoved, PhaseError, SessionNotFound
+from ..events import KINDS, Key, NewEvent, Payload, new_id
+from ..store import Store
+
+PATIENCE = 60.0  # seconds that a change tries to get a word in
+KIND_OF = {payload: kind for kind, payload in KINDS.items()}
+
+Decide = Callable[[Row], Payload | None]
+
+
+class Changes:
+    """Changes to sessions of one tenant. Those of one process to one session take turns."""
+
+    def __init__(self, store: Store, tenant: str, actor: str | None) -> None:
+        self.store = store
+        self.tenant = tenant
+        self._actor = actor
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def key(self, session: str) -> Key:
+        return Key(self.tenant, session, "main")
+
+    async def row(self, session: str) -> Row:
+        """The session's row (`SessionNotFound`)."""
+        row = await self.store.row(self.key(session))
+        if row is None:
+            raise SessionNotFound(tenant=self.tenant, session=session)
+        return row
+
+    def event(self, payload: Payload, actor: str | None, id: str | None = None) -> NewEvent:
+        kind = KIND_OF[type(payload)]
+        return NewEvent.of(kind, payload, id=id or new_id(), actor=actor or self._actor)
+
+    async def make(self, session: str, decide: Decide, *, actor: str | None = None) -> Row:
+        """Append what `decide` says of the row, if it says something; the row after it.
+
+        It was true of the row when it was appended: if the log moved, it is decided again.
+        """
+        turn = self._turns.get(session)
+        if turn is None:
+            turn = self._turns[session] = asyncio.Lock()
+        id = new_id()
+        end = time.monotonic() + PATIENCE
+        async with turn:
+            while True:
+                row = await self.row(session)
+                payload = decide(row)
+                if payload is None:
+                    return row
+                event = self.event(payload, actor, id)
+                try:
+                    await self.store.append(row.key, [event], expected=row.head, log=row.log)
+                    return await self.row(session)
+                except HeadMoved:
+                    if time.monotonic() > end:
+                        raise
+                await asyncio.sleep(random.uniform(0, 0.02))  # noqa: S311 - to spread out
+
+    async def move(
+        self, session: str, move: Move, payload: Payload, *, actor: str | None = None
+    ) -> Row:
+        """Make a move of the life cycle; nothing where the session is there already."""
+
+        def decide(row: Row) -> Payload | None:
+            return None if allowed(row, move) == row.phase else payload
+
+        return await self.make(session, decide, actor=actor)
+
+
+def allowed(row: Row, move: Move) -> str:
+    """The phase that a move leads to; `PhaseError` if it does not lead on from here."""
+    phases: dict[Any, Any] = MOVES[move]
+    if row.phase not in phases:
+        raise refused(row, move)
+    return str(phases[row.phase])
+
+
+def check_live(row: Row, doing: str) -> None:
+    """Refuse to change what has expired."""
+    if row.phase == "expired":
+        raise refused(row, doing)
+
+
+def refused(row: Row, doing: str) -> PhaseError:
+    return PhaseError(tenant=row.tenant, session=row.session, phase=row.phase, move=doing)

@@ -1,0 +1,375 @@
+"""`Sessions`: create, find, touch, suspend, expire, and what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any
+
+from .. import events as ev
+from ..catalog import Page, Phase, Query, Row
+from ..codec import check_count, check_name
+from ..errors import DeletionRefused, HeadMoved, InvalidValue, SessionExists
+from ..events import Payload, Scope, new_id
+from ..store import Receipt, Store, wall_clock
+from . import affinity, outbound, person, surfaces, sweep, transitions
+from .affinity import AffinityResolver, Inbound, MostRecent
+from .changes import Changes, allowed, check_live
+from .outbound import Delivery, Send
+from .person import PersonErased, PersonRecord
+from .sweep import Purged, Retention, Swept
+from .transitions import Transition
+
+HOUR = 3_600
+LONGEST = 100 * 365 * 24 * HOUR
+
+
+class Sessions:
+    """The life cycle of the sessions of one tenant.
+
+    A session is stale `ttl` seconds after it was last active (None: never), and a stale one
+    expires after `expiry` seconds more (None: never); each session can have its own. `actor`
+    stands in the events for whoever makes the changes, unless a call names another.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tenant: str = "main",
+        ttl: int | None = HOUR,
+        expiry: int | None = None,
+        actor: str | None = None,
+        clock: Callable[[], int] = wall_clock,
+    ) -> None:
+        check_name("tenant", tenant)
+        self.store = store
+        self.tenant = tenant
+        self.ttl = check_seconds("ttl", ttl)
+        self.expiry = check_seconds("expiry", expiry)
+        self.clock = clock
+        self.changes = Changes(store, tenant, actor)
+
+    # Beginning and finding
+
+    async def create(
+        self,
+        id: str | None = None,
+        *,
+        user: str,
+        workspace: str | None = None,
+        surface: tuple[str, str] | None = None,
+        agent: str | None = None,
+        title: str | None = None,
+        labels: Iterable[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        ttl: int | None = -1,
+        expiry: int | None = -1,
+        actor: str | None = None,
+    ) -> Row:
+        """Begin a session (`SessionExists` if there is one with this id); without an id, under a
+        new one. `surface` is attached from the first moment (`SurfaceTaken`)."""
+        check_name("user", user)
+        session = new_id() if id is None else id
+        created = ev.SessionCreated(
+            user=user,
+            workspace=workspace,
+            agent=agent,
+            title=title,
+            labels=list(labels),
+            metadata=dict(metadata or {}),
+            ttl=self.ttl if ttl == -1 else check_seconds("ttl", ttl),
+            expiry=self.expiry if expiry == -1 else check_seconds("expiry", expiry),
+        )
+        return await self._begin(session, created, surface, actor)
+
+    async def _begin(
+        self,
+        session: str,
+        created: ev.SessionCreated,
+        surface: tuple[str, str] | None,
+        actor: str | None,
+    ) -> Row:
+        key = self.changes.key(session)
+        events = [self.changes.event(created, actor)]
+        if surface is not None:
+            attached = ev.SurfaceAttached(surface=surface[0], address=surface[1], touch=False)
+            events.append(self.changes.event(attached, actor))
+            await surfaces.take(self, key.scope, surface, move=False)
+        try:
+            await self.store.append(key, events, expected=0, create=True)
+        except HeadMoved:
+            if surface is not None:
+                await surfaces.give_back(self, key.scope, surface)
+            raise SessionExists(tenant=self.tenant, session=session) from None
+        return await self.changes.row(session)
+
+    async def get(self, id: str) -> Row | None:
+        """The session, in any phase; None if there is none."""
+        return await self.store.row(self.changes.key(id))
+
+    async def get_or_create(self, id: str, *, user: str, **more: Any) -> Row:
+        """The session, begun if need be; of many that ask at once, one begins it."""
+        row = await self.get(id)
+        if row is None:
+            try:
+                return await self.create(id, user=user, **more)
+            except SessionExists:
+                row = await self.changes.row(id)
+        if row.user != user:
+            raise SessionExists(tenant=self.tenant, session=id)
+        return row
+
+    async def find(
+        self,
+        *,
+        phases: Phase | Iterable[Phase] | None = None,
+        active_after: int | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+        **filters: Any,
+    ) -> Page[Row]:
+        """Sessions that answer all filters of `Query`, most recently active first. `phases` is one
+        or several, none of them finds none; `active_after` (s) is exclusive.
+
+        A walk with `newest_first=False` sees every session, those touched meanwhile at its end.
+        """
+        wanted = (phases,) if isinstance(phases, str) else phases
+        if wanted is not None:
+            filters["phases"] = tuple(wanted)
+        if active_after is not None:
+            check_count("active_after", active_after, least=0)
+            filters["active_from"] = max(active_after + 1, filters.get("active_from") or 0)
+        try:
+            query = Query(tenant=self.tenant, **filters)
+        except TypeError as error:
+            raise InvalidValue(
+                field="filters", problem=str(error), remedy="use the fields of Query"
+            ) from error
+        if wanted is not None and not query.phases:
+            check_count("limit", limit, least=1)
+            return Page(items=[], total=0 if query.total else None)
+        return await self.store.find(query, cursor=cursor, limit=limit)
+
+    async def walk(self, **filters: Any) -> AsyncGenerator[Row, None]:
+        """Every session that answers, page by page, the longest idle first."""
+        cursor = None
+        while True:
+            page = await self.find(cursor=cursor, newest_first=False, limit=200, **filters)
+            for row in page.items:
+                yield row
+            if (cursor := page.cursor) is None:
+                return
+
+    # The life cycle
+
+    async def touch(
+        self,
+        id: str,
+        *,
+        surface: str | None = None,
+        once: str | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Somebody was here: active, from now on. `once` names the touch, so that the same
+        message delivered twice touches once. `PhaseError` if the session has expired."""
+        row = await self.changes.row(id)
+        allowed(row, "touch")
+        payload = ev.SessionTouched(surface=surface, reason=reason)
+        event = self.changes.event(payload, actor, None if once is None else f"touch:{once}")
+        await self.store.append(row.key, [event], log=row.log)
+        row = await self.changes.row(id)
+        allowed(row, "touch")  # it may have expired between; then the touch changed nothing
+        return row
+
+    async def suspend(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
+        """Set it aside, as a sweep does when it is stale. The next touch or message revives it."""
+        return await self.changes.move(
+            id, "suspend", ev.SessionSuspended(reason=reason), actor=actor
+        )
+
+    async def resume(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
+        """Take a suspended session up again."""
+        return await self.changes.move(id, "resume", ev.SessionResumed(reason=reason), actor=actor)
+
+    async def expire(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
+        """End it. Nothing of it changes any more, and nothing of it is deleted."""
+        return await self.changes.move(id, "expire", ev.SessionExpired(reason=reason), actor=actor)
+
+    async def reopen(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
+        """Undo an expiry. Surfaces that another session has by now stay with that one."""
+        row = await self.changes.move(id, "reopen", ev.SessionReopened(reason=reason), actor=actor)
+        return await surfaces.settle(self, row, actor)
+
+    # Metadata, and what a sweep goes by
+
+    async def update_metadata(
+        self,
+        id: str,
+        set: Mapping[str, Any] | None = None,
+        *,
+        drop: Iterable[str] = (),
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Add or replace keys, and drop others; what is nested is replaced whole."""
+        new, old = dict(set or {}), [name for name in drop if name not in (set or {})]
+
+        def decide(row: Row) -> Payload | None:
+            check_live(row, "update_metadata")
+            gone = [name for name in old if name in row.metadata]
+            changed = {
+                n: v for n, v in new.items() if n not in row.metadata or row.metadata[n] != v
+            }
+            if not gone and not changed:
+                return None
+            return ev.MetadataChanged(set=changed, drop=gone, reason=reason)
+
+        return await self.changes.make(id, decide, actor=actor)
+
+    async def pin(
+        self, id: str, pinned: bool = True, *, actor: str | None = None, reason: str | None = None
+    ) -> Row:
+        """Keep it from going stale and from retention, or let it again."""
+
+        def decide(row: Row) -> Payload | None:
+            return None if row.pinned == pinned else ev.SessionPinned(pinned=pinned, reason=reason)
+
+        return await self.changes.make(id, decide, actor=actor)
+
+    async def hold(self, id: str, why: str | None, *, actor: str | None = None) -> Row:
+        """Refuse every deletion of it, for the reason `why`, until it is lifted by None."""
+        if why is not None:
+            check_name("why", why)
+
+        def decide(row: Row) -> Payload | None:
+            return None if row.hold == why else ev.SessionHeld(hold=why)
+
+        return await self.changes.make(id, decide, actor=actor)
+
+    async def set_ttl(
+        self,
+        id: str,
+        ttl: int | None,
+        *,
+        expiry: int | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Give it times of its own, in seconds; None is never."""
+        check_seconds("ttl", ttl)
+        check_seconds("expiry", expiry)
+
+        def decide(row: Row) -> Payload | None:
+            check_live(row, "set_ttl")
+            if (row.ttl, row.expiry) == (ttl, expiry):
+                return None
+            return ev.SessionTimed(ttl=ttl, expiry=expiry, reason=reason)
+
+        return await self.changes.make(id, decide, actor=actor)
+
+    async def delete(self, id: str) -> Receipt:
+        """Remove it with all that it owns, unless it is held (`DeletionRefused`)."""
+        row = await self.get(id)
+        if row is not None and row.hold is not None:
+            raise DeletionRefused(tenant=self.tenant, session=id, reason=f"held: {row.hold}")
+        return await self.store.delete(Scope(self.tenant, id))
+
+    # Surfaces
+
+    async def attach_surface(
+        self,
+        id: str,
+        surface: str,
+        address: str,
+        *,
+        detail: Mapping[str, Any] | None = None,
+        move: bool = False,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Bind (surface, address) to the session, for good and for it alone. `SurfaceTaken` if
+        another live session has it; with `move` it is taken from that one."""
+        payload = ev.SurfaceAttached(
+            surface=surface,
+            address=address,
+            detail=dict(detail or {}),
+            touch=False,
+            reason=reason,
+        )
+        return await surfaces.attach(self, id, payload, move=move, actor=actor)
+
+    async def detach_surface(
+        self,
+        id: str,
+        surface: str,
+        address: str,
+        *,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Free (surface, address) for others; nothing if it is not attached."""
+        payload = ev.SurfaceDetached(surface=surface, address=address, reason=reason)
+        return await surfaces.detach(self, id, payload, actor=actor)
+
+    async def emit(
+        self,
+        id: str,
+        message: Any,
+        send: Send,
+        *,
+        to: Iterable[tuple[str, str]] | None = None,
+    ) -> Delivery:
+        """Call `send(surface, address, message)` for every attached surface, or for those of
+        them in `to`; one that fails does not keep the others from it. `PhaseError` if the
+        session has expired."""
+        return await outbound.emit(self, id, message, send, to)
+
+    async def resolve_session(
+        self, message: Inbound, resolver: AffinityResolver | None = None
+    ) -> Row:
+        """The session that a message belongs to, begun if need be, touched, and with the
+        message's surface attached. The same message twice, or to two processes, is one session."""
+        return await affinity.resolve_session(self, message, resolver or MostRecent())
+
+    # Time
+
+    async def sweep_stale(self, ttl: int | None = None, *, limit: int = 10_000) -> Swept:
+        """Suspend what is stale, and expire what was suspended for its `expiry`, at most `limit`
+        sessions. With `ttl`, stale is what was idle for longer than that, whatever it says itself.
+        Any number of sweepers may run; none suspends what is in use or was touched meanwhile."""
+        return await sweep.sweep(self, check_seconds("ttl", ttl), limit)
+
+    async def purge_expired(
+        self, retention: Retention, *, dry_run: bool = False, limit: int = 10_000
+    ) -> Purged:
+        """Delete expired sessions as `retention` says, and report each; with `dry_run`, only
+        report. What is pinned, held or waits for a person stays."""
+        return await sweep.purge(self, retention, dry_run, limit)
+
+    def transitions(self, id: str, *, after: int = 0) -> AsyncGenerator[Transition, None]:
+        """The moves of its life cycle so far, and each that comes."""
+        return transitions.follow(self, id, after)
+
+    # Persons
+
+    def export_person(
+        self, user: str, *, shared: bool = True
+    ) -> AsyncGenerator[PersonRecord, None]:
+        """All that is stored of a person: the whole of their sessions, and with `shared` their
+        events in all others, which reads every log of the tenant."""
+        return person.export(self, user, shared)
+
+    async def erase_person(
+        self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
+    ) -> PersonErased:
+        """Delete a person's sessions, and with `shared` erase their events in all others. What is
+        held is refused and reported; the rest goes on."""
+        return await person.erase(self, user, reason, shared, dry_run)
+
+
+def check_seconds(field: str, value: int | None) -> int | None:
+    """The time, if it is one: None is never, zero and less mean nothing."""
+    if value is not None:
+        check_count(field, value, least=1, most=LONGEST)
+    return value

@@ -1,0 +1,57 @@
+"""Outbound: what is said in a session goes to its surfaces, or to those of them that are named.
+
+How a message is sent is the caller's; to whom it may go is decided here: to a live session
+only, and only to surfaces that are attached to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import InvalidValue
+from .changes import check_live
+from .surfaces import Surface, named
+
+if TYPE_CHECKING:
+    from .life import Sessions
+
+Send = Callable[[str, str, Any], Awaitable[object]]
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """To which surfaces a message went, and what the others raised."""
+
+    delivered: list[Surface]
+    failed: dict[Surface, str]
+
+
+async def emit(
+    sessions: Sessions, id: str, message: Any, send: Send, to: Iterable[Surface] | None
+) -> Delivery:
+    row = await sessions.changes.row(id)
+    check_live(row, "emit")
+    attached = [msgspec.json.decode(name, type=Surface) for name in row.surfaces]
+    wanted = attached if to is None else list(to)
+    for surface in wanted:
+        if surface not in attached:
+            raise InvalidValue(
+                field="to",
+                problem=f"{named(surface)} is not attached to session {id!r}",
+                remedy="attach it first, or leave it out",
+            )
+    sent = await asyncio.gather(
+        *(send(surface, address, message) for surface, address in wanted), return_exceptions=True
+    )
+    for result in sent:
+        if isinstance(result, BaseException) and not isinstance(result, Exception):
+            raise result
+    outcome = list(zip(wanted, sent, strict=True))
+    return Delivery(
+        delivered=[surface for surface, result in outcome if not isinstance(result, Exception)],
+        failed={s: repr(result) for s, result in outcome if isinstance(result, Exception)},
+    )

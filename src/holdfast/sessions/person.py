@@ -1,0 +1,143 @@
+"""All that is stored of one person: given out, or erased.
+
+A person's own sessions are theirs whole. In the sessions of others it is the events that they
+made (`actor`); to find those, every log of the tenant is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ..catalog import Query, Row
+from ..codec import check_name
+from ..errors import DeletionRefused, SessionNotFound
+from ..events import Event
+from ..store import Remains
+
+if TYPE_CHECKING:
+    from .life import Sessions
+
+
+class PersonRecord(Struct, frozen=True, kw_only=True):
+    """One event of a person's, or the row that begins one of their own sessions' threads."""
+
+    session: str
+    thread: str
+    own: bool
+    row: Row | None = None
+    event: Event | None = None
+
+
+class PersonErased(Struct, frozen=True, kw_only=True):
+    """What was erased of a person, or with `dry_run` would be: their sessions, the events in the
+    sessions of others, what was refused and why, and what is left where."""
+
+    dry_run: bool
+    sessions: list[str]
+    events: dict[str, int]
+    refused: dict[str, str]
+    removed: dict[str, int]
+    remains: list[Remains]
+
+
+async def export(sessions: Sessions, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
+    check_name("user", user)
+    async for session in sessions.walk(**({} if shared else {"user": user})):
+        own = session.user == user
+        async for row in _threads(sessions, session):
+            if own:
+                yield PersonRecord(session=row.session, thread=row.thread, own=True, row=row)
+            async for event in sessions.store.read(row.key):
+                if own or event.actor == user:
+                    yield PersonRecord(session=row.session, thread=row.thread, own=own, event=event)
+
+
+async def erase(
+    sessions: Sessions, user: str, reason: str, shared: bool, dry_run: bool
+) -> PersonErased:
+    check_name("user", user)
+    check_name("reason", reason)
+    gone: list[str] = []
+    events: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    removed: Counter[str] = Counter()
+    remains: dict[Remains, None] = {}
+    async for row in sessions.walk(**({} if shared else {"user": user})):
+        try:
+            if row.user == user:
+                await _delete(sessions, row, dry_run, removed, remains)
+                gone.append(row.session)
+            elif count := await _blank(sessions, row, user, reason, dry_run, removed, remains):
+                events[row.session] = count
+        except DeletionRefused as error:
+            refused[row.session] = error.reason
+        except SessionNotFound:
+            pass  # it went by itself
+    return PersonErased(
+        dry_run=dry_run,
+        sessions=gone,
+        events=events,
+        refused=refused,
+        removed=dict(removed),
+        remains=list(remains),
+    )
+
+
+async def _delete(
+    sessions: Sessions,
+    row: Row,
+    dry_run: bool,
+    removed: Counter[str],
+    remains: dict[Remains, None],
+) -> None:
+    if dry_run and row.hold is not None:
+        raise DeletionRefused(tenant=row.tenant, session=row.session, reason=f"held: {row.hold}")
+    if not dry_run:
+        receipt = await sessions.delete(row.session)
+        removed.update(receipt.removed)
+        remains.update(dict.fromkeys(receipt.remains))
+
+
+async def _blank(
+    sessions: Sessions,
+    session: Row,
+    user: str,
+    reason: str,
+    dry_run: bool,
+    removed: Counter[str],
+    remains: dict[Remains, None],
+) -> int:
+    """Erase a person's events in the session of another; how many there were."""
+    count = 0
+    async for row in _threads(sessions, session):
+        theirs = [e.seq async for e in sessions.store.read(row.key) if e.actor == user]
+        todo = [seq for seq in theirs if row.parent is None or seq > row.parent.at]
+        if not todo:
+            continue
+        if session.hold is not None:
+            raise DeletionRefused(
+                tenant=row.tenant, session=row.session, reason=f"held: {session.hold}"
+            )
+        count += len(todo)
+        if not dry_run:
+            receipt = await sessions.store.erase(row.key, todo, reason=reason)
+            removed.update(receipt.removed)
+            remains.update(dict.fromkeys(receipt.remains))
+    return count
+
+
+async def _threads(sessions: Sessions, session: Row) -> AsyncGenerator[Row, None]:
+    query = Query(
+        tenant=session.tenant, session=session.session, order="created", newest_first=False
+    )
+    cursor = None
+    while True:
+        page = await sessions.store.find(query, cursor=cursor)
+        for row in page.items:
+            yield row
+        if (cursor := page.cursor) is None:
+            return

@@ -1,0 +1,130 @@
+"""Surfaces: a binding (surface, address) belongs to one live session of a tenant.
+
+The claim decides, the event tells. Attach: claim, then event; detach: event, then unclaim. A
+process that died between the two leaves a claim whose session does not show the surface;
+whoever wants it takes it over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import events as ev
+from ..catalog import SURFACE_CLAIM, Row, surface_name
+from ..codec import check_name
+from ..errors import HoldfastError, SessionNotFound, SurfaceTaken
+from ..events import Key, Payload, Scope
+from .changes import check_live
+
+if TYPE_CHECKING:
+    from .life import Sessions
+
+Surface = tuple[str, str]
+
+
+async def attach(
+    sessions: Sessions, id: str, payload: ev.SurfaceAttached, *, move: bool, actor: str | None
+) -> Row:
+    surface = (payload.surface, payload.address)
+    name = named(surface)
+    row = await sessions.changes.row(id)
+    check_live(row, "attach_surface")
+    if name in row.surfaces:
+        return row
+    await take(sessions, row.scope, surface, move=move)
+
+    def decide(row: Row) -> Payload | None:
+        check_live(row, "attach_surface")
+        return None if name in row.surfaces else payload
+
+    try:
+        row = await sessions.changes.make(id, decide, actor=actor)
+    except HoldfastError:
+        await give_back(sessions, row.scope, surface)
+        raise
+    return await settle(sessions, row, actor, only=surface)
+
+
+async def detach(
+    sessions: Sessions, id: str, payload: ev.SurfaceDetached, *, actor: str | None
+) -> Row:
+    surface = (payload.surface, payload.address)
+    name = named(surface)
+    attached = False
+
+    def decide(row: Row) -> Payload | None:
+        nonlocal attached
+        check_live(row, "detach_surface")
+        attached = attached or name in row.surfaces
+        return payload if name in row.surfaces else None
+
+    row = await sessions.changes.make(id, decide, actor=actor)
+    if attached:
+        await give_back(sessions, row.scope, surface)
+    return row
+
+
+async def take(sessions: Sessions, scope: Scope, surface: Surface, *, move: bool) -> None:
+    """Claim a surface for a session, from another one only on request or if that is over."""
+    store, claim = sessions.store, SURFACE_CLAIM + named(surface)
+    holder = await store.claim(scope.tenant, claim, scope)
+    while holder != scope:
+        other = await store.row(Key(holder.tenant, holder.session, "main"))
+        if other is not None and _has(other, surface):
+            if not move:
+                raise taken(holder, surface)
+            moved = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="moved")
+            await _drop(sessions, other, moved, None)
+        holder = await store.claim(scope.tenant, claim, scope, instead_of=holder)
+
+
+async def give_back(sessions: Sessions, scope: Scope, surface: Surface) -> None:
+    await sessions.store.unclaim(scope.tenant, SURFACE_CLAIM + named(surface), scope)
+
+
+async def settle(
+    sessions: Sessions, row: Row, actor: str | None, *, only: Surface | None = None
+) -> Row:
+    """See that the session has the claims of the surfaces it shows; drop those it lost. Raises
+    `SurfaceTaken` if `only` is lost."""
+    for name in [named(only)] if only else list(row.surfaces):
+        holder = await sessions.store.claim(row.tenant, SURFACE_CLAIM + name, row.scope)
+        if holder != row.scope:
+            surface, address = msgspec.json.decode(name, type=tuple[str, str])
+            lost = ev.SurfaceDetached(surface=surface, address=address, reason="taken")
+            row = await _drop(sessions, row, lost, actor)
+            if only is not None:
+                raise taken(holder, only)
+    return row
+
+
+async def _drop(
+    sessions: Sessions, row: Row, payload: ev.SurfaceDetached, actor: str | None
+) -> Row:
+    name = named((payload.surface, payload.address))
+    try:
+        return await sessions.changes.make(
+            row.session, lambda row: payload if name in row.surfaces else None, actor=actor
+        )
+    except SessionNotFound:
+        return row  # it went, and the claim with it
+
+
+def _has(row: Row, surface: Surface) -> bool:
+    live = row.phase != "expired" and row.sealed is None
+    return live and named(surface) in row.surfaces
+
+
+def named(surface: Surface) -> str:
+    """A surface as rows and claims name it."""
+    for field, part in zip(("surface", "address"), surface, strict=True):
+        check_name(field, part)
+    return surface_name(*surface)
+
+
+def taken(holder: Scope, surface: Surface) -> SurfaceTaken:
+    return SurfaceTaken(
+        tenant=holder.tenant, session=holder.session, surface=surface[0], address=surface[1]
+    )

@@ -1,0 +1,207 @@
+"""Time: what is stale is suspended, what was suspended for long may expire, and what expired
+may be deleted, where a policy says so.
+
+Candidates come by an index that holds only rows with nothing going on. Each is changed only
+if its log has not moved since it was read, so that a session touched meanwhile stays active and
+any number of sweepers may run at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from .. import events as ev
+from ..catalog import Query, Row
+from ..codec import check_count
+from ..errors import HeadMoved, HoldfastError, SessionMoved, SessionNotFound
+from ..events import Scope
+
+if TYPE_CHECKING:
+    from .life import Sessions
+
+log = logging.getLogger("holdfast.sweep")
+
+
+class Swept(Struct, frozen=True, kw_only=True):
+    """What a sweep did: the ids of the sessions that it suspended and expired, and how many it
+    passed over for which reason."""
+
+    suspended: list[str]
+    expired: list[str]
+    skipped: dict[str, int]
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """When an expired session may be deleted: `keep` seconds after it was last active, and not
+    before `grace` seconds after it expired, in which it can be reopened."""
+
+    keep: int
+    grace: int = 7 * 24 * 3_600
+
+
+class Purged(Struct, frozen=True, kw_only=True):
+    """What a retention pass did, or with `dry_run` would do: the ids deleted, those still in
+    their grace period and until when (ms), those kept and why, and the counts of all receipts."""
+
+    dry_run: bool
+    deleted: list[str]
+    in_grace: dict[str, int]
+    kept: dict[str, str]
+    removed: dict[str, int]
+
+
+async def sweep(sessions: Sessions, ttl: int | None, limit: int) -> Swept:
+    check_count("limit", limit, least=1)
+    now = sessions.clock() // 1000
+    # Seconds are rounded down, so that strictly below means older than the time to live.
+    filters = {"stale_until": now} if ttl is None else {"active_until": max(0, now - ttl)}
+    phases = ("created", "active", "suspended") if ttl is None else ("created", "active")
+    suspended: list[str] = []
+    expired: list[str] = []
+    skipped: Counter[str] = Counter()
+    async for row in sessions.walk(phases=phases, **filters):
+        if len(suspended) + len(expired) >= limit:
+            break
+        if (busy := await in_use(sessions, row)) is not None:
+            skipped[busy] += 1
+        elif await _age(sessions, row):
+            (expired if row.phase == "suspended" else suspended).append(row.session)
+        else:
+            skipped["in use again"] += 1
+    return Swept(suspended=suspended, expired=expired, skipped=dict(skipped))
+
+
+async def _age(sessions: Sessions, row: Row) -> bool:
+    """Suspend or expire a session, if nothing happened in it since it was read."""
+    payload = (
+        ev.SessionExpired(reason="expiry")
+        if row.phase == "suspended"
+        else ev.SessionSuspended(reason="stale")
+    )
+    event = sessions.changes.event(payload, None)
+    try:
+        await sessions.store.append(row.key, [event], expected=row.head, log=row.log)
+    except (HeadMoved, SessionNotFound, SessionMoved):
+        return False
+    return True
+
+
+async def in_use(sessions: Sessions, row: Row) -> str | None:
+    """What keeps a session from ageing, in any of its threads."""
+    if row.pinned:
+        return "pinned"
+    cursor = None
+    while True:
+        query = Query(tenant=row.tenant, session=row.session)
+        page = await sessions.store.find(query, cursor=cursor, limit=100)
+        for thread in page.items:
+            if thread.pending:
+                return "waits for an answer"
+            if thread.run in ("running", "waiting"):
+                return "has an open run"
+            if thread.due is not None:
+                return "has work to do"
+        if (cursor := page.cursor) is None:
+            return None
+
+
+async def purge(sessions: Sessions, retention: Retention, dry_run: bool, limit: int) -> Purged:
+    for field in ("keep", "grace"):
+        check_count(field, getattr(retention, field), least=0)
+    check_count("limit", limit, least=1)
+    now = sessions.clock()
+    deleted: list[str] = []
+    in_grace: dict[str, int] = {}
+    kept: dict[str, str] = {}
+    removed: Counter[str] = Counter()
+    old = max(0, now // 1000 - retention.keep)
+    async for row in sessions.walk(phases=("expired",), active_until=old):
+        if len(deleted) >= limit:
+            break
+        until = (row.changed or row.last) + retention.grace * 1000
+        if (why := await _kept(sessions, row)) is not None:
+            kept[row.session] = why
+        elif until > now:
+            in_grace[row.session] = until
+        else:
+            deleted.append(row.session)
+            if not dry_run:
+                receipt = await sessions.store.delete(Scope(row.tenant, row.session))
+                removed.update(receipt.removed)
+    return Purged(
+        dry_run=dry_run, deleted=deleted, in_grace=in_grace, kept=kept, removed=dict(removed)
+    )
+
+
+async def _kept(sessions: Sessions, row: Row) -> str | None:
+    """What keeps an expired session from deletion; read anew, since time has passed."""
+    fresh = await sessions.get(row.session)
+    if fresh is None or fresh.phase != "expired":
+        return "changed meanwhile"
+    if fresh.hold is not None:
+        return f"held: {fresh.hold}"
+    return await in_use(sessions, fresh)
+
+
+class Sweeper:
+    """A task that sweeps now and then: `async with Sweeper(sessions): …`.
+
+    A failed sweep is logged and tried again next time. With `retention` it also deletes.
+    """
+
+    def __init__(
+        self, sessions: Sessions, *, every: float = 300.0, retention: Retention | None = None
+    ) -> None:
+        self._sessions = sessions
+        self._every = every
+        self._retention = retention
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Sweeper:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def start(self) -> None:
+        """Begin, if it has not begun."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def aclose(self) -> None:
+        """End; a sweep under way is cut, which is safe."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._once()
+            except HoldfastError as error:
+                log.warning("a sweep failed and is tried again: %s", error)
+            # Spread, so that the sweepers of many processes do not all come at once.
+            await asyncio.sleep(self._every * random.uniform(0.9, 1.1))  # noqa: S311
+
+    async def _once(self) -> None:
+        swept = await self._sessions.sweep_stale()
+        if swept.suspended or swept.expired:
+            log.info("suspended %d, expired %d", len(swept.suspended), len(swept.expired))
+        if self._retention is not None:
+            purged = await self._sessions.purge_expired(self._retention)
+            if purged.deleted:
+                log.info("deleted %d expired sessions", len(purged.deleted))

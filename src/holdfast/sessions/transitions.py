@@ -1,0 +1,65 @@
+"""The life cycle of a session as it is told by its log, past and to come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from ..catalog import MOVES, Phase, project
+from ..events import Event
+
+if TYPE_CHECKING:
+    from .life import Sessions
+
+
+class Transition(Struct, frozen=True, kw_only=True):
+    """One change of phase: by which event, when (ms), by whom and why."""
+
+    session: str
+    before: Phase
+    phase: Phase
+    kind: str
+    seq: int
+    at: int
+    actor: str | None = None
+    reason: str | None = None
+
+
+async def follow(sessions: Sessions, id: str, after: int) -> AsyncGenerator[Transition, None]:
+    phase: Phase = "created"
+    async with aclosing(sessions.store.follow(sessions.changes.key(id))) as events:
+        async for event in events:
+            if isinstance(event, Event):
+                before, phase = phase, _moved(phase, event)
+                if phase != before and event.seq > after:
+                    yield _transition(id, before, phase, event)
+
+
+def _moved(phase: Phase, event: Event) -> Phase:
+    for op in project(event):
+        if op.do == "move":
+            moves: dict[Any, Any] = MOVES.get(op.value, {})
+            phase = moves.get(phase, phase)
+    return phase
+
+
+def _transition(id: str, before: Phase, phase: Phase, event: Event) -> Transition:
+    try:
+        data = event.json()
+    except msgspec.MsgspecError:
+        data = None
+    reason = data.get("reason") if isinstance(data, dict) else None
+    return Transition(
+        session=id,
+        before=before,
+        phase=phase,
+        kind=event.kind,
+        seq=event.seq,
+        at=event.at,
+        actor=event.actor,
+        reason=reason if isinstance(reason, str) else None,
+    )
