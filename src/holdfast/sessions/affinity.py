@@ -9,20 +9,18 @@ whose session is not there yet makes it.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from .. import events as ev
-from ..catalog import LIVE, Row
+from ..catalog import LIVE, Page, Row
 from ..codec import check_name
 from ..errors import PhaseError, SessionNotFound, SurfaceTaken
 from ..events import Key, Scope, new_id
-from .surfaces import named, taken
-
-if TYPE_CHECKING:
-    from .life import Sessions
+from .changes import Changes, touch
+from .surfaces import attach, named, taken
 
 CONTACT = "contact:"  # + a hash of person and workspace: the claim of the session begun for them
 TRIES = 5  # times that a session may end under our hands
@@ -42,10 +40,16 @@ class Inbound(Struct, frozen=True, kw_only=True):
         return self.surface, self.address
 
 
+class Finds(Protocol):
+    """What a resolver needs of `Sessions`."""
+
+    async def find(self, **filters: Any) -> Page[Row]: ...
+
+
 class AffinityResolver(Protocol):
     """Picks the session of a message."""
 
-    async def resolve(self, sessions: Sessions, message: Inbound) -> Row | None:
+    async def resolve(self, sessions: Finds, message: Inbound) -> Row | None:
         """The session, or None if the message begins a new one."""
         ...
 
@@ -61,7 +65,7 @@ class MostRecent:
     def __init__(self, *, shared_surfaces: bool = False) -> None:
         self._shared = shared_surfaces
 
-    async def resolve(self, sessions: Sessions, message: Inbound) -> Row | None:
+    async def resolve(self, sessions: Finds, message: Inbound) -> Row | None:
         found = await sessions.find(surface=message.place, phases=LIVE, limit=1)
         for row in found.items:
             if self._shared or (row.user, row.workspace) == (message.user, message.workspace):
@@ -80,18 +84,25 @@ class MostRecent:
                 return None
 
 
-async def resolve_session(sessions: Sessions, message: Inbound, resolver: AffinityResolver) -> Row:
+async def resolve_session(
+    sessions: Finds, changes: Changes, message: Inbound, resolver: AffinityResolver
+) -> Row:
     check_name("user", message.user)
     if message.workspace is not None:
         check_name("workspace", message.workspace)
     named(message.place)
     for tries_left in reversed(range(TRIES)):
-        row = await resolver.resolve(sessions, message) or await _first_contact(sessions, message)
+        row = await resolver.resolve(sessions, message)
+        if row is None:
+            row = await _first_contact(changes, message)
         try:
-            await sessions.touch(
-                row.session, surface=message.surface, once=message.id, actor=message.user
+            await touch(
+                changes, row.session, surface=message.surface, once=message.id, actor=message.user
             )
-            return await sessions.attach_surface(row.session, *message.place, actor=message.user)
+            payload = ev.SurfaceAttached(
+                surface=message.surface, address=message.address, touch=False
+            )
+            return await attach(changes, row.session, payload, move=False, actor=message.user)
         except (PhaseError, SessionNotFound, SurfaceTaken):
             # It ended, or another process was quicker with the surface: look again.
             if not tries_left:
@@ -99,9 +110,9 @@ async def resolve_session(sessions: Sessions, message: Inbound, resolver: Affini
     raise AssertionError("unreachable")
 
 
-async def _first_contact(sessions: Sessions, message: Inbound) -> Row:
+async def _first_contact(changes: Changes, message: Inbound) -> Row:
     """The session begun for this person in this workspace, by us or by whoever came first."""
-    store, ours = sessions.store, Scope(sessions.tenant, new_id())
+    store, ours = changes.store, Scope(changes.tenant, new_id())
     person = msgspec.json.encode((message.user, message.workspace))
     name = CONTACT + hashlib.sha256(person).hexdigest()
     holder = await store.claim(ours.tenant, name, ours)
@@ -113,9 +124,9 @@ async def _first_contact(sessions: Sessions, message: Inbound) -> Row:
             return row
         holder = await store.claim(ours.tenant, name, ours, instead_of=holder)
     created = ev.SessionCreated(
-        user=message.user, workspace=message.workspace, ttl=sessions.ttl, expiry=sessions.expiry
+        user=message.user, workspace=message.workspace, ttl=changes.ttl, expiry=changes.expiry
     )
     # Under one id, so that of all who begin it one does.
-    event = sessions.changes.event(created, message.user, f"contact:{holder.session}")
-    await store.append(sessions.changes.key(holder.session), [event], create=True)
-    return await sessions.changes.row(holder.session)
+    event = changes.event(created, message.user, f"contact:{holder.session}")
+    await store.append(changes.key(holder.session), [event], create=True)
+    return await changes.row(holder.session)

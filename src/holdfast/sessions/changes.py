@@ -14,9 +14,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..catalog import MOVES, Move, Row
-from ..errors import HeadMoved, PhaseError, SessionNotFound
-from ..events import KINDS, Key, NewEvent, Payload, new_id
-from ..store import Store
+from ..errors import DeletionRefused, HeadMoved, PhaseError, SessionNotFound
+from ..events import KINDS, Key, NewEvent, Payload, Scope, SessionTouched, new_id
+from ..store import Receipt, Store
 
 PATIENCE = 60.0  # seconds that a change tries to get a word in
 KIND_OF = {payload: kind for kind, payload in KINDS.items()}
@@ -27,9 +27,21 @@ Decide = Callable[[Row], Payload | None]
 class Changes:
     """Changes to sessions of one tenant. Those of one process to one session take turns."""
 
-    def __init__(self, store: Store, tenant: str, actor: str | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        tenant: str,
+        *,
+        actor: str | None,
+        clock: Callable[[], int],
+        ttl: int | None,
+        expiry: int | None,
+    ) -> None:
         self.store = store
         self.tenant = tenant
+        self.clock = clock
+        self.ttl = ttl
+        self.expiry = expiry
         self._actor = actor
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -81,6 +93,34 @@ class Changes:
             return None if allowed(row, move) == row.phase else payload
 
         return await self.make(session, decide, actor=actor)
+
+
+async def touch(
+    changes: Changes,
+    id: str,
+    *,
+    surface: str | None = None,
+    once: str | None = None,
+    actor: str | None = None,
+    reason: str | None = None,
+) -> Row:
+    """Somebody was here. The only change that needs no turn: it may meet any other."""
+    row = await changes.row(id)
+    allowed(row, "touch")
+    payload = SessionTouched(surface=surface, reason=reason)
+    event = changes.event(payload, actor, None if once is None else f"touch:{once}")
+    await changes.store.append(row.key, [event], log=row.log)
+    row = await changes.row(id)
+    allowed(row, "touch")  # it may have expired between; then the touch changed nothing
+    return row
+
+
+async def delete(changes: Changes, id: str) -> Receipt:
+    """Remove a session, unless it is held."""
+    row = await changes.store.row(changes.key(id))
+    if row is not None and row.hold is not None:
+        raise DeletionRefused(tenant=row.tenant, session=id, reason=f"held: {row.hold}")
+    return await changes.store.delete(Scope(changes.tenant, id))
 
 
 def allowed(row: Row, move: Move) -> str:

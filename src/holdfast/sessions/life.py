@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any
 
 from .. import events as ev
-from ..catalog import Page, Phase, Query, Row
+from ..catalog import Page, Phase, Row
 from ..codec import check_count, check_name
-from ..errors import DeletionRefused, HeadMoved, InvalidValue, SessionExists
-from ..events import Payload, Scope, new_id
+from ..errors import HeadMoved, SessionExists
+from ..events import Payload, new_id
 from ..store import Receipt, Store, wall_clock
-from . import affinity, outbound, person, surfaces, sweep, transitions
+from . import affinity, finding, outbound, person, surfaces, sweep, transitions
 from .affinity import AffinityResolver, Inbound, MostRecent
-from .changes import Changes, allowed, check_live
+from .changes import Changes, check_live, delete, touch
 from .outbound import Delivery, Send
 from .person import PersonErased, PersonRecord
 from .sweep import Purged, Retention, Swept
@@ -46,8 +46,9 @@ class Sessions:
         self.tenant = tenant
         self.ttl = check_seconds("ttl", ttl)
         self.expiry = check_seconds("expiry", expiry)
-        self.clock = clock
-        self.changes = Changes(store, tenant, actor)
+        self.changes = Changes(
+            store, tenant, actor=actor, clock=clock, ttl=self.ttl, expiry=self.expiry
+        )
 
     # Beginning and finding
 
@@ -94,12 +95,12 @@ class Sessions:
         if surface is not None:
             attached = ev.SurfaceAttached(surface=surface[0], address=surface[1], touch=False)
             events.append(self.changes.event(attached, actor))
-            await surfaces.take(self, key.scope, surface, move=False)
+            await surfaces.take(self.changes, key.scope, surface, move=False)
         try:
             await self.store.append(key, events, expected=0, create=True)
         except HeadMoved:
             if surface is not None:
-                await surfaces.give_back(self, key.scope, surface)
+                await surfaces.give_back(self.changes, key.scope, surface)
             raise SessionExists(tenant=self.tenant, session=session) from None
         return await self.changes.row(session)
 
@@ -133,32 +134,12 @@ class Sessions:
 
         A walk with `newest_first=False` sees every session, those touched meanwhile at its end.
         """
-        wanted = (phases,) if isinstance(phases, str) else phases
-        if wanted is not None:
-            filters["phases"] = tuple(wanted)
-        if active_after is not None:
-            check_count("active_after", active_after, least=0)
-            filters["active_from"] = max(active_after + 1, filters.get("active_from") or 0)
-        try:
-            query = Query(tenant=self.tenant, **filters)
-        except TypeError as error:
-            raise InvalidValue(
-                field="filters", problem=str(error), remedy="use the fields of Query"
-            ) from error
-        if wanted is not None and not query.phases:
-            check_count("limit", limit, least=1)
-            return Page(items=[], total=0 if query.total else None)
-        return await self.store.find(query, cursor=cursor, limit=limit)
+        filters["cursor"], filters["limit"] = cursor, limit
+        return await finding.find(self.changes, phases=phases, active_after=active_after, **filters)
 
-    async def walk(self, **filters: Any) -> AsyncGenerator[Row, None]:
+    def walk(self, **filters: Any) -> AsyncGenerator[Row, None]:
         """Every session that answers, page by page, the longest idle first."""
-        cursor = None
-        while True:
-            page = await self.find(cursor=cursor, newest_first=False, limit=200, **filters)
-            for row in page.items:
-                yield row
-            if (cursor := page.cursor) is None:
-                return
+        return finding.walk(self.changes, **filters)
 
     # The life cycle
 
@@ -173,14 +154,7 @@ class Sessions:
     ) -> Row:
         """Somebody was here: active, from now on. `once` names the touch, so that the same
         message delivered twice touches once. `PhaseError` if the session has expired."""
-        row = await self.changes.row(id)
-        allowed(row, "touch")
-        payload = ev.SessionTouched(surface=surface, reason=reason)
-        event = self.changes.event(payload, actor, None if once is None else f"touch:{once}")
-        await self.store.append(row.key, [event], log=row.log)
-        row = await self.changes.row(id)
-        allowed(row, "touch")  # it may have expired between; then the touch changed nothing
-        return row
+        return await touch(self.changes, id, surface=surface, once=once, actor=actor, reason=reason)
 
     async def suspend(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
         """Set it aside, as a sweep does when it is stale. The next touch or message revives it."""
@@ -199,7 +173,7 @@ class Sessions:
     async def reopen(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
         """Undo an expiry. Surfaces that another session has by now stay with that one."""
         row = await self.changes.move(id, "reopen", ev.SessionReopened(reason=reason), actor=actor)
-        return await surfaces.settle(self, row, actor)
+        return await surfaces.settle(self.changes, row, actor)
 
     # Metadata, and what a sweep goes by
 
@@ -270,10 +244,7 @@ class Sessions:
 
     async def delete(self, id: str) -> Receipt:
         """Remove it with all that it owns, unless it is held (`DeletionRefused`)."""
-        row = await self.get(id)
-        if row is not None and row.hold is not None:
-            raise DeletionRefused(tenant=self.tenant, session=id, reason=f"held: {row.hold}")
-        return await self.store.delete(Scope(self.tenant, id))
+        return await delete(self.changes, id)
 
     # Surfaces
 
@@ -297,7 +268,7 @@ class Sessions:
             touch=False,
             reason=reason,
         )
-        return await surfaces.attach(self, id, payload, move=move, actor=actor)
+        return await surfaces.attach(self.changes, id, payload, move=move, actor=actor)
 
     async def detach_surface(
         self,
@@ -310,7 +281,7 @@ class Sessions:
     ) -> Row:
         """Free (surface, address) for others; nothing if it is not attached."""
         payload = ev.SurfaceDetached(surface=surface, address=address, reason=reason)
-        return await surfaces.detach(self, id, payload, actor=actor)
+        return await surfaces.detach(self.changes, id, payload, actor=actor)
 
     async def emit(
         self,
@@ -323,14 +294,14 @@ class Sessions:
         """Call `send(surface, address, message)` for every attached surface, or for those of
         them in `to`; one that fails does not keep the others from it. `PhaseError` if the
         session has expired."""
-        return await outbound.emit(self, id, message, send, to)
+        return await outbound.emit(self.changes, id, message, send, to)
 
     async def resolve_session(
         self, message: Inbound, resolver: AffinityResolver | None = None
     ) -> Row:
         """The session that a message belongs to, begun if need be, touched, and with the
         message's surface attached. The same message twice, or to two processes, is one session."""
-        return await affinity.resolve_session(self, message, resolver or MostRecent())
+        return await affinity.resolve_session(self, self.changes, message, resolver or MostRecent())
 
     # Time
 
@@ -338,18 +309,18 @@ class Sessions:
         """Suspend what is stale, and expire what was suspended for its `expiry`, at most `limit`
         sessions. With `ttl`, stale is what was idle for longer than that, whatever it says itself.
         Any number of sweepers may run; none suspends what is in use or was touched meanwhile."""
-        return await sweep.sweep(self, check_seconds("ttl", ttl), limit)
+        return await sweep.sweep(self.changes, check_seconds("ttl", ttl), limit)
 
     async def purge_expired(
         self, retention: Retention, *, dry_run: bool = False, limit: int = 10_000
     ) -> Purged:
         """Delete expired sessions as `retention` says, and report each; with `dry_run`, only
         report. What is pinned, held or waits for a person stays."""
-        return await sweep.purge(self, retention, dry_run, limit)
+        return await sweep.purge(self.changes, retention, dry_run, limit)
 
     def transitions(self, id: str, *, after: int = 0) -> AsyncGenerator[Transition, None]:
         """The moves of its life cycle so far, and each that comes."""
-        return transitions.follow(self, id, after)
+        return transitions.follow(self.changes, id, after)
 
     # Persons
 
@@ -358,14 +329,14 @@ class Sessions:
     ) -> AsyncGenerator[PersonRecord, None]:
         """All that is stored of a person: the whole of their sessions, and with `shared` their
         events in all others, which reads every log of the tenant."""
-        return person.export(self, user, shared)
+        return person.export(self.changes, user, shared)
 
     async def erase_person(
         self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
     ) -> PersonErased:
         """Delete a person's sessions, and with `shared` erase their events in all others. What is
         held is refused and reported; the rest goes on."""
-        return await person.erase(self, user, reason, shared, dry_run)
+        return await person.erase(self.changes, user, reason, shared, dry_run)
 
 
 def check_seconds(field: str, value: int | None) -> int | None:

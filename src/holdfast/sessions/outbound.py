@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidValue
-from .changes import check_live
+from .changes import Changes, check_live
 from .surfaces import Surface, named
-
-if TYPE_CHECKING:
-    from .life import Sessions
 
 Send = Callable[[str, str, Any], Awaitable[object]]
 
@@ -31,9 +28,9 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 async def emit(
-    sessions: Sessions, id: str, message: Any, send: Send, to: Iterable[Surface] | None
+    changes: Changes, id: str, message: Any, send: Send, to: Iterable[Surface] | None
 ) -> Delivery:
-    row = await sessions.changes.row(id)
+    row = await changes.row(id)
     check_live(row, "emit")
     attached = [msgspec.json.decode(name, type=Surface) for name in row.surfaces]
     wanted = attached if to is None else list(to)

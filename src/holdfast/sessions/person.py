@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,9 +16,8 @@ from ..codec import check_name
 from ..errors import DeletionRefused, SessionNotFound
 from ..events import Event
 from ..store import Remains
-
-if TYPE_CHECKING:
-    from .life import Sessions
+from .changes import Changes, delete
+from .finding import walk
 
 
 class PersonRecord(Struct, frozen=True, kw_only=True):
@@ -44,20 +42,20 @@ class PersonErased(Struct, frozen=True, kw_only=True):
     remains: list[Remains]
 
 
-async def export(sessions: Sessions, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
+async def export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
     check_name("user", user)
-    async for session in sessions.walk(**({} if shared else {"user": user})):
+    async for session in walk(changes, **({} if shared else {"user": user})):
         own = session.user == user
-        async for row in _threads(sessions, session):
+        async for row in _threads(changes, session):
             if own:
                 yield PersonRecord(session=row.session, thread=row.thread, own=True, row=row)
-            async for event in sessions.store.read(row.key):
+            async for event in changes.store.read(row.key):
                 if own or event.actor == user:
                     yield PersonRecord(session=row.session, thread=row.thread, own=own, event=event)
 
 
 async def erase(
-    sessions: Sessions, user: str, reason: str, shared: bool, dry_run: bool
+    changes: Changes, user: str, reason: str, shared: bool, dry_run: bool
 ) -> PersonErased:
     check_name("user", user)
     check_name("reason", reason)
@@ -66,12 +64,12 @@ async def erase(
     refused: dict[str, str] = {}
     removed: Counter[str] = Counter()
     remains: dict[Remains, None] = {}
-    async for row in sessions.walk(**({} if shared else {"user": user})):
+    async for row in walk(changes, **({} if shared else {"user": user})):
         try:
             if row.user == user:
-                await _delete(sessions, row, dry_run, removed, remains)
+                await _delete(changes, row, dry_run, removed, remains)
                 gone.append(row.session)
-            elif count := await _blank(sessions, row, user, reason, dry_run, removed, remains):
+            elif count := await _blank(changes, row, user, reason, dry_run, removed, remains):
                 events[row.session] = count
         except DeletionRefused as error:
             refused[row.session] = error.reason
@@ -88,7 +86,7 @@ async def erase(
 
 
 async def _delete(
-    sessions: Sessions,
+    changes: Changes,
     row: Row,
     dry_run: bool,
     removed: Counter[str],
@@ -97,13 +95,13 @@ async def _delete(
     if dry_run and row.hold is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=f"held: {row.hold}")
     if not dry_run:
-        receipt = await sessions.delete(row.session)
+        receipt = await delete(changes, row.session)
         removed.update(receipt.removed)
         remains.update(dict.fromkeys(receipt.remains))
 
 
 async def _blank(
-    sessions: Sessions,
+    changes: Changes,
     session: Row,
     user: str,
     reason: str,
@@ -113,8 +111,8 @@ async def _blank(
 ) -> int:
     """Erase a person's events in the session of another; how many there were."""
     count = 0
-    async for row in _threads(sessions, session):
-        theirs = [e.seq async for e in sessions.store.read(row.key) if e.actor == user]
+    async for row in _threads(changes, session):
+        theirs = [e.seq async for e in changes.store.read(row.key) if e.actor == user]
         todo = [seq for seq in theirs if row.parent is None or seq > row.parent.at]
         if not todo:
             continue
@@ -124,19 +122,19 @@ async def _blank(
             )
         count += len(todo)
         if not dry_run:
-            receipt = await sessions.store.erase(row.key, todo, reason=reason)
+            receipt = await changes.store.erase(row.key, todo, reason=reason)
             removed.update(receipt.removed)
             remains.update(dict.fromkeys(receipt.remains))
     return count
 
 
-async def _threads(sessions: Sessions, session: Row) -> AsyncGenerator[Row, None]:
+async def _threads(changes: Changes, session: Row) -> AsyncGenerator[Row, None]:
     query = Query(
         tenant=session.tenant, session=session.session, order="created", newest_first=False
     )
     cursor = None
     while True:
-        page = await sessions.store.find(query, cursor=cursor)
+        page = await changes.store.find(query, cursor=cursor)
         for row in page.items:
             yield row
         if (cursor := page.cursor) is None:

@@ -7,8 +7,6 @@ whoever wants it takes it over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from .. import events as ev
@@ -16,39 +14,36 @@ from ..catalog import SURFACE_CLAIM, Row, surface_name
 from ..codec import check_name
 from ..errors import HoldfastError, SessionNotFound, SurfaceTaken
 from ..events import Key, Payload, Scope
-from .changes import check_live
-
-if TYPE_CHECKING:
-    from .life import Sessions
+from .changes import Changes, check_live
 
 Surface = tuple[str, str]
 
 
 async def attach(
-    sessions: Sessions, id: str, payload: ev.SurfaceAttached, *, move: bool, actor: str | None
+    changes: Changes, id: str, payload: ev.SurfaceAttached, *, move: bool, actor: str | None
 ) -> Row:
     surface = (payload.surface, payload.address)
     name = named(surface)
-    row = await sessions.changes.row(id)
+    row = await changes.row(id)
     check_live(row, "attach_surface")
     if name in row.surfaces:
         return row
-    await take(sessions, row.scope, surface, move=move)
+    await take(changes, row.scope, surface, move=move)
 
     def decide(row: Row) -> Payload | None:
         check_live(row, "attach_surface")
         return None if name in row.surfaces else payload
 
     try:
-        row = await sessions.changes.make(id, decide, actor=actor)
+        row = await changes.make(id, decide, actor=actor)
     except HoldfastError:
-        await give_back(sessions, row.scope, surface)
+        await give_back(changes, row.scope, surface)
         raise
-    return await settle(sessions, row, actor, only=surface)
+    return await settle(changes, row, actor, only=surface)
 
 
 async def detach(
-    sessions: Sessions, id: str, payload: ev.SurfaceDetached, *, actor: str | None
+    changes: Changes, id: str, payload: ev.SurfaceDetached, *, actor: str | None
 ) -> Row:
     surface = (payload.surface, payload.address)
     name = named(surface)
@@ -60,15 +55,15 @@ async def detach(
         attached = attached or name in row.surfaces
         return payload if name in row.surfaces else None
 
-    row = await sessions.changes.make(id, decide, actor=actor)
+    row = await changes.make(id, decide, actor=actor)
     if attached:
-        await give_back(sessions, row.scope, surface)
+        await give_back(changes, row.scope, surface)
     return row
 
 
-async def take(sessions: Sessions, scope: Scope, surface: Surface, *, move: bool) -> None:
+async def take(changes: Changes, scope: Scope, surface: Surface, *, move: bool) -> None:
     """Claim a surface for a session, from another one only on request or if that is over."""
-    store, claim = sessions.store, SURFACE_CLAIM + named(surface)
+    store, claim = changes.store, SURFACE_CLAIM + named(surface)
     holder = await store.claim(scope.tenant, claim, scope)
     while holder != scope:
         other = await store.row(Key(holder.tenant, holder.session, "main"))
@@ -76,36 +71,34 @@ async def take(sessions: Sessions, scope: Scope, surface: Surface, *, move: bool
             if not move:
                 raise taken(holder, surface)
             moved = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="moved")
-            await _drop(sessions, other, moved, None)
+            await _drop(changes, other, moved, None)
         holder = await store.claim(scope.tenant, claim, scope, instead_of=holder)
 
 
-async def give_back(sessions: Sessions, scope: Scope, surface: Surface) -> None:
-    await sessions.store.unclaim(scope.tenant, SURFACE_CLAIM + named(surface), scope)
+async def give_back(changes: Changes, scope: Scope, surface: Surface) -> None:
+    await changes.store.unclaim(scope.tenant, SURFACE_CLAIM + named(surface), scope)
 
 
 async def settle(
-    sessions: Sessions, row: Row, actor: str | None, *, only: Surface | None = None
+    changes: Changes, row: Row, actor: str | None, *, only: Surface | None = None
 ) -> Row:
     """See that the session has the claims of the surfaces it shows; drop those it lost. Raises
     `SurfaceTaken` if `only` is lost."""
     for name in [named(only)] if only else list(row.surfaces):
-        holder = await sessions.store.claim(row.tenant, SURFACE_CLAIM + name, row.scope)
+        holder = await changes.store.claim(row.tenant, SURFACE_CLAIM + name, row.scope)
         if holder != row.scope:
             surface, address = msgspec.json.decode(name, type=tuple[str, str])
             lost = ev.SurfaceDetached(surface=surface, address=address, reason="taken")
-            row = await _drop(sessions, row, lost, actor)
+            row = await _drop(changes, row, lost, actor)
             if only is not None:
                 raise taken(holder, only)
     return row
 
 
-async def _drop(
-    sessions: Sessions, row: Row, payload: ev.SurfaceDetached, actor: str | None
-) -> Row:
+async def _drop(changes: Changes, row: Row, payload: ev.SurfaceDetached, actor: str | None) -> Row:
     name = named((payload.surface, payload.address))
     try:
-        return await sessions.changes.make(
+        return await changes.make(
             row.session, lambda row: payload if name in row.surfaces else None, actor=actor
         )
     except SessionNotFound:

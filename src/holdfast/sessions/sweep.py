@@ -13,7 +13,7 @@ import logging
 import random
 from collections import Counter
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -22,9 +22,8 @@ from ..catalog import Query, Row
 from ..codec import check_count
 from ..errors import HeadMoved, HoldfastError, SessionMoved, SessionNotFound
 from ..events import Scope
-
-if TYPE_CHECKING:
-    from .life import Sessions
+from .changes import Changes
+from .finding import walk
 
 log = logging.getLogger("holdfast.sweep")
 
@@ -57,50 +56,50 @@ class Purged(Struct, frozen=True, kw_only=True):
     removed: dict[str, int]
 
 
-async def sweep(sessions: Sessions, ttl: int | None, limit: int) -> Swept:
+async def sweep(changes: Changes, ttl: int | None, limit: int) -> Swept:
     check_count("limit", limit, least=1)
-    now = sessions.clock() // 1000
+    now = changes.clock() // 1000
     # Seconds are rounded down, so that strictly below means older than the time to live.
     filters = {"stale_until": now} if ttl is None else {"active_until": max(0, now - ttl)}
     phases = ("created", "active", "suspended") if ttl is None else ("created", "active")
     suspended: list[str] = []
     expired: list[str] = []
     skipped: Counter[str] = Counter()
-    async for row in sessions.walk(phases=phases, **filters):
+    async for row in walk(changes, phases=phases, **filters):
         if len(suspended) + len(expired) >= limit:
             break
-        if (busy := await in_use(sessions, row)) is not None:
+        if (busy := await in_use(changes, row)) is not None:
             skipped[busy] += 1
-        elif await _age(sessions, row):
+        elif await _age(changes, row):
             (expired if row.phase == "suspended" else suspended).append(row.session)
         else:
             skipped["in use again"] += 1
     return Swept(suspended=suspended, expired=expired, skipped=dict(skipped))
 
 
-async def _age(sessions: Sessions, row: Row) -> bool:
+async def _age(changes: Changes, row: Row) -> bool:
     """Suspend or expire a session, if nothing happened in it since it was read."""
     payload = (
         ev.SessionExpired(reason="expiry")
         if row.phase == "suspended"
         else ev.SessionSuspended(reason="stale")
     )
-    event = sessions.changes.event(payload, None)
+    event = changes.event(payload, None)
     try:
-        await sessions.store.append(row.key, [event], expected=row.head, log=row.log)
+        await changes.store.append(row.key, [event], expected=row.head, log=row.log)
     except (HeadMoved, SessionNotFound, SessionMoved):
         return False
     return True
 
 
-async def in_use(sessions: Sessions, row: Row) -> str | None:
+async def in_use(changes: Changes, row: Row) -> str | None:
     """What keeps a session from ageing, in any of its threads."""
     if row.pinned:
         return "pinned"
     cursor = None
     while True:
         query = Query(tenant=row.tenant, session=row.session)
-        page = await sessions.store.find(query, cursor=cursor, limit=100)
+        page = await changes.store.find(query, cursor=cursor, limit=100)
         for thread in page.items:
             if thread.pending:
                 return "waits for an answer"
@@ -112,42 +111,50 @@ async def in_use(sessions: Sessions, row: Row) -> str | None:
             return None
 
 
-async def purge(sessions: Sessions, retention: Retention, dry_run: bool, limit: int) -> Purged:
+async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: int) -> Purged:
     for field in ("keep", "grace"):
         check_count(field, getattr(retention, field), least=0)
     check_count("limit", limit, least=1)
-    now = sessions.clock()
+    now = changes.clock()
     deleted: list[str] = []
     in_grace: dict[str, int] = {}
     kept: dict[str, str] = {}
     removed: Counter[str] = Counter()
     old = max(0, now // 1000 - retention.keep)
-    async for row in sessions.walk(phases=("expired",), active_until=old):
+    async for row in walk(changes, phases=("expired",), active_until=old):
         if len(deleted) >= limit:
             break
         until = (row.changed or row.last) + retention.grace * 1000
-        if (why := await _kept(sessions, row)) is not None:
+        if (why := await _kept(changes, row)) is not None:
             kept[row.session] = why
         elif until > now:
             in_grace[row.session] = until
         else:
             deleted.append(row.session)
             if not dry_run:
-                receipt = await sessions.store.delete(Scope(row.tenant, row.session))
+                receipt = await changes.store.delete(Scope(row.tenant, row.session))
                 removed.update(receipt.removed)
     return Purged(
         dry_run=dry_run, deleted=deleted, in_grace=in_grace, kept=kept, removed=dict(removed)
     )
 
 
-async def _kept(sessions: Sessions, row: Row) -> str | None:
+async def _kept(changes: Changes, row: Row) -> str | None:
     """What keeps an expired session from deletion; read anew, since time has passed."""
-    fresh = await sessions.get(row.session)
+    fresh = await changes.store.row(row.key)
     if fresh is None or fresh.phase != "expired":
         return "changed meanwhile"
     if fresh.hold is not None:
         return f"held: {fresh.hold}"
-    return await in_use(sessions, fresh)
+    return await in_use(changes, fresh)
+
+
+class Sweeps(Protocol):
+    """What a sweeper needs of `Sessions`."""
+
+    async def sweep_stale(self) -> Swept: ...
+
+    async def purge_expired(self, retention: Retention) -> Purged: ...
 
 
 class Sweeper:
@@ -157,7 +164,7 @@ class Sweeper:
     """
 
     def __init__(
-        self, sessions: Sessions, *, every: float = 300.0, retention: Retention | None = None
+        self, sessions: Sweeps, *, every: float = 300.0, retention: Retention | None = None
     ) -> None:
         self._sessions = sessions
         self._every = every

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ..catalog import MOVES, Phase, project
 from ..events import Event
-
-if TYPE_CHECKING:
-    from .life import Sessions
+from .changes import Changes
 
 
 class Transition(Struct, frozen=True, kw_only=True):
@@ -29,9 +27,9 @@ class Transition(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-async def follow(sessions: Sessions, id: str, after: int) -> AsyncGenerator[Transition, None]:
+async def follow(changes: Changes, id: str, after: int) -> AsyncGenerator[Transition, None]:
     phase: Phase = "created"
-    async with aclosing(sessions.store.follow(sessions.changes.key(id))) as events:
+    async with aclosing(changes.store.follow(changes.key(id))) as events:
         async for event in events:
             if isinstance(event, Event):
                 before, phase = phase, _moved(phase, event)

@@ -1,0 +1,51 @@
+"""Finding sessions: the filters of `Query`, and a walk over all that answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+from ..catalog import Page, Phase, Query, Row
+from ..codec import check_count
+from ..errors import InvalidValue
+from .changes import Changes
+
+PAGE = 200  # rows that a walk reads at a time
+
+
+async def find(
+    changes: Changes,
+    *,
+    phases: Phase | Iterable[Phase] | None = None,
+    active_after: int | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+    **filters: Any,
+) -> Page[Row]:
+    wanted = (phases,) if isinstance(phases, str) else phases
+    if wanted is not None:
+        filters["phases"] = tuple(wanted)
+    if active_after is not None:
+        check_count("active_after", active_after, least=0)
+        filters["active_from"] = max(active_after + 1, filters.get("active_from") or 0)
+    try:
+        query = Query(tenant=changes.tenant, **filters)
+    except TypeError as error:
+        raise InvalidValue(
+            field="filters", problem=str(error), remedy="use the fields of Query"
+        ) from error
+    if wanted is not None and not query.phases:
+        check_count("limit", limit, least=1)
+        return Page(items=[], total=0 if query.total else None)
+    return await changes.store.find(query, cursor=cursor, limit=limit)
+
+
+async def walk(changes: Changes, **filters: Any) -> AsyncGenerator[Row, None]:
+    """Every session that answers, page by page, the longest idle first."""
+    cursor = None
+    while True:
+        page = await find(changes, cursor=cursor, newest_first=False, limit=PAGE, **filters)
+        for row in page.items:
+            yield row
+        if (cursor := page.cursor) is None:
+            return
