@@ -5,18 +5,15 @@ from __future__ import annotations
 import msgspec
 from asyncpg import Record
 
-from ...errors import LogDamaged
 from ...events import Event, Key
 from ..frames import FRAME, damaged, spoiled, unpacked
+from ..paging import PAGE_EVENTS, Page
 from ..rules import APART
 from .columns import event_of
 from .database import Link
 from .log import Entry, existing, segments
 
-PAGE_EVENTS = 512
 PAGE_BYTES = 4 << 20
-
-Page = tuple[str, list[Event], LogDamaged | None]
 
 
 async def read_page(

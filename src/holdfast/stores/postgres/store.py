@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS, check, check_key, check_name, check_size, check_stored
+from ...codec import LIMITS, check, check_key, check_name, check_size
 from ...errors import InvalidValue
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
@@ -28,7 +28,8 @@ from ...store import (
     Snapshot,
     StoreInfo,
 )
-from .. import rules
+from .. import paging, rules
+from ..paging import batches, read_in_pages
 from ..rules import APART
 from ..wakes import Wakes, follow
 from . import beside, find, history, remove, schema, upkeep
@@ -40,8 +41,6 @@ from .notices import Notices
 
 T = TypeVar("T")
 
-RESTORE_BYTES = 4 << 20
-RESTORE_EVENTS = 1_000
 RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
 
 
@@ -128,7 +127,7 @@ class PostgresStore:
             self._notices.grew(key)
         return done
 
-    async def read(
+    def read(
         self,
         key: Key,
         *,
@@ -139,32 +138,18 @@ class PostgresStore:
         log: str | None = None,
         inline: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        check_key(key)
-        rules.check_range(after, before, limit)
-        while True:
-            log, page, damage = await self._page(
-                key,
-                after=after,
-                before=before,
-                limit=min(limit or reading.PAGE_EVENTS, reading.PAGE_EVENTS),
-                reverse=reverse,
-                log=log,
-                inline=inline,
-            )
-            for event in page:
-                yield event
-            if damage is not None:
-                raise damage
-            if limit is not None:
-                limit -= len(page)
-            if not page or limit == 0:
-                return
-            if reverse:
-                before = page[-1].seq
-            else:
-                after = page[-1].seq
+        return read_in_pages(
+            self._page,
+            key,
+            after=after,
+            before=before,
+            limit=limit,
+            reverse=reverse,
+            log=log,
+            inline=inline,
+        )
 
-    async def _page(self, key: Key, **bounds: Any) -> reading.Page:
+    async def _page(self, key: Key, **bounds: Any) -> paging.Page:
         page = await self._run(lambda link: reading.read_page(link, key, **bounds), whole=False)
         if page[2] is not None:
             # Perhaps the log went between two statements: look again, at one moment.
@@ -193,16 +178,7 @@ class PostgresStore:
             lambda link, now: history.begin_restore(link, now, now + RESTORE_MS, key, parent)
         )
         try:
-            some: list[Event] = []
-            size = 0
-            async for event in events:
-                check_stored(event)
-                some.append(event)
-                size += len(event.data)
-                if size >= RESTORE_BYTES or len(some) == RESTORE_EVENTS:
-                    await self._restore_some(id, some)
-                    some, size = [], 0
-            if some:
+            async for some in batches(events):
                 await self._restore_some(id, some)
             await self._run(lambda link: history.end_restore(link, key, id))
         except BaseException:
@@ -400,6 +376,6 @@ class PostgresStore:
         await self._database.aclose()
 
 
-async def _at_one_moment(link: Link, key: Key, bounds: dict[str, Any]) -> reading.Page:
+async def _at_one_moment(link: Link, key: Key, bounds: dict[str, Any]) -> paging.Page:
     await link.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     return await reading.read_page(link, key, **bounds)

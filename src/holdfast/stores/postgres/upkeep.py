@@ -9,12 +9,13 @@ from ...catalog import Project
 from ...codec import fingerprint
 from ...events import Key, Scope
 from ...store import Damage
+from ..paging import PAGE_EVENTS
 from .beside import claimed
 from .columns import digests
 from .database import Link
 from .history import blank, projected
 from .log import Entry, entry_by_id, save_row, segments
-from .read import PAGE_EVENTS, readable, records_of
+from .read import readable, records_of
 from .schema import DEAD, LIVE
 
 
@@ -86,7 +87,7 @@ async def _check_claims(link: Link, entry: Entry) -> list[Damage]:
     key = entry.row.key
     return [
         Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
-        for name in entry.row.surfaces
+        for name in catalog.bound(entry.row)
         if await claimed(link, key.tenant, catalog.SURFACE_CLAIM + name) != key.scope
     ]
 

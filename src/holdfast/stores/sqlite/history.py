@@ -14,10 +14,10 @@ from ...errors import InvalidValue, LogDamaged, SessionExists
 from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
+from ..paging import PAGE_EVENTS
 from ..rules import Extension
 from .bodies import Bodies, Entry, Record, event_of
 from .log import (
-    PAGE_EVENTS,
     begin,
     entry_by_id,
     existing,

@@ -21,11 +21,11 @@ from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
 from ..frames import damaged
+from ..paging import Page
 from ..rules import Extension, LeaseState
 from .bodies import Bodies, Entry, Record
 from .schema import LIVE
 
-PAGE_EVENTS = 512
 PAGE_BYTES = 4 << 20
 
 _row_decoder = msgspec.json.Decoder(Row)
@@ -346,7 +346,7 @@ def read_page(
     reverse: bool,
     log: str | None,
     inline: bool,
-) -> tuple[str, list[Event], LogDamaged | None]:
+) -> Page:
     """One page of events with after < seq < before, and what stopped it, if something did."""
     entry = existing(conn, key, log)
     upto = entry.row.head if before is None else min(before - 1, entry.row.head)

@@ -19,8 +19,8 @@ from typing import Any
 
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS, check, check_key, check_name, check_size, check_stored, fingerprint
-from ...errors import InvalidValue, LogDamaged
+from ...codec import LIMITS, check, check_key, check_name, check_size, fingerprint
+from ...errors import InvalidValue
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
     BlobRef,
@@ -35,8 +35,9 @@ from ...store import (
     StoreInfo,
     wall_clock,
 )
-from .. import rules
+from .. import paging, rules
 from ..lock import FileLock
+from ..paging import batches, read_in_pages
 from ..rules import APART
 from ..wakes import Wakes, follow
 from . import beside, find, history, remove, schema, upkeep
@@ -44,8 +45,6 @@ from . import log as logs
 from .bodies import Bodies, InDatabase
 from .writer import Readers, Watcher, Writer
 
-RESTORE_BYTES = 4 << 20
-RESTORE_EVENTS = 1_000
 RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
@@ -141,7 +140,7 @@ class SqliteStore:
         self._wakes.wake(key)
         return done
 
-    async def read(
+    def read(
         self,
         key: Key,
         *,
@@ -152,32 +151,18 @@ class SqliteStore:
         log: str | None = None,
         inline: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        check_key(key)
-        rules.check_range(after, before, limit)
-        while True:
-            log, page, damage = await self._page(
-                key,
-                after=after,
-                before=before,
-                limit=logs.PAGE_EVENTS if limit is None else min(limit, logs.PAGE_EVENTS),
-                reverse=reverse,
-                log=log,
-                inline=inline,
-            )
-            for event in page:
-                yield event
-            if damage is not None:
-                raise damage
-            if limit is not None:
-                limit -= len(page)
-            if not page or limit == 0:
-                return
-            if reverse:
-                before = page[-1].seq
-            else:
-                after = page[-1].seq
+        return read_in_pages(
+            self._page,
+            key,
+            after=after,
+            before=before,
+            limit=limit,
+            reverse=reverse,
+            log=log,
+            inline=inline,
+        )
 
-    async def _page(self, key: Key, **bounds: Any) -> tuple[str, list[Event], LogDamaged | None]:
+    async def _page(self, key: Key, **bounds: Any) -> paging.Page:
         return await self._readers.run(
             lambda conn: logs.read_page(conn, self._bodies, key, **bounds)
         )
@@ -208,16 +193,7 @@ class SqliteStore:
             )
         )
         try:
-            some: list[Event] = []
-            size = 0
-            async for event in events:
-                check_stored(event)
-                some.append(event)
-                size += len(event.data)
-                if size >= RESTORE_BYTES or len(some) == RESTORE_EVENTS:
-                    await self._restore_some(entry.id, some)
-                    some, size = [], 0
-            if some:
+            async for some in batches(events):
                 await self._restore_some(entry.id, some)
             await self._writer.run(
                 lambda conn: history.end_restore(conn, self._bodies, key, entry.id)

@@ -112,7 +112,7 @@ def _check_row(
 
 def _check_claims(conn: sqlite3.Connection, entry: Entry) -> Iterator[Damage]:
     key = entry.row.key
-    for name in entry.row.surfaces:
+    for name in catalog.bound(entry.row):
         if claimed(conn, key.tenant, catalog.SURFACE_CLAIM + name) != key.scope:
             yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
 

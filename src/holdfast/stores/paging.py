@@ -1,0 +1,72 @@
+"""Long logs in bounded pieces: a read as pages, a restore as batches. For every database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+
+from ..codec import check_key, check_stored
+from ..errors import LogDamaged
+from ..events import Event, Key
+from .rules import check_range
+
+PAGE_EVENTS = 512
+BATCH_EVENTS = 1_000
+BATCH_BYTES = 4 << 20
+
+# The incarnation that was read, its events, and what stopped it, if something did.
+Page = tuple[str, list[Event], LogDamaged | None]
+Fetch = Callable[..., Awaitable[Page]]
+
+
+async def read_in_pages(
+    fetch: Fetch,
+    key: Key,
+    *,
+    after: int,
+    before: int | None,
+    limit: int | None,
+    reverse: bool,
+    log: str | None,
+    inline: bool,
+) -> AsyncGenerator[Event, None]:
+    """What `read` of the port gives, page by page, all of one incarnation. A page may be short,
+    and only an empty one is the last."""
+    check_key(key)
+    check_range(after, before, limit)
+    while True:
+        log, page, damage = await fetch(
+            key,
+            after=after,
+            before=before,
+            limit=PAGE_EVENTS if limit is None else min(limit, PAGE_EVENTS),
+            reverse=reverse,
+            log=log,
+            inline=inline,
+        )
+        for event in page:
+            yield event
+        if damage is not None:
+            raise damage
+        if limit is not None:
+            limit -= len(page)
+        if not page or limit == 0:
+            return
+        if reverse:
+            before = page[-1].seq
+        else:
+            after = page[-1].seq
+
+
+async def batches(events: AsyncIterable[Event]) -> AsyncGenerator[list[Event], None]:
+    """Events of another log, each checked, so many at a time as a transaction should hold."""
+    some: list[Event] = []
+    size = 0
+    async for event in events:
+        check_stored(event)
+        some.append(event)
+        size += len(event.data)
+        if size >= BATCH_BYTES or len(some) == BATCH_EVENTS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
