@@ -1,5 +1,6 @@
-"""What holds for every test: none is skipped, none lets Holdfast block the event loop, and a
-`parity` mark names a real row. What a store or a child process needs is not set up here."""
+"""What holds for every test: none is skipped, none lets Holdfast block the event loop, a `parity`
+mark names a real row, and database servers that a test asks for end with the run. What a store or
+a child process needs is not set up here."""
 
 from __future__ import annotations
 
@@ -9,6 +10,9 @@ from typing import TypeVar
 import hypothesis
 import pytest
 from blockbuster import blockbuster_ctx
+
+from tests import servers
+from tests.servers import sweep
 
 pytest_plugins = ["tests.parity"]
 
@@ -20,11 +24,39 @@ hypothesis.settings.load_profile("test")
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "server: this test needs a database server")
+    servers.begin()  # before the processes of pytest-xdist, so that they share
+
+
+def pytest_unconfigure() -> None:
+    sweep.finish()
+    servers.end()
+
+
+def pytest_runtest_logfinish() -> None:
+    sweep.sweep()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is run for a kind of server needs one: `-m "not server"` leaves it out."""
+    for item in items:
+        given = getattr(item, "callspec", None)
+        if given and any(kind in given.params.values() for kind in servers.KINDS):
+            item.add_marker("server")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def blocking_the_loop_fails() -> Iterator[None]:
     """A blocking call of Holdfast on the event loop raises `BlockingError`. Threads, plain
     functions and the tests themselves may block."""
-    with blockbuster_ctx("holdfast", excluded_modules=["holdfast.testing"]):
+    with blockbuster_ctx("holdfast", excluded_modules=["holdfast.testing"]) as guard:
+        for function in guard.functions.values():
+            # The driver looks for the user's certificates when it connects, and nowhere else.
+            function.can_block_in("asyncpg/connect_utils.py", "_parse_connect_arguments")
+            # This one looks whether it runs in a container.
+            function.can_block_in("pymongo/pool_options.py", "get_container_env_info")
         yield
 
 

@@ -37,6 +37,8 @@ def test_a_skipped_test_fails(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "parity", tmp_path / "parity")
     for name in ("__init__.py", "conftest.py", "parity.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
+    servers = tmp_path / "tests" / "servers"
+    shutil.copytree(ROOT / "tests" / "servers", servers, ignore=shutil.ignore_patterns("test_*"))
     (tmp_path / "tests" / "test_skipped.py").write_text(SKIPPED)
     (tmp_path / "tests" / "test_module.py").write_text(
         'import pytest\npytest.importorskip("nothing_of_this_name")\n'

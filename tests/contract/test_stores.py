@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,6 +11,8 @@ import pytest
 
 import holdfast
 from holdfast.testing import StoreContract
+from tests import servers
+from tests.servers import recycled
 
 URLS = {
     "memory": "memory:",
@@ -18,13 +21,21 @@ URLS = {
 }
 
 
+@asynccontextmanager
+async def url_of(kind: str, place: Path) -> AsyncGenerator[str, None]:
+    if kind in servers.KINDS:
+        async with recycled.empty(kind) as url:
+            yield url
+    else:
+        yield URLS[kind].format(place=quote(str(place)))
+
+
 class TestStores(StoreContract):
-    @pytest.fixture(params=URLS)
+    @pytest.fixture(params=[*URLS, *servers.KINDS])
     async def store(
         self, request: pytest.FixtureRequest, tmp_path: Path
     ) -> AsyncGenerator[holdfast.Store, None]:
-        url = URLS[request.param].format(place=quote(str(tmp_path)))
-        async with holdfast.connect(url) as store:
+        async with url_of(request.param, tmp_path) as url, holdfast.connect(url) as store:
             yield store
 
     @pytest.mark.parity("user-demand", 41)

@@ -328,6 +328,38 @@ def follow(kind: str, folder: Path, *, appends: int, tick: Tick = quiet) -> Outc
     return _run(check)
 
 
+def overlap(kind: str, folder: Path, *, appends: int, tick: Tick = quiet) -> Outcome:
+    """Four processes append the same ids to one log, so many each in an order of its own: each
+    id is stored once, and all are told the same number for it."""
+
+    async def check(outcome: Outcome) -> None:
+        place = url(kind, folder)
+        at = key("overlapped")
+        with crew(4, patience=PATIENCE + 3 * appends) as workers:
+            _open(workers, place)
+            tick(0, 1)
+            ids = [f"e{n}" for n in range(appends)]
+            orders: list[Line] = []
+            for n in range(len(workers)):
+                mine = random.Random(n).sample(ids, appends)
+                orders.append({"do": "overlap", "session": at.session, "ids": mine})
+            answers = _all_at_once(workers, orders)
+            if not _no_errors(outcome, answers, "appending"):
+                return
+        done = answers[0]["done"]
+        for answer in answers:
+            outcome.equal(answer["done"], done, "the numbers that a process was told")
+            outcome.counts["appends"] += len(answer["done"])
+        fresh = sum(answer["fresh"] for answer in answers)
+        outcome.equal(fresh, appends, "how many events were said to be new")
+        outcome.counts["of them new"] += fresh
+        async with connect(place) as store:
+            await _judge(store, outcome, at, done, "in the end")
+            await _verified(store, outcome, "in the end")
+
+    return _run(check)
+
+
 # What the checks share
 
 

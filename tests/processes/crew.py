@@ -16,10 +16,10 @@ from ..crash.children import ROOT, Child, Line
 class Worker(Child):
     """A process that carries out what it is told, one line at a time."""
 
-    def __init__(self, *, patience: float) -> None:
+    def __init__(self, *, patience: float, module: str = "tests.processes.worker") -> None:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.processes.worker"],
+            [sys.executable, "-m", module],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -39,10 +39,12 @@ class Worker(Child):
 
 
 @contextlib.contextmanager
-def crew(count: int, *, patience: float) -> Iterator[list[Worker]]:
+def crew(
+    count: int, *, patience: float, module: str = "tests.processes.worker"
+) -> Iterator[list[Worker]]:
     """So many workers, all up and waiting for orders. None outlives `patience` seconds."""
     with contextlib.ExitStack() as stack:
-        workers = [Worker(patience=patience) for _ in range(count)]
+        workers = [Worker(patience=patience, module=module) for _ in range(count)]
         for worker in workers:
             stack.enter_context(worker)
         for worker in workers:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -38,6 +39,8 @@ from holdfast import (
     SessionMoved,
     SessionNotFound,
 )
+from tests import servers
+from tests.servers.sweep import sweep
 
 # Few of everything, so that calls meet: one session with threads, a second, another tenant's.
 MAIN = Key("a", "s", "main")
@@ -121,13 +124,15 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.runner = asyncio.Runner()
-        url = self.url.format(place=quote(self.folder.name))
-        self.store = self.runner.run(_opened(url))
+        self.store = self.runner.run(_opened(self.where(self.folder.name)))
         self.logs: dict[Key, Log] = {}
         self.claims: dict[tuple[str, str], Scope] = {}
         self.leases: list[Lease] = []
         self.incarnations: set[str] = set()
         self.count = 0
+
+    def where(self, folder: str) -> str:
+        return self.url.format(place=quote(folder))
 
     def teardown(self) -> None:
         self.run(self.store.aclose())
@@ -565,6 +570,31 @@ class FileMachine(StoreMachine):
     url = "file:{place}/holdfast?durability=process"
 
 
+class ServerMachine(StoreMachine):
+    def where(self, folder: str) -> str:
+        return servers.url(self.url, folder)
+
+    def teardown(self) -> None:
+        super().teardown()
+        sweep()
+
+
+class PostgresMachine(ServerMachine):
+    url = "postgres"
+
+
+class PooledMachine(ServerMachine):
+    url = "pooled"
+
+
+class MongoMachine(ServerMachine):
+    url = "mongodb"
+
+
+class StandaloneMachine(ServerMachine):
+    url = "standalone"
+
+
 # How many runs is the profile's to say: few by default, many in `soak`. Memory costs least.
 STEPS = settings(stateful_step_count=80)
 
@@ -574,3 +604,16 @@ TestSqlite = SqliteMachine.TestCase
 TestSqlite.settings = STEPS
 TestFile = FileMachine.TestCase
 TestFile.settings = STEPS
+
+# On a server every call is a way there and back.
+SOME = settings(STEPS, max_examples=STEPS.max_examples // 3, stateful_step_count=50)
+FEW = settings(SOME, max_examples=STEPS.max_examples // 6)
+
+TestPostgres = pytest.mark.server(PostgresMachine.TestCase)
+TestPostgres.settings = SOME
+TestMongo = pytest.mark.server(MongoMachine.TestCase)
+TestMongo.settings = SOME
+TestPooled = pytest.mark.server(PooledMachine.TestCase)
+TestPooled.settings = FEW
+TestStandalone = pytest.mark.server(StandaloneMachine.TestCase)
+TestStandalone.settings = FEW

@@ -18,18 +18,24 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import servers
 from ..crash.checks.clocks import skewed_races
 from ..crash.checks.cuts import cuts, opening_cuts
 from ..crash.checks.damage import corruptions, erasing_beside, headers
 from ..crash.checks.full import full_disks
 from ..crash.checks.kills import kills
 from ..crash.checks.removal import long_threads, receipts
+from ..crash.checks.rollbacks import rollbacks
 from ..crash.checks.survivors import survivors
 from ..crash.checks.traces import fsyncs, power_cuts
 from ..crash.outcome import Outcome, Tick
-from ..crash.places import KINDS
+from ..crash.places import KINDS, SHARED
 from ..crash.scene import OPS
+from ..faults_net import checks as faults_net
 from ..processes import checks as processes
+
+STORM: dict[str, object] = {"processes": 4, "sessions": 8, "seconds": 60.0, "restarts": 2}
+SQUALL: dict[str, object] = {"processes": 2, "sessions": 4, "seconds": 3.0, "restarts": 1}
 
 
 class Check(NamedTuple):
@@ -79,6 +85,14 @@ def _checks() -> Iterator[Check]:
             )
             powerless = partial(power_cuts, operations=100)
             yield _counted(kind, "power cuts", powerless, heavy={"count": 400}, small={"count": 10})
+    for kind in (*KINDS, *SHARED):
+        yield _counted(
+            kind, "overlap", processes.overlap, heavy={"appends": 2000}, small={"appends": 15}
+        )
+    for kind in SHARED:
+        yield from _on_a_server(kind)
+    for kind in servers.KINDS:
+        yield _counted(kind, "storm", faults_net.storm, heavy=STORM, small=SQUALL)
     yield Check(
         "file corruptions",
         lambda folder, tick: corruptions(folder, count=None, tick=tick),
@@ -90,10 +104,26 @@ def _checks() -> Iterator[Check]:
         lambda folder, tick: headers(folder, every=10, tick=tick),
     )
     yield Check(
+        "file indexes taken back",
+        lambda folder, tick: rollbacks(folder, tick=tick),
+        lambda folder, tick: rollbacks(folder, every=10, tick=tick),
+    )
+    yield Check(
         "file erasing beside damage",
         lambda folder, tick: erasing_beside(folder),
         lambda folder, tick: erasing_beside(folder),
     )
+
+
+def _on_a_server(kind: str) -> Iterator[Check]:
+    yield _counted(kind, "opens", processes.opens, heavy={"rounds": 20}, small={"rounds": 2})
+    yield _counted(kind, "crowd", processes.crowd, heavy={"seconds": 60.0}, small={"appends": 15})
+    yield _counted(kind, "race", processes.race, heavy={"rounds": 1000}, small={"rounds": 50})
+    yield _counted(kind, "frozen", processes.frozen, heavy={"rounds": 20}, small={"rounds": 2})
+    yield _counted(
+        kind, "handover", processes.handover, heavy={"rounds": 2000}, small={"rounds": 50}
+    )
+    yield _counted(kind, "follow", processes.follow, heavy={"appends": 500}, small={"appends": 15})
 
 
 def _counted(

@@ -1,0 +1,1 @@
+"""What becomes of calls when the network or the database server fails."""
