@@ -189,6 +189,43 @@ async def test_nothing_is_left_behind_on_a_connection(url: str) -> None:
     assert locks == []
 
 
+@pytest.mark.parametrize("how", ["append", "fork", "restore"])
+async def test_what_is_acknowledged_is_flushed_though_the_server_would_not_wait(
+    url: str, direct: Any, how: str
+) -> None:
+    """A trigger notes the setting at the very end of each transaction that wrote an event."""
+    schema = schema_of(url)
+    user = await direct.fetchval("SELECT current_user")
+    async with faults.admin(servers.address("postgres")) as sql, holdfast.connect(url) as store:
+        await begin(store)
+        await direct.execute(SEEN.replace("hf", f'"{schema}"'))
+        await sql.execute(f'ALTER ROLE "{user}" SET synchronous_commit = off')
+        try:
+            async with holdfast.connect(url) as careless:
+                if how == "append":
+                    await careless.append(key("s"), [NewEvent.of(NOTE)])
+                elif how == "fork":
+                    await careless.fork(key("s"), "side", at=1, first=NewEvent.of("thread.forked"))
+                else:
+                    await careless.restore(key("t"), careless.read(key("s")))
+        finally:
+            await sql.execute(f'ALTER ROLE "{user}" RESET synchronous_commit')
+        seen = await direct.fetch(f'SELECT setting FROM "{schema}".seen')
+    assert {record["setting"] for record in seen} == {"on"}
+
+
+SEEN = """
+CREATE TABLE hf.seen (setting text);
+CREATE FUNCTION hf.see() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO hf.seen VALUES (current_setting('synchronous_commit'));
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER see AFTER INSERT ON hf.events DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION hf.see();
+"""
+
+
 # Notices
 
 

@@ -26,7 +26,7 @@ def unpacked(column: bytes) -> bytes | None:
     """What `packed` was given, or None if that is not what the column holds."""
     data = column[FRAME:]
     sound = column[:1] == b"j" and crc32(data) == int.from_bytes(column[1:FRAME], "big")
-    return data if sound else None
+    return data if sound and data else None
 
 
 def spoiled(key: Key, event: Event) -> LogDamaged:

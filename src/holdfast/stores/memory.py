@@ -296,7 +296,7 @@ class MemoryStore:
     async def row(self, key: Key) -> Row | None:
         check_key(key)
         log = self._logs.get(key)
-        return log.row if log else None
+        return _copied(log.row) if log else None
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
         catalog.check_query(query, limit)
@@ -312,7 +312,7 @@ class MemoryStore:
             at = (value, str(tie))
             rows = [r for r in rows if (place(r) < at if query.newest_first else place(r) > at)]
         more = catalog.make_cursor(query, *place(rows[limit - 1])) if len(rows) > limit else None
-        return Page(items=rows[:limit], cursor=more, total=total)
+        return Page(items=[_copied(row) for row in rows[:limit]], cursor=more, total=total)
 
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
@@ -460,7 +460,7 @@ class MemoryStore:
             if repair:
                 log.row = row
             yield Damage(problem="row", detail="differs from its log", key=key, repaired=repair)
-        for name in log.row.surfaces:
+        for name in catalog.bound(log.row):
             if self._claims.get((key.tenant, catalog.SURFACE_CLAIM + name)) != key.scope:
                 yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
 
@@ -481,3 +481,8 @@ class MemoryStore:
         self._logs.clear()
         self._claims.clear()
         self._blobs.clear()
+
+
+def _copied(row: Row) -> Row:
+    """The row as another store would give it out: whatever is done to it stays there."""
+    return msgspec.json.decode(msgspec.json.encode(row), type=Row)

@@ -1,0 +1,124 @@
+"""The URL of a store: what is ours in it, what is the driver's, and what may be shown."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from pymongo import AsyncMongoClient
+from pymongo.driver_info import DriverInfo
+from pymongo.errors import ConfigurationError, InvalidURI
+from pymongo.uri_parser import split_options
+
+from ...errors import InvalidValue
+from ..patience import PATIENCE
+from .entry import Document
+
+DATABASE = "holdfast"
+
+# Where the URL does not say otherwise: a server that is silent is noticed in time, and no
+# connection is kept so long that something between forgets it.
+DEFAULTS = {
+    "serverSelectionTimeoutMS": 3_000,
+    "connectTimeoutMS": 5_000,
+    "maxIdleTimeMS": 120_000,
+    "heartbeatFrequencyMS": 2_000,
+    "maxPoolSize": 100,
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a database is. Only `location` is fit to be shown."""
+
+    url: str = field(repr=False)
+    location: str
+    database: str
+    patience: float
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """The address that a URL gives, without our own options in it."""
+        base, _, query = url.partition("?")
+        scheme, _, rest = base.partition("://")
+        hosts, slash, database = rest.partition("/")
+        hosts = hosts.rpartition("@")[2]
+        if "@" in database:
+            raise _unusable("has a character in its user or password that must be escaped")
+        ours: list[str] = []
+        theirs: list[str] = []
+        for part in filter(None, query.split("&")):
+            (ours if part.partition("=")[0] == "patience" else theirs).append(part)
+        database = unquote(database) or DATABASE
+        if scheme == "mongodb":
+            hosts = ",".join(
+                host if ":" in host.rpartition("]")[2] or "%" in host else f"{host}:27017"
+                for host in hosts.split(",")
+            )
+        return cls(
+            url=base
+            + ("" if slash or not theirs else "/")
+            + ("?" if theirs else "")
+            + "&".join(theirs),
+            location=f"{hosts}/{database}",
+            database=database,
+            patience=_seconds(dict(parse_qsl("&".join(ours), keep_blank_values=True))),
+        )
+
+    async def connect(self) -> AsyncMongoClient[Document]:
+        """A client of our own; it connects when it is used. Made in a thread, since the driver
+        looks at files for it."""
+        return await asyncio.to_thread(self._client)
+
+    def _client(self) -> AsyncMongoClient[Document]:
+        options = list(filter(None, self.url.partition("?")[2].split("&")))
+        for option in options:
+            _check_option(option)
+        given = {option.partition("=")[0].lower() for option in options}
+        defaults: dict[str, Any] = {
+            name: ms for name, ms in DEFAULTS.items() if name.lower() not in given
+        }
+        try:
+            return AsyncMongoClient(self.url, driver=DriverInfo("holdfast"), **defaults)
+        except (ConfigurationError, ValueError, TypeError) as error:
+            # Without the driver's text, which may quote what it could not read.
+            problem = f"is not one that the driver can use ({type(error).__name__})"
+        raise _unusable(problem)
+
+
+def _check_option(option: str) -> None:
+    """Refuse an option that the driver would pass over with a warning."""
+    try:
+        split_options(option, validate=True, warn=False)
+        return
+    except (ConfigurationError, InvalidURI, ValueError, TypeError):
+        name = option.partition("=")[0]
+    raise InvalidValue(
+        field="url",
+        problem=f"has an option that is not known, or not with this value: {name!r}",
+        remedy="leave it out, or see the driver's list of them",
+    )
+
+
+def _seconds(options: dict[str, str]) -> float:
+    text = options.get("patience", str(PATIENCE))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 3_600:
+        raise InvalidValue(
+            field="url", problem=f"has patience={text!r}", remedy="give seconds, up to 3600"
+        )
+    return seconds
+
+
+def _unusable(problem: str) -> InvalidValue:
+    return InvalidValue(
+        field="url",
+        problem=problem,
+        remedy="write it as mongodb://USER:PASSWORD@HOST:PORT/DATABASE?OPTIONS, "
+        "with special characters of user and password percent-escaped",
+    )

@@ -1,0 +1,269 @@
+"""What stands beside the log: leases, drafts, snapshots, blobs, claims."""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec import Raw
+from pymongo.errors import DuplicateKeyError
+
+from ...errors import BlobNotFound, LeaseLost
+from ...events import Key, Scope, new_id
+from ...store import BlobRef, Draft, Lease, Snapshot
+from .. import rules
+from ..frames import packed, unpacked
+from . import entry as entries
+from .batches import known_ids, named
+from .bodies import drop_chunks, put_chunks
+from .entry import Entry
+from .heads import MISSED, Heads, Missed
+from .records import CHUNK
+from .remove import check_session, has_threads
+from .schema import Database
+
+# Leases
+
+
+class Leasing:
+    """One change of a lease, over all its attempts. `by` marks what it set, so that after a
+    lost reply it knows its own work."""
+
+    def __init__(self, db: Database, heads: Heads) -> None:
+        self._db = db
+        self._heads = heads
+        self._by = new_id()
+        self._tried: Lease | None = None
+        self._released = False
+
+    async def acquire(self, key: Key, owner: str, ttl: float, steal: str | None) -> Lease:
+        async def attempt(entry: Entry | None, fresh: bool) -> Lease | Missed:
+            rules.found(key, entry.row if entry else None)
+            assert entry is not None
+            if self._tried is not None and entry.by == self._by:
+                return self._tried
+            lease, state = rules.acquire(
+                entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=await self._db.clock.now()
+            )
+            self._tried = lease
+            return lease if await self._set(entry, state, self._by) else MISSED
+
+        return await self._heads.settle(key, attempt)
+
+    async def renew(self, lease: Lease) -> Lease:
+        async def attempt(entry: Entry | None, fresh: bool) -> Lease | Missed:
+            rules.found(lease.key, entry.row if entry else None)
+            assert entry is not None
+            now = await self._db.clock.now()
+            renewed, state = rules.renew(entry.row, entry.lease, lease, now)
+            return renewed if await self._set(entry, state, entry.by) else MISSED
+
+        return await self._heads.settle(lease.key, attempt)
+
+    async def release(self, lease: Lease, head: int | None) -> None:
+        async def attempt(entry: Entry | None, fresh: bool) -> Missed | None:
+            rules.found(lease.key, entry.row if entry else None)
+            assert entry is not None
+            try:
+                state = rules.release(entry.row, entry.lease, lease, head)
+            except LeaseLost:
+                if self._released and fresh:
+                    return None  # an attempt without a reply may have done it
+                raise
+            if state == entry.lease:
+                return None if fresh else MISSED
+            self._released = True
+            if await self._set(entry, state, None):
+                return None
+            self._released = False
+            return MISSED
+
+        await self._heads.settle(lease.key, attempt)
+
+    async def _set(self, entry: Entry, state: rules.LeaseState, by: str | None) -> bool:
+        new, update = entries.leased(entry, state, by)
+        return await self._heads.swap(entry, new, update)
+
+
+# Drafts
+
+
+async def put_draft(
+    db: Database, heads: Heads, key: Key, message: str, offset: int, text: str, fence: Lease
+) -> None:
+    """Keep a piece. Stored with its token, so that one that comes late does no harm."""
+    entry = await heads.existing(key)
+    rules.check_fence(entry.row, entry.lease, fence)
+    if not entry.drafts:
+        await heads.settle(key, lambda there, fresh: _mark_drafts(heads, key, there))
+    id = {"log": entry.log, "message": message, "token": fence.token, "start": offset}
+    piece = named(key.scope, _id=id, log=entry.log, message=message, token=fence.token, text=text)
+    try:
+        await db.drafts.replace_one(named(key.scope, _id=id), piece, upsert=True)
+    except DuplicateKeyError:  # two at once, and the other was first
+        await db.drafts.replace_one(named(key.scope, _id=id), piece)
+
+
+async def _mark_drafts(heads: Heads, key: Key, entry: Entry | None) -> Missed | None:
+    """Say in the head that there may be drafts, so that an append knows to drop them."""
+    rules.found(key, entry.row if entry else None)
+    assert entry is not None
+    if entry.drafts:
+        return None
+    new = entry._replace(drafts=True, version=entry.version + 1)
+    update = {"$set": {"drafts": True, "version": new.version}}
+    return None if await heads.swap(entry, new, update) else MISSED
+
+
+async def drafts(db: Database, heads: Heads, key: Key) -> list[Draft]:
+    entry = await heads.existing(key)
+    pieces: dict[str, tuple[int, dict[int, str]]] = {}
+    if entry.drafts:
+        where = named(key.scope, log=entry.log)
+        async for doc in db.drafts.find(where, sort=[("message", 1)], hint="log"):
+            message, token = doc["message"], doc["token"]
+            if message not in pieces or pieces[message][0] < token:
+                pieces[message] = (token, {})
+            if pieces[message][0] == token:
+                pieces[message][1][doc["_id"]["start"]] = doc["text"]
+    done = await known_ids(db, entry, list(pieces)) if pieces else {}
+    return [
+        Draft(message, rules.join_draft(parts), token)
+        for message, (token, parts) in pieces.items()
+        if message not in done
+    ]
+
+
+# Snapshots
+
+
+async def save_snapshot(
+    db: Database, heads: Heads, key: Key, snapshot: Snapshot, fence: Lease
+) -> None:
+    """Keep a snapshot, unless one further on or of a newer lease is there."""
+    entry = await heads.existing(key)
+    rules.check_snapshot(entry.row, snapshot)
+    rules.check_fence(entry.row, entry.lease, fence)
+    id = {"log": entry.log, "version": snapshot.version}
+    older = [
+        {"token": {"$lt": fence.token}},
+        {"token": fence.token, "seq": {"$lte": snapshot.seq}},
+    ]
+    fields = {
+        "log": entry.log,
+        "token": fence.token,
+        "seq": snapshot.seq,
+        "state": packed(snapshot.state),
+    }
+    where = named(key.scope, _id=id)
+    try:
+        await db.snapshots.update_one({**where, "$or": older}, {"$set": fields}, upsert=True)
+    except DuplicateKeyError:
+        # It is there and not older; or it was made at this moment, and may be.
+        await db.snapshots.update_one({**where, "$or": older}, {"$set": fields})
+
+
+async def load_snapshot(db: Database, heads: Heads, key: Key, version: str) -> Snapshot | None:
+    entry = await heads.existing(key)
+    id = {"log": entry.log, "version": version}
+    doc = await db.snapshots.find_one(named(key.scope, _id=id), hint="_id_")
+    state = None if doc is None else unpacked(doc["state"])
+    if doc is None or state is None:
+        return None
+    return Snapshot(log=entry.log, seq=doc["seq"], version=version, state=Raw(state))
+
+
+# Blobs
+
+
+def _blob_id(scope: Scope, sha256: str) -> dict[str, str]:
+    return {"tenant": scope.tenant, "session": scope.session, "sha256": sha256}
+
+
+async def put_blob(db: Database, scope: Scope, data: bytes, sha256: str) -> BlobRef:
+    """Keep a blob: its bytes first, then the document that makes it visible."""
+    await check_session(db, scope)
+    ref = BlobRef(sha256, len(data))
+    id = _blob_id(scope, sha256)
+    if await db.blobs.find_one(named(scope, _id=id), {"_id": 1}, hint="_id_"):
+        return ref
+    write, at = new_id(), await db.clock.now()
+    pieces = [[data[start : start + CHUNK]] for start in range(0, len(data), CHUNK)]
+    await put_chunks(db, scope, None, write, pieces)
+    doc = named(
+        scope, _id=id, sha256=sha256, size=len(data), write=write, chunks=len(pieces), at=at
+    )
+    try:
+        await db.blobs.insert_one(doc)
+    except DuplicateKeyError:
+        there = await db.blobs.find_one(named(scope, _id=id), {"write": 1}, hint="_id_")
+        if there is None or there["write"] != write:
+            await drop_chunks(db, scope, write)
+    if not await has_threads(db, scope):
+        # Deleted meanwhile, and perhaps before this came to be: it must not stay behind.
+        await db.blobs.delete_one(named(scope, _id=id, write=write))
+        await drop_chunks(db, scope, write)
+        await check_session(db, scope)
+    return ref
+
+
+async def get_blob(db: Database, scope: Scope, ref: BlobRef) -> bytes:
+    missing = BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+    if not rules.is_sha256(ref.sha256):
+        raise missing
+    doc = await db.blobs.find_one(named(scope, _id=_blob_id(scope, ref.sha256)), hint="_id_")
+    if doc is None or not await has_threads(db, scope):
+        raise missing
+    ids = [f"{doc['write']}/{n}" for n in range(doc["chunks"])]
+    parts: dict[str, bytes] = {}
+    async for chunk in db.chunks.find(named(scope, _id={"$in": ids}), {"parts": 1}, hint="_id_"):
+        parts[chunk["_id"]] = chunk["parts"][0]
+    data = b"".join(parts.get(id, b"") for id in ids)
+    if hashlib.sha256(data).hexdigest() != ref.sha256:
+        raise missing
+    return data
+
+
+async def blobs(db: Database, scope: Scope) -> list[BlobRef]:
+    if not await has_threads(db, scope):
+        return []
+    found = db.blobs.find(named(scope), {"sha256": 1, "size": 1}, sort=[("sha256", 1)])
+    return [BlobRef(doc["sha256"], doc["size"]) async for doc in found.hint("session")]
+
+
+# Claims
+
+
+async def claim(
+    db: Database, tenant: str, name: str, owner: Scope, instead_of: Scope | None
+) -> Scope:
+    """Compare and set: the name is free, or held by `instead_of`."""
+    id = {"tenant": tenant, "name": name}
+    while True:
+        fields = {"tenant": tenant, "session": owner.session, "at": await db.clock.now()}
+        holder = await claimed(db, tenant, name)
+        if holder is None:
+            try:
+                await db.claims.insert_one({"_id": id, **fields})
+            except DuplicateKeyError:
+                continue
+            return owner
+        if holder != instead_of or holder == owner:
+            return holder
+        taken = await db.claims.update_one({"_id": id, "session": holder.session}, {"$set": fields})
+        if taken.matched_count:
+            return owner
+
+
+async def claimed(db: Database, tenant: str, name: str) -> Scope | None:
+    """Who holds a name."""
+    doc = await db.claims.find_one({"_id": {"tenant": tenant, "name": name}})
+    return None if doc is None else Scope(tenant, doc["session"])
+
+
+async def unclaim(db: Database, tenant: str, name: str, owner: Scope) -> None:
+    await db.claims.delete_one({"_id": {"tenant": tenant, "name": name}, "session": owner.session})
+
+
+async def claims(db: Database, owner: Scope) -> list[str]:
+    found = db.claims.find(named(owner), {"_id": 1}, hint="session")
+    return sorted([doc["_id"]["name"] async for doc in found])

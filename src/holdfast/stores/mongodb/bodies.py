@@ -1,0 +1,147 @@
+"""Payloads kept apart, in chunks that are written before anything points to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...events import Event, Key, Scope, new_id
+from ..frames import FRAME, spoiled, unpacked
+from .batches import insert_once, named
+from .entry import Document
+from .records import (
+    Batch,
+    Found,
+    Ref,
+    batch_of,
+    chunk_id,
+    cut,
+    event_of,
+    kept_apart,
+    ref_of,
+    stubbed,
+)
+from .schema import Database
+
+SEND_BYTES = 8 << 20
+
+
+class Spill:
+    """The payloads of one call that are kept apart: written once, whatever the number of its
+    attempts, and taken back if nothing points to them in the end."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._home: tuple[Scope, str] | None = None
+        self._write = ""
+        self._refs: dict[str, Ref] = {}
+
+    async def batch(self, key: Key, log: str, events: Sequence[Event]) -> Batch:
+        """Events as a batch, whose large payloads are in chunks by now."""
+        apart = kept_apart(events)
+        if apart and (self._home != (key.scope, log) or any(e.id not in self._refs for e in apart)):
+            await self.take_back()
+            self._home, self._write = (key.scope, log), new_id()
+            chunks, self._refs = cut(apart, self._write)
+            await put_chunks(self._db, key.scope, log, self._write, chunks)
+        return batch_of(events, self._refs)
+
+    async def take_back(self, *, but: Batch | None = None) -> None:
+        """Remove what was written, but for what a batch points to."""
+        if self._home is None:
+            return
+        used = {ref for record in (but.events if but else ()) if (ref := ref_of(record))}
+        idle = [ref for ref in self._refs.values() if ref not in used]
+        if not used:
+            await drop_chunks(self._db, self._home[0], self._write)
+        elif idle:
+            await blank_chunks(self._db, self._home[0], idle)
+        self._home, self._refs = None, {}
+
+
+async def put_chunks(
+    db: Database, scope: Scope, log: str | None, write: str, chunks: Sequence[Sequence[bytes]]
+) -> None:
+    """Write the chunks of one write, some megabytes at a time."""
+    at = await db.clock.now()
+    some: list[Document] = []
+    size = 0
+    for n, parts in enumerate(chunks):
+        doc = named(scope, _id=chunk_id(write, n), log=log, write=write, at=at, parts=list(parts))
+        some.append(doc)
+        size += sum(map(len, parts))
+        if size >= SEND_BYTES:
+            await insert_once(db.chunks, some)
+            some, size = [], 0
+    if some:
+        await insert_once(db.chunks, some)
+
+
+async def drop_chunks(db: Database, scope: Scope, write: str) -> None:
+    """Remove all chunks of a write."""
+    below = {"$gte": f"{write}/", "$lt": f"{write}0"}  # "0" is the character after "/"
+    await db.chunks.delete_many(named(scope, _id=below))
+
+
+async def blank_chunks(db: Database, scope: Scope, refs: Sequence[Ref]) -> None:
+    """Empty the places of some payloads, leaving their neighbours."""
+    for ref in refs:
+        await db.chunks.update_many(
+            named(scope, _id={"$in": ref.chunks}), {"$set": {f"parts.{ref.i}": b""}}
+        )
+
+
+async def used_writes(db: Database, scope: Scope, log: str | None) -> set[str]:
+    """The writes whose chunks events of a log point to; without a log, blobs of the session."""
+    if log is None:
+        return {doc["write"] async for doc in db.blobs.find(named(scope), {"write": 1})}
+    used: set[str] = set()
+    # The head before the batches, as in every read.
+    head = await db.logs.find_one(named(scope, _id=log), {"tail.events.apart": 1})
+    for batch in (head or {}).get("tail", ()):
+        used |= {ref.write for event in batch["events"] if (ref := ref_of(event))}
+    async for doc in db.batches.find(named(scope, log=log), {"events.apart": 1}, hint="last"):
+        used |= {ref.write for event in doc["events"] if (ref := ref_of(event))}
+    return used
+
+
+async def fetched(db: Database, scope: Scope, refs: Sequence[Ref]) -> dict[Ref, bytes]:
+    """The bytes of payloads kept apart; empty where they are gone."""
+    ids = list(dict.fromkeys(id for ref in refs for id in ref.chunks))
+    parts: dict[str, list[bytes]] = {}
+    if ids:
+        async for doc in db.chunks.find(named(scope, _id={"$in": ids}), {"parts": 1}, hint="_id_"):
+            parts[doc["_id"]] = doc["parts"]
+
+    def piece(id: str, i: int) -> bytes:
+        held = parts.get(id, [])
+        return held[i] if i < len(held) else b""
+
+    return {ref: b"".join(piece(id, ref.i) for id in ref.chunks) for ref in refs}
+
+
+async def events_of(
+    db: Database, key: Key, found: Sequence[Found], *, inline: bool
+) -> tuple[list[Event], Exception | None]:
+    """The events that were found, up to the first that is damaged, and what to raise then."""
+    refs = [
+        ref
+        for event in found
+        if (ref := ref_of(event.record))
+        and event.record["data"][:1] == b"p"
+        and (inline or not stubbed(event.record))
+    ]
+    apart = await fetched(db, key.scope, refs) if refs else {}
+    events: list[Event] = []
+    for event in found:
+        data = event.record["data"]
+        if data[:1] == b"p":
+            if not inline and stubbed(event.record):
+                events.append(event_of(event, data[1:]))
+                continue
+            ref = ref_of(event.record)
+            data = apart.get(ref, b"") if ref else b""
+        whole = unpacked(data)
+        if whole is None:
+            return events, spoiled(key, event_of(event, data[FRAME:]))
+        events.append(event_of(event, whole))
+    return events, None

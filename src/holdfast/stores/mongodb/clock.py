@@ -1,0 +1,63 @@
+"""The clock of a store: the caller's, or the server's as far as it can be known from here.
+
+Leases of two machines agree only by one clock. It is asked now and then, and goes on
+between by this machine's monotonic clock, so that setting the wall clock does no harm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol
+
+from .entry import Document
+
+AGE = 60.0  # seconds for which the last answer holds
+SLOW = 1.0  # an answer that took longer tells too little
+
+
+class Clock(Protocol):
+    """UTC in ms."""
+
+    async def now(self) -> int: ...
+
+
+class GivenClock:
+    """The clock that the caller gave."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+
+    async def now(self) -> int:
+        return self._clock()
+
+
+class ServerClock:
+    """The server's clock, half a round trip ago."""
+
+    def __init__(self, hello: Callable[[], Awaitable[Document]]) -> None:
+        self._hello = hello
+        self._offset: float | None = None
+        self._asked = 0.0
+
+    async def now(self) -> int:
+        if self._offset is None or time.monotonic() - self._asked > AGE:
+            await self._ask()
+        assert self._offset is not None
+        return int(time.monotonic() * 1000 + self._offset)
+
+    async def _ask(self) -> None:
+        sent = time.monotonic()
+        answer = await self._hello()
+        came = time.monotonic()
+        if self._offset is None or came - sent < SLOW:
+            at: datetime = answer["localTime"]
+            self._offset = _ms(at) - 1000 * (sent + came) / 2
+        self._asked = came
+
+
+def _ms(at: datetime) -> float:
+    # The driver gives UTC without saying so, unless the caller's client says so.
+    epoch = datetime(1970, 1, 1, tzinfo=at.tzinfo)
+    return (at - epoch).total_seconds() * 1000

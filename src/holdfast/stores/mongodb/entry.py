@@ -1,0 +1,306 @@
+"""The head document of a log: what it holds, and what a change makes of it. Pure.
+
+It holds the log's key, state and version, its lease, the whole `Row` as JSON in `doc`
+(so that the order of keys, NUL and large numbers survive), the fields that lists search
+by, and in `tail` the newest batches. Every change increments `version` and is made by
+comparing it, so that a change decided on an old copy is never carried out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from ... import catalog
+from ...catalog import Row
+from ...events import Key, Scope
+from ..rules import LeaseState
+from .records import Batch, newest_of
+
+Document = dict[str, Any]
+
+# The states of a log.
+LIVE, RESTORING, DEAD, FORKING = 0, 1, 2, 3
+
+TAIL_BATCHES = 8  # from so many on, a tail is frozen, to be moved into `batches`
+TAIL_BYTES = 256 << 10
+TAIL_MOST = 2 * TAIL_BATCHES  # no append goes on before what was frozen is moved
+
+_COLUMNS = ("user", "workspace", "agent", "phase", "run", "created", "active", "stale_at", "wake")
+_LISTED = (*_COLUMNS, "terms", "waits", "waits_to", "whats", "assignees")
+
+_row_decoder = msgspec.json.Decoder(Row)
+_encode = msgspec.json.Encoder().encode
+
+
+class Segment(NamedTuple):
+    """Numbers after `after` up to `upto` that another log holds for this one."""
+
+    log: str
+    after: int
+    upto: int
+
+
+class Entry(NamedTuple):
+    """A log as its head document tells it."""
+
+    log: str
+    version: int
+    row: Row
+    lease: LeaseState = LeaseState()
+    by: str | None = None
+    """Marks the acquisition that the lease came from."""
+    base: str | None = None
+    shared: int = 0
+    chain: tuple[Segment, ...] = ()
+    """Who holds the numbers up to `shared`, oldest first; all of it is in `batches`."""
+    tail: tuple[Batch, ...] = ()
+    frozen: int = 0
+    """So many batches of the tail change no more and are on their way into `batches`."""
+    newest: str = ""
+    """The greatest rising id that is in no tail any more."""
+    drafts: bool = False
+    """Whether there may be some."""
+    listed: Document = {}
+    state: int = LIVE
+
+    @property
+    def key(self) -> Key:
+        return self.row.key
+
+    @property
+    def scope(self) -> Scope:
+        return self.row.scope
+
+    @property
+    def rolled(self) -> int:
+        """Up to this number all is in `batches`."""
+        return self.tail[0].first - 1 if self.tail else self.row.head
+
+    @property
+    def size(self) -> int:
+        return sum([batch.size for batch in self.tail])
+
+
+# Reading a document
+
+
+def decoded(doc: Document) -> Entry:
+    """What a head document says."""
+    owner = doc.get("owner")
+    token, since, until = (int(doc.get(name, 0)) for name in ("token", "since", "until"))
+    return Entry(
+        log=doc["_id"],
+        version=doc["version"],
+        row=row_of(doc),
+        lease=LeaseState(token, owner, since, until),
+        by=doc.get("by"),
+        base=doc.get("base"),
+        shared=doc.get("shared", 0),
+        chain=tuple(Segment(*part) for part in doc.get("chain", ())),
+        tail=tuple(Batch.of(b["first"], b["ids"], b["events"]) for b in doc.get("tail", ())),
+        frozen=doc.get("frozen", 0),
+        newest=doc.get("newest", ""),
+        drafts=doc.get("drafts", False),
+        listed={name: doc[name] for name in _LISTED if name in doc},
+        state=doc["state"],
+    )
+
+
+def row_of(doc: Document) -> Row:
+    """The row of a log; where its JSON is damaged, what the other fields tell of it."""
+    try:
+        row = _row_decoder.decode(doc["doc"])
+        if row.head == doc["head"]:
+            return row
+    except (KeyError, msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+        pass
+    return Row(
+        tenant=doc["tenant"],
+        session=doc["session"],
+        thread=doc.get("thread", ""),
+        log=doc["_id"],
+        head=doc["head"],
+        created=int(doc.get("created", 0)),
+    )
+
+
+# Writing one
+
+
+def encoded(entry: Entry) -> Document:
+    """The whole head document of a new log."""
+    row = entry.row
+    doc: Document = {
+        "_id": entry.log,
+        "tenant": row.tenant,
+        "session": row.session,
+        "thread": row.thread,
+        "state": entry.state,
+        "version": entry.version,
+        "head": row.head,
+        "shared": entry.shared,
+        "token": 0,
+        "until": entry.lease.until,
+        "doc": _encode(row),
+        "tail": [stored(batch) for batch in entry.tail],
+        "frozen": entry.frozen,
+        "newest": entry.newest,
+    }
+    if entry.base is not None:
+        doc["base"] = entry.base
+        doc["chain"] = [list(part) for part in entry.chain]
+    if entry.state != RESTORING:
+        doc.update(listing(row))
+    return doc
+
+
+def stored(batch: Batch) -> Document:
+    """A batch as a tail holds it."""
+    return {"first": batch.first, "ids": batch.ids, "events": batch.events}
+
+
+def listing(row: Row) -> Document:
+    """The fields that lists search by; one that is not there is left out."""
+    fields = {name: value for name in _COLUMNS if (value := getattr(row, name)) is not None}
+    if terms := catalog.row_terms(row):
+        fields["terms"] = sorted(digest(*term) for term in terms)
+    if items := catalog.pending_items(row):
+        fields["waits"], fields["waits_to"] = items[0].at, items[-1].at
+        fields["whats"] = sorted({item.what for item in items})
+        assignees = {item.assignee for item in items if item.assignee is not None}
+        if assignees:
+            fields["assignees"] = sorted(assignees)
+    return fields
+
+
+def digest(map: str, key: str, term: str) -> bytes:
+    """A condition on a map in 16 bytes."""
+    return hashlib.sha256(msgspec.json.encode((map, key, term))).digest()[:16]
+
+
+def extended(entry: Entry, row: Row, batch: Batch, moved: bool) -> tuple[Entry, Document]:
+    """The log after an append, and the update that makes it so. With `moved`, what was
+    frozen is in `batches`, and leaves the tail."""
+    kept, frozen, newest = entry.tail, entry.frozen, entry.newest
+    if moved:
+        kept, frozen, newest = kept[frozen:], 0, _newest_without(entry)
+    after = entry._replace(row=row, version=entry.version + 1, tail=(*kept, batch))
+    after = after._replace(frozen=frozen, newest=newest)
+    if frozen == 0 and (len(after.tail) >= TAIL_BATCHES or after.size >= TAIL_BYTES):
+        after = after._replace(frozen=len(after.tail))
+    after, update = listed(entry, after)
+    push: Document = {"$each": [stored(batch)]}
+    if moved and entry.frozen:
+        push["$slice"] = -len(after.tail)
+    update["$push"] = {"tail": push}
+    for name in ("frozen", "newest"):
+        if getattr(after, name) != getattr(entry, name):
+            update["$set"][name] = getattr(after, name)
+    return after, update
+
+
+def _newest_without(entry: Entry) -> str:
+    """`newest` once the frozen part of the tail has left it."""
+    ids = [id for batch in entry.tail[: entry.frozen] for id in batch.ids]
+    return max(entry.newest, newest_of(ids))
+
+
+def listed(entry: Entry, after: Entry, *, anew: bool = False) -> tuple[Entry, Document]:
+    """The log with the row of `after`, and an update that writes it, touching a field that
+    lists search by only where it changed, or with `anew` wherever it is not as it should be."""
+    new = entry.listed
+    if anew or entry.row != after.row:
+        new = listing(after.row)
+    changes: Document = {
+        name: value for name, value in new.items() if entry.listed.get(name) != value
+    }
+    gone = [name for name in entry.listed if name not in new]
+    changes.update(head=after.row.head, doc=_encode(after.row), version=after.version)
+    update: Document = {"$set": changes}
+    if gone:
+        update["$unset"] = dict.fromkeys(gone, "")
+    return after._replace(listed=new), update
+
+
+def leased(entry: Entry, state: LeaseState, by: str | None) -> tuple[Entry, Document]:
+    """The log under another lease, and the update that makes it so."""
+    after = entry._replace(lease=state, by=by, version=entry.version + 1)
+    fields = {"token": state.token, "owner": state.owner, "since": state.since}
+    return after, {"$set": {**fields, "until": state.until, "by": by, "version": after.version}}
+
+
+def frozen(entry: Entry) -> tuple[Entry, Document]:
+    """The log with its whole tail frozen."""
+    after = entry._replace(frozen=len(entry.tail), version=entry.version + 1)
+    return after, {"$set": {"frozen": after.frozen, "version": after.version}}
+
+
+def dropped(entry: Entry) -> tuple[Entry, Document]:
+    """The log without the part of its tail that was frozen."""
+    kept = entry.tail[entry.frozen :]
+    newest = _newest_without(entry)
+    after = entry._replace(tail=kept, frozen=0, newest=newest, version=entry.version + 1)
+    push = {"$each": [], "$slice": -len(kept)} if kept else None
+    update: Document = {"$set": {"frozen": 0, "newest": newest, "version": after.version}}
+    if push:
+        update["$push"] = {"tail": push}
+    else:
+        update["$set"]["tail"] = []
+    return after, update
+
+
+def buried(mark: str, now: int, whole: bool) -> Document:
+    """The update that leaves of a log only what its forks need, marked by who deleted it.
+    `owned` stays until what belongs to the session is dealt with."""
+    gone = ("thread", "doc", "tail", "owner", "since", "by", "chain", "drafts", *_LISTED)
+    return {
+        "$set": {
+            "state": DEAD,
+            "deleted": mark,
+            "hidden": now,
+            "whole": whole,
+            "owned": True,
+            "frozen": 0,
+        },
+        "$unset": dict.fromkeys(gone, ""),
+        "$inc": {"version": 1},
+    }
+
+
+# Shared pasts
+
+
+def segments(entry: Entry) -> list[Segment]:
+    """Which log holds which numbers, oldest first, as far as they are in `batches`."""
+    return [*entry.chain, Segment(entry.log, entry.shared, entry.rolled)]
+
+
+def chain_at(entry: Entry, at: int) -> tuple[Segment, ...]:
+    """Who holds the numbers up to `at` of this log, for a fork that leaves there."""
+    parts = [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]
+    return tuple(part._replace(upto=min(part.upto, at)) for part in parts if part.after < at)
+
+
+def newborn(row: Row, *, state: int = LIVE) -> Entry:
+    """A log that is not in the database yet."""
+    return Entry(log=row.log, version=1, row=row, state=state)
+
+
+def forked(parent: Entry, row: Row, at: int, state: int) -> Entry:
+    """A log that is not in the database yet and shares the numbers up to `at`, all of which
+    have left the parent's tail."""
+    chain = chain_at(parent, at)
+    return Entry(
+        log=row.log,
+        version=1,
+        row=replace(row, head=at),
+        base=chain[-1].log,
+        shared=at,
+        chain=chain,
+        newest=parent.newest,
+        state=state,
+    )

@@ -1,0 +1,157 @@
+"""Queries over many sessions: find, the inbox, what is runnable.
+
+Each kind of query has its index named outright, so that its plan is the same at a
+thousand sessions and at a hundred thousand.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+from ... import catalog
+from ...catalog import Page, Pending, PendingQuery, Query, Row
+from ...events import Key
+from .entry import LIVE, Document, digest, row_of
+from .schema import Database
+
+# What `row_of` needs of a head document.
+_ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 1)
+
+
+async def find(db: Database, query: Query, cursor: str | None, limit: int) -> Page[Row]:
+    """One page of rows, and the number of all if the query asks for it."""
+    where, index = conditions(query)
+    place = query.order
+    behind = where
+    if cursor is not None:
+        value, tie = catalog.read_cursor(query, cursor)
+        behind = {"$and": [where, _behind(place, value, str(tie), query.newest_first)]}
+    way = -1 if query.newest_first else 1
+    docs = await db.logs.find(
+        behind,
+        {**_ROW, place: 1},
+        sort=[(place, way), ("_id", way)],
+        limit=limit + 1,
+        hint=index,
+    ).to_list()
+    more = None
+    if len(docs) > limit:
+        last = docs[limit - 1]
+        more = catalog.make_cursor(query, int(last[place]), last["_id"])
+    total = await db.logs.count_documents(where, hint=index) if query.total else None
+    return Page(items=[row_of(doc) for doc in docs[:limit]], cursor=more, total=total)
+
+
+def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
+    """What comes after (value, tie) in the order of a query."""
+    sign = "lt" if newest_first else "gt"
+    return {
+        place: {f"${sign}e": value},
+        "$or": [{place: {f"${sign}": value}}, {"_id": {f"${sign}": tie}}],
+    }
+
+
+def conditions(query: Query) -> tuple[Document, str]:
+    """What a query asks for, and the index it goes by."""
+    where: Document = {"state": LIVE, "tenant": query.tenant}
+    if query.session is None:
+        where["thread"] = "main"
+    for name in ("session", "user", "workspace", "agent", "run"):
+        if (value := getattr(query, name)) is not None:
+            where[name] = value
+    if query.phases:
+        where["phase"] = {"$in": list(query.phases)}
+    for name, sign, value in (
+        ("created", "$gte", query.created_from),
+        ("created", "$lt", query.created_until),
+        ("active", "$gte", query.active_from),
+        ("active", "$lt", query.active_until),
+        ("stale_at", "$lt", query.stale_until),
+    ):
+        if value is not None:
+            where.setdefault(name, {})[sign] = value
+    if terms := catalog.terms(query):
+        where["terms"] = {"$all": [digest(*term) for term in terms]}
+    return where, _index(query)
+
+
+def _index(query: Query) -> str:
+    if query.session is not None:
+        return "threads"
+    if catalog.terms(query):
+        return "terms"
+    if query.stale_until is not None:
+        return "stale"
+    for name in ("user", "workspace", "agent"):
+        if getattr(query, name) is not None and (name != "agent" or query.order == "active"):
+            return name
+    return query.order
+
+
+async def pending(
+    db: Database, query: PendingQuery, cursor: str | None, limit: int
+) -> Page[Pending]:
+    """One page of the inbox, oldest first.
+
+    Heads come in the order of their oldest item. No item of a later head is older than
+    that, so whatever is older can be given.
+    """
+    start: tuple[int, str] = (0, "")
+    where, index = inbox_conditions(query)
+    if cursor is not None:
+        at, tie = catalog.read_cursor(query, cursor)
+        start = (at, str(tie))
+        where["waits_to"] = {"$gte": at}
+    order = [(name, 1) for name in ("waits", "waits_to", "_id")]
+    items: list[tuple[int, str, Pending]] = []
+    found = db.logs.find(where, {**_ROW, "waits": 1}, sort=order, hint=index)
+    async with found.batch_size(limit + 1) as heads:
+        async for doc in heads:
+            if bisect_left(items, (doc["waits"], ""), key=_place) > limit:
+                break
+            row = row_of(doc)
+            for item in catalog.pending_items(row):
+                place = (item.at, f"{row.log}/{item.seq:020}")
+                if place > start and catalog.pending_matches(query, item):
+                    insort(items, (*place, item), key=_place)
+    more = catalog.make_cursor(query, *items[limit - 1][:2]) if len(items) > limit else None
+    return Page(items=[item for _, _, item in items[:limit]], cursor=more)
+
+
+def _place(found: tuple[int, str, Pending]) -> tuple[int, str]:
+    return found[:2]
+
+
+def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
+    """What a question to the inbox asks for, and the index it goes by."""
+    where: Document = {"state": LIVE, "tenant": query.tenant, "waits": {"$exists": True}}
+    index = "waits"
+    if query.assignee is not None:
+        where["assignees"] = query.assignee
+        index = "assignees"
+    if query.what is not None:
+        where["whats"] = query.what
+    if query.session is not None:
+        where["session"] = query.session
+        index = "session"
+    return where, index
+
+
+async def runnable(db: Database, tenant: str, agents: Sequence[str], limit: int) -> list[Key]:
+    """Logs of these agents that want a driver and have no live lease."""
+    if not agents:
+        return []
+    now = await db.clock.now()
+    where: Document = {
+        "tenant": tenant,
+        "agent": {"$in": list(agents)},
+        "wake": {"$lte": now},
+        "state": LIVE,
+        "$or": [{"owner": None}, {"until": {"$lte": now}}],
+    }
+    wanted = {"session": 1, "thread": 1}
+    docs = await db.logs.find(
+        where, wanted, sort=[("wake", 1), ("_id", 1)], limit=limit, hint="wake"
+    ).to_list()
+    return [Key(tenant, doc["session"], doc["thread"]) for doc in docs]

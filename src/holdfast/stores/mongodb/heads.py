@@ -1,0 +1,237 @@
+"""The head documents: read, kept at hand, and changed by compare-and-set.
+
+A process decides on its copy of a head, and the server carries the change out only if
+that copy was the newest. Within a process the writers of one log take turns, so that it
+never races with itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+from pymongo.errors import DuplicateKeyError
+
+from ...catalog import Row
+from ...errors import HoldfastError, StoreUnavailable
+from ...events import Key, Scope
+from .. import rules
+from . import entry as entries
+from .batches import named, roll
+from .entry import LIVE, TAIL_MOST, Document, Entry
+from .records import Batch
+from .schema import Database
+from .writes import Writes
+
+T = TypeVar("T")
+
+RECENT = 1_024  # heads kept at hand
+RECENT_BYTES = 32 << 20
+LONGEST = 0.004  # seconds to wait at most after losing a race
+
+
+class Missed:
+    """The head was not what it was taken for: read it again and decide again."""
+
+
+MISSED: Final = Missed()
+
+Attempt = Callable[[Entry | None, bool], Awaitable[T | Missed]]
+
+
+class Heads:
+    """The heads that this process works with."""
+
+    def __init__(self, db: Database, *, patience: float) -> None:
+        self._db = db
+        self._patience = patience
+        self._writes = Writes(db.logs, limit=max(1.0, patience / 2))
+        self._recent: OrderedDict[Key, Entry] = OrderedDict()
+        self._size = 0
+        self._turns: dict[Key, tuple[asyncio.Lock, int]] = {}
+        self._rolls: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    # Reading
+
+    async def read(self, key: Key) -> Entry | None:
+        """The log that has this key now, if one does."""
+        where = named(key.scope, thread=key.thread, state=LIVE)
+        doc = await self._db.logs.find_one(where, hint="key")
+        if doc is None:
+            self.forget(key)
+            return None
+        entry = entries.decoded(doc)
+        self._keep(entry)
+        return entry
+
+    async def existing(self, key: Key, log: str | None = None) -> Entry:
+        """The log that has this key, and is the incarnation that the caller knows."""
+        entry = await self.read(key)
+        rules.found(key, entry.row if entry else None, log)
+        assert entry is not None
+        return entry
+
+    async def by_log(self, scope: Scope, log: str) -> Entry | None:
+        """A log by its incarnation, in whatever state."""
+        doc = await self._db.logs.find_one(named(scope, _id=log), hint="_id_")
+        return None if doc is None else entries.decoded(doc)
+
+    # Keeping at hand
+
+    def _keep(self, entry: Entry) -> None:
+        there = self._recent.get(entry.key)
+        if there is not None and there.log == entry.log and there.version > entry.version:
+            return  # what was read is older than what was written since
+        self.forget(entry.key)
+        self._recent[entry.key] = entry
+        self._size += entry.size
+        while len(self._recent) > RECENT or self._size > RECENT_BYTES:
+            _, oldest = self._recent.popitem(last=False)
+            self._size -= oldest.size
+
+    def forget(self, key: Key) -> None:
+        """What is known of this log may not hold any more."""
+        entry = self._recent.pop(key, None)
+        if entry is not None:
+            self._size -= entry.size
+
+    @asynccontextmanager
+    async def _turn(self, key: Key) -> AsyncIterator[None]:
+        lock, waiting = self._turns.get(key, (None, 0))
+        lock = lock or asyncio.Lock()
+        self._turns[key] = (lock, waiting + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, waiting = self._turns.pop(key)
+            if waiting > 1:
+                self._turns[key] = (lock, waiting - 1)
+
+    # Changing
+
+    async def settle(self, key: Key, attempt: Attempt[T]) -> T:
+        """What `attempt` returns, made with the head at hand or, if that was not the newest
+        or led to a refusal, with the head as it is.
+
+        After a lost race nobody waits longer for having lost more often: the writers of
+        many processes all have the same chance, and one of them always gets through.
+        """
+        async with self._turn(key):
+            entry = self._recent.get(key)
+            fresh = entry is None
+            if entry is None:
+                entry = await self.read(key)
+            else:
+                self._recent.move_to_end(key)
+            end = time.monotonic() + self._patience
+            while True:
+                try:
+                    done = await attempt(entry, fresh)
+                    if not isinstance(done, Missed):
+                        return done
+                    if time.monotonic() > end:
+                        raise StoreUnavailable(
+                            problem="too many others change this log at once; send it again"
+                        )
+                    if fresh:
+                        await asyncio.sleep(random.uniform(0, LONGEST))  # noqa: S311
+                except HoldfastError:
+                    if fresh:
+                        raise
+                except BaseException:
+                    # Whether the change was made is not known.
+                    self.forget(key)
+                    raise
+                entry = await self.read(key)
+                fresh = True
+
+    async def begin(self, entry: Entry) -> bool:
+        """Insert the head of a new log; False if its key, or it itself, is there."""
+        try:
+            await self._db.logs.insert_one(entries.encoded(entry))
+        except DuplicateKeyError:
+            return False
+        if entry.state == LIVE:
+            self._keep(entry._replace(listed=entries.listing(entry.row)))
+        return True
+
+    async def swap(self, old: Entry, new: Entry, update: Document) -> bool:
+        """Carry a change out if `old` is still the newest."""
+        where = named(old.scope, _id=old.log, version=old.version, state=old.state)
+        grown = new.tail[-1].size if new.tail else 0
+        if not await self._writes.change(where, update, grown):
+            self.forget(old.key)
+            return False
+        if new.state == LIVE:
+            self._keep(new)
+        return True
+
+    # Moving tails
+
+    async def extend(self, old: Entry, row: Row, batch: Batch) -> Entry | None:
+        """Append a batch, and drop from the tail what was moved; None if that missed."""
+        moved = old.frozen > 0 and await self._moved(old)
+        new, update = entries.extended(old, row, batch, moved)
+        if not await self.swap(old, new, update):
+            return None
+        if new.frozen:
+            self._rolling(new)
+        return new
+
+    async def _moved(self, entry: Entry) -> bool:
+        """Whether what is frozen is in `batches`; waits for it only if the tail is too long."""
+        task = self._rolling(entry)
+        if not task.done() and len(entry.tail) < TAIL_MOST and entry.size < 2 * entries.TAIL_BYTES:
+            return False
+        try:
+            await asyncio.shield(task)
+        finally:
+            if task.done():
+                self._rolls.pop((entry.log, entry.tail[0].first), None)
+        return True
+
+    def _rolling(self, entry: Entry) -> asyncio.Task[None]:
+        """The task that moves the frozen part of a tail."""
+        name = (entry.log, entry.tail[0].first)
+        task = self._rolls.get(name)
+        if task is None:
+            task = self._rolls[name] = asyncio.create_task(roll(self._db, entry))
+            task.add_done_callback(lambda done: self._rolled(name, done))
+        return task
+
+    def _rolled(self, name: tuple[str, int], task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._rolls.pop(name, None)
+        while len(self._rolls) > RECENT:
+            idle = next((n for n, task in self._rolls.items() if task.done()), None)
+            if idle is None:
+                break
+            del self._rolls[idle]
+
+    async def settled(self, entry: Entry, upto: int) -> Entry | None:
+        """The log with all numbers up to `upto` in `batches` and in no tail; None if missed."""
+        while entry.rolled < upto:
+            if not entry.frozen:
+                new, update = entries.frozen(entry)
+                if not await self.swap(entry, new, update):
+                    return None
+                entry = new
+            await roll(self._db, entry)
+            new, update = entries.dropped(entry)
+            if not await self.swap(entry, new, update):
+                return None
+            entry = new
+        return entry
+
+    async def aclose(self) -> None:
+        """Wait for what is on its way."""
+        await self._writes.aclose()
+        await asyncio.gather(*self._rolls.values(), return_exceptions=True)
+        self._recent.clear()
+        self._rolls.clear()

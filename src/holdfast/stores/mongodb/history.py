@@ -1,0 +1,383 @@
+"""Logs as wholes: fork, restore, erase, and projecting a row anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from pymongo.errors import DuplicateKeyError
+
+from ... import catalog
+from ...catalog import Parent, Project, Row
+from ...codec import dense, erased
+from ...errors import InvalidValue, SessionExists, SessionNotFound
+from ...events import Event, Key, NewEvent, Scope
+from ...store import Lease
+from .. import rules
+from ..rules import LeaseState
+from . import entry as entries
+from .batches import (
+    batch_document,
+    batch_in,
+    insert_once,
+    known_ids,
+    known_in_batches,
+    named,
+)
+from .bodies import Spill, blank_chunks, put_chunks
+from .entry import FORKING, LIVE, RESTORING, Entry
+from .heads import MISSED, Heads, Missed
+from .log import all_events
+from .records import batch_of, blank, cut, newest_of, numbered, ref_of
+from .remove import finish
+from .schema import Database
+
+RESTORE_MS = 60_000  # after so long without a word, a restore or fork counts as cut
+BATCH_BYTES = 512 << 10  # of the documents that a restore writes
+BATCH_EVENTS = 256
+
+
+# Forking
+
+
+class Fork:
+    """One fork, over all its attempts.
+
+    The new log is hidden until its parent was seen alive behind it: a delete of the
+    session either meets it, or makes it fail.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        heads: Heads,
+        project: Project,
+        key: Key,
+        thread: str,
+        at: int,
+        first: NewEvent,
+    ) -> None:
+        self._db = db
+        self._heads = heads
+        self._project = project
+        self._key = key
+        self._target = Key(key.tenant, key.session, thread)
+        self._at = at
+        self._first = first
+        self._spill = Spill(db)
+        self._new: Entry | None = None
+
+    async def run(self) -> None:
+        """Begin a thread that shares the numbers up to `at`."""
+        parent = await self._heads.settle(self._key, self._attempt)
+        if parent is not None:
+            await self._show()
+
+    async def _attempt(self, parent: Entry | None, fresh: bool) -> Entry | Missed | None:
+        rules.found(self._key, parent.row if parent else None)
+        assert parent is not None
+        if await self._done():
+            return None
+        rules.check_open(parent.row)
+        rules.check_at(parent.row, self._at)
+        known = await known_ids(self._db, parent, [self._first.id])
+        if known.get(self._first.id, self._at + 1) <= self._at:
+            raise InvalidValue(
+                field="first", problem="has an id of the shared events", remedy="use a new id"
+            )
+        settled = await self._heads.settled(parent, self._at)
+        if settled is None:
+            return MISSED
+        await self._begin(settled)
+        # The parent changes no more than its version, which tells that it is alive.
+        after = settled._replace(version=settled.version + 1)
+        touched = await self._heads.swap(settled, after, {"$inc": {"version": 1}})
+        return after if touched else MISSED
+
+    async def _done(self) -> bool:
+        """Whether the thread is there, made by this very call or one like it."""
+        there = await self._heads.read(self._target)
+        if there is None:
+            return False
+        known = await known_ids(self._db, there, [self._first.id])
+        if there.shared == self._at and known.get(self._first.id) == self._at + 1:
+            return True
+        raise SessionExists(
+            tenant=self._target.tenant, session=self._target.session, thread=self._target.thread
+        )
+
+    async def _begin(self, parent: Entry) -> None:
+        if self._new is not None:
+            if self._new.chain == entries.chain_at(parent, self._at):
+                return
+            await discard(self._db, self._new)  # the parent was deleted and grown again
+        await finish(self._db, self._key.scope)
+        now = await self._db.clock.now()
+        event = rules.numbered(self._first, self._at + 1, now)
+        row = rules.new_row(self._target, now)
+        new = entries.forked(parent, row, self._at, FORKING)
+        batch = await self._spill.batch(self._target, new.log, [event])
+        new = new._replace(
+            row=catalog.apply(new.row, [event], [self._project(event)]),
+            tail=(batch,),
+            lease=LeaseState(until=now + RESTORE_MS),
+        )
+        await self._heads.begin(new)
+        self._new = new
+
+    async def _show(self) -> None:
+        assert self._new is not None
+        if await show(self._db, self._heads, self._new):
+            return
+        if not await self._done():
+            raise SessionNotFound(tenant=self._key.tenant, session=self._key.session)
+
+
+async def show(db: Database, heads: Heads, entry: Entry) -> bool:
+    """Let a hidden log be seen; False if another has its key, or it was removed."""
+    where = named(entry.scope, _id=entry.log, state=entry.state)
+    _, update = entries.listed(entry._replace(listed={}), entry, anew=True)
+    update["$set"].update(state=LIVE, until=0, newest=entry.newest)
+    try:
+        done = await db.logs.update_one(where, update, hint="_id_")
+    except DuplicateKeyError:
+        await discard(db, entry)
+        return False
+    if done.matched_count == 0:
+        there = await heads.by_log(entry.scope, entry.log)
+        return there is not None and there.state == LIVE
+    heads.forget(entry.key)
+    return True
+
+
+async def discard(db: Database, entry: Entry) -> None:
+    """Give a hidden log up; the next sweep removes it."""
+    dead = {"$set": {"state": entries.DEAD}, "$inc": {"version": 1}}
+    await db.logs.update_one(named(entry.scope, _id=entry.log, state=entry.state), dead)
+
+
+# Restoring
+
+
+async def begin_restore(db: Database, heads: Heads, key: Key, parent: Parent | None) -> Entry:
+    """A hidden log to restore into."""
+    await _check_free(heads, key)
+    now = await db.clock.now()
+    row = rules.new_row(key, now)
+    if parent is None:
+        new = entries.newborn(row, state=RESTORING)
+        await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
+        return new
+
+    async def attempt(base: Entry | None, fresh: bool) -> Entry | Missed:
+        above = Key(key.tenant, key.session, parent.thread)
+        rules.found(above, base.row if base else None)
+        assert base is not None
+        rules.check_at(base.row, parent.at)
+        settled = await heads.settled(base, parent.at)
+        if settled is None:
+            return MISSED
+        new = entries.forked(settled, row, parent.at, RESTORING)
+        await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
+        after = settled._replace(version=settled.version + 1)
+        touched = await heads.swap(settled, after, {"$inc": {"version": 1}})
+        return new if touched else MISSED
+
+    return await heads.settle(Key(key.tenant, key.session, parent.thread), attempt)
+
+
+async def _check_free(heads: Heads, key: Key) -> None:
+    if await heads.read(key) is not None:
+        raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
+
+
+class Restoring:
+    """Some events of a restore, over all attempts to write them: numbers, ids and times as
+    given."""
+
+    def __init__(
+        self, db: Database, project: Project, entry: Entry, events: Sequence[Event]
+    ) -> None:
+        self._db = db
+        self._project = project
+        self._entry = entry
+        self._events = events
+        self._checked = False
+
+    async def run(self) -> Entry:
+        """Write them, and return the log after them."""
+        if not self._checked:
+            await self._check()
+            self._checked = True
+        entry, events = self._entry, self._events
+        row = entry.row
+        if row.head == entry.shared:
+            row = replace(row, created=events[0].at, active=events[0].at // 1000)
+        row = catalog.apply(row, events, [self._project(event) for event in events])
+        groups = grouped(events)
+        # Named by the numbers, so that another attempt writes the same.
+        write = f"{entry.log}-{events[0].seq}"
+        chunks, refs = cut([event for some in groups for event in large(some)], write)
+        await put_chunks(self._db, entry.scope, entry.log, write, chunks)
+        docs = [batch_document(entry.scope, entry.log, batch_of(some, refs)) for some in groups]
+        await insert_once(self._db.batches, docs)
+        await self._go_on()
+        newest = max(entry.newest, newest_of(event.id for event in events))
+        return entry._replace(row=row, newest=newest)
+
+    async def _check(self) -> None:
+        dense(self._events, self._entry.row.head)
+        ids = [event.id for event in self._events]
+        if len(set(ids)) < len(ids) or await known_in_batches(self._db, self._entry, ids):
+            raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
+
+    async def _go_on(self) -> None:
+        """Say that this restore is alive."""
+        row = self._entry.row
+        where = named(self._entry.scope, _id=self._entry.log, state=RESTORING)
+        until = await self._db.clock.now() + RESTORE_MS
+        if (await self._db.logs.update_one(where, {"$set": {"until": until}})).matched_count == 0:
+            raise SessionNotFound(tenant=row.tenant, session=row.session, thread=row.thread)
+
+
+def large(events: Sequence[Event]) -> list[Event]:
+    """The events whose payloads are kept apart; the documents of a restore hold the rest."""
+    return [event for event in events if len(event.data) > rules.APART]
+
+
+def grouped(events: Sequence[Event]) -> list[list[Event]]:
+    """Events in groups that each make one document."""
+    groups: list[list[Event]] = [[]]
+    size = 0
+    for event in events:
+        if groups[-1] and (len(groups[-1]) >= BATCH_EVENTS or size >= BATCH_BYTES):
+            groups.append([])
+            size = 0
+        groups[-1].append(event)
+        size += len(event.data) if len(event.data) <= rules.APART else 0
+    return groups
+
+
+async def end_restore(db: Database, heads: Heads, entry: Entry) -> None:
+    """Give the restored log its key."""
+    if entry.row.head == entry.shared:
+        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+    await finish(db, entry.scope)
+    if not await show(db, heads, entry):
+        row = entry.row
+        raise SessionExists(tenant=row.tenant, session=row.session, thread=row.thread)
+
+
+# Erasing and projecting anew
+
+
+async def erase(
+    db: Database,
+    heads: Heads,
+    project: Project,
+    key: Key,
+    seqs: Sequence[int],
+    reason: str,
+    fence: Lease | None,
+) -> dict[str, int]:
+    """Replace the data of events; rows are projected anew, snapshots dropped. Cut short, it
+    is finished by being repeated."""
+
+    async def attempt(entry: Entry | None, fresh: bool) -> tuple[Entry, list[int]] | Missed:
+        rules.found(key, entry.row if entry else None)
+        assert entry is not None
+        numbers = rules.check_seqs(entry.row, seqs)
+        if fence is not None:
+            rules.check_fence(entry.row, entry.lease, fence)
+        if not fresh:
+            return MISSED
+        own = [seq for seq in numbers if seq > entry.shared]
+        settled = await heads.settled(entry, own[-1]) if own else entry
+        return MISSED if settled is None else (settled, numbers)
+
+    entry, numbers = await heads.settle(key, attempt)
+    dropped = 0
+    for part in entries.segments(entry):
+        if some := [seq for seq in numbers if part.after < seq <= part.upto]:
+            if part.log != entry.log:
+                await _settle_base(heads, entry.scope, part.log, some[-1])
+            await blank_events(db, entry.scope, part.log, some, reason)
+            await project_anew(db, heads, project, entry.scope, part.log)
+            dropped += await drop_snapshots(db, entry.scope, part.log)
+    return {"payloads": len(numbers), "snapshots": dropped}
+
+
+async def _settle_base(heads: Heads, scope: Scope, log: str, upto: int) -> None:
+    """See to it that no tail of another log holds what is about to be erased there."""
+    while True:
+        entry = await heads.by_log(scope, log)
+        if entry is None or await heads.settled(entry, upto) is not None:
+            return
+
+
+async def blank_events(
+    db: Database, scope: Scope, log: str, seqs: Sequence[int], reason: str
+) -> None:
+    """Put `{"erased": reason}` in place of the data of events that are in `batches`."""
+    data = erased(reason)
+    todo = sorted(seqs)
+    while todo:
+        doc = await db.batches.find_one(
+            named(scope, log=log, last={"$gte": todo[0]}), sort=[("last", 1)], hint="last"
+        )
+        if doc is None:
+            return
+        found = [event for event in numbered(batch_in(doc)) if event.seq in set(todo)]
+        first = doc["first"]
+        if found:
+            new = {f"events.{e.seq - first}": blank(e, data) for e in found}
+            await db.batches.update_one(named(scope, _id=doc["_id"]), {"$set": new})
+            if refs := [(e, ref) for e in found if (ref := ref_of(e.record))]:
+                await blank_chunks(db, scope, [ref for _, ref in refs])
+                gone = {f"events.{e.seq - first}.apart": "" for e, _ in refs}
+                await db.batches.update_one(named(scope, _id=doc["_id"]), {"$unset": gone})
+        todo = [seq for seq in todo if seq > doc["last"]]
+
+
+async def project_anew(
+    db: Database, heads: Heads, project: Project, scope: Scope, log: str
+) -> None:
+    """Write the row that a log's own events make. What is appended meanwhile is added to
+    it, so that it comes to an end however busy the log is."""
+    row: Row | None = None
+    while True:
+        entry = await heads.by_log(scope, log)
+        if entry is None or entry.state != LIVE:
+            return
+        row = await projected(db, project, entry, row)
+        row = replace(row, head=entry.row.head)
+        new, update = entries.listed(
+            entry, entry._replace(row=row, version=entry.version + 1), anew=True
+        )
+        if await heads.swap(entry, new, update):
+            return
+
+
+async def projected(db: Database, project: Project, entry: Entry, row: Row | None = None) -> Row:
+    """The row as the log's own events make it, from where `row` stands."""
+    if row is None:
+        row = replace(rules.new_row(entry.key, entry.row.created), log=entry.log, head=entry.shared)
+    async for events in all_events(db, entry, row.head):
+        row = catalog.apply(row, events, [project(event) for event in events])
+    return row
+
+
+async def family(db: Database, scope: Scope, log: str) -> list[str]:
+    """A log and all that were forked from it, directly or not."""
+    found, newest = [log], [log]
+    while newest:
+        where = named(scope, base={"$in": newest})
+        newest = [doc["_id"] async for doc in db.logs.find(where, {"_id": 1}, hint="base")]
+        found += newest
+    return found
+
+
+async def drop_snapshots(db: Database, scope: Scope, log: str) -> int:
+    """Drop the snapshots of a log and of all that were forked from it; how many there were."""
+    where = named(scope, log={"$in": await family(db, scope, log)})
+    return (await db.snapshots.delete_many(where)).deleted_count

@@ -1,0 +1,226 @@
+"""The log: append and read.
+
+What an append comes to is decided by `rules.extend` on a copy of the head; one update of
+the head document carries it out, if the copy was the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
+
+from ...catalog import Project, RowChange
+from ...errors import HoldfastError, LogDamaged
+from ...events import Appended, Event, Key, NewEvent
+from ...store import Lease
+from .. import rules
+from ..frames import damaged
+from ..rules import Extension
+from . import entry as entries
+from .batches import PAGE_EVENTS, found_events, known_in_batches, known_in_tail, named
+from .bodies import Spill, events_of
+from .entry import Entry
+from .heads import MISSED, Heads, Missed
+from .records import Batch, event_of
+from .remove import finish
+from .schema import Database
+
+
+class Guards(NamedTuple):
+    """What an append is to be refused by."""
+
+    expected: int | None
+    fence: Lease | None
+    log: str | None
+    create: bool
+
+
+class Append:
+    """One append, over all its attempts."""
+
+    def __init__(
+        self,
+        db: Database,
+        heads: Heads,
+        project: Project,
+        key: Key,
+        events: Sequence[NewEvent],
+        guards: Guards,
+    ) -> None:
+        self._db = db
+        self._heads = heads
+        self._project = project
+        self._key = key
+        self._events = events
+        self._ids = [event.id for event in events]
+        self._guards = guards
+        self._spill = Spill(db)
+        self._unsure = False
+        self._newborn: Entry | None = None
+        self._known: dict[str, int] = {}
+        self._looked: tuple[str, int] = ("", 0)
+
+    async def run(self) -> Appended:
+        """Append, or find that it was done."""
+        try:
+            appended = await self._heads.settle(self._key, self._attempt)
+        except HoldfastError:
+            await self._take_back(None)
+            raise
+        if not appended.fresh:
+            await self._take_back(None)
+        return appended
+
+    async def _take_back(self, but: Batch | None) -> None:
+        """Remove the chunks that nothing points to. After a lost reply that is not known, and
+        they are left to `purge`."""
+        if not self._unsure:
+            await self._spill.take_back(but=but)
+
+    async def _attempt(self, entry: Entry | None, fresh: bool) -> Appended | Missed:
+        now = await self._db.clock.now()
+        begins = entry is None and self._guards.create and self._guards.log is None
+        if begins:
+            entry = self._newborn = self._newborn or entries.newborn(rules.new_row(self._key, now))
+        rules.found(self._key, entry.row if entry else None, self._guards.log)
+        assert entry is not None
+        known = {} if begins else await self._known_ids(entry)
+        plan = rules.extend(
+            entry.row,
+            entry.lease,
+            self._events,
+            known,
+            project=self._project,
+            now=now,
+            expected=self._guards.expected,
+            fence=self._guards.fence,
+        )
+        if not plan.fresh:
+            return Appended(plan.seqs, plan.row.head, 0) if fresh else MISSED
+        return await self._write(entry, plan, begins)
+
+    async def _write(self, entry: Entry, plan: Extension, begins: bool) -> Appended | Missed:
+        batch = await self._spill.batch(self._key, entry.log, plan.fresh)
+        try:
+            after = await self._carry_out(entry, plan, batch, begins)
+        except BaseException:
+            self._unsure = True
+            raise
+        if after is None:
+            return MISSED
+        if after.drafts:
+            await drop_drafts(self._db, after, plan.changes)
+        await self._take_back(batch)
+        return Appended(plan.seqs, plan.row.head, len(plan.fresh))
+
+    async def _carry_out(
+        self, entry: Entry, plan: Extension, batch: Batch, begins: bool
+    ) -> Entry | None:
+        if not begins:
+            return await self._heads.extend(entry, plan.row, batch)
+        await finish(self._db, self._key.scope)
+        after = entry._replace(row=plan.row, tail=(batch,))
+        return after if await self._heads.begin(after) else None
+
+    async def _known_ids(self, entry: Entry) -> dict[str, int]:
+        """The numbers of those ids that the log has. After a lost race only the tail has to
+        be looked at again, if it holds all that came since."""
+        log, upto = self._looked
+        if log != entry.log or entry.rolled > upto:
+            self._known = await known_in_batches(self._db, entry, self._ids)
+        self._known.update(known_in_tail(entry, self._ids))
+        self._looked = (entry.log, entry.row.head)
+        return self._known
+
+
+async def drop_drafts(db: Database, entry: Entry, changes: Sequence[RowChange]) -> None:
+    """Remove the drafts of messages that are complete."""
+    messages = [op.key for change in changes for op in change if op.do == "drop_draft"]
+    if messages:
+        await db.drafts.delete_many(
+            named(entry.scope, log=entry.log, message={"$in": messages}), hint="log"
+        )
+
+
+# Reading
+
+
+class Page(NamedTuple):
+    """Some events, and what stopped them, if something did."""
+
+    entry: Entry
+    events: list[Event]
+    damage: Exception | None
+
+
+class Bounds(NamedTuple):
+    """What a read is to give."""
+
+    after: int
+    before: int | None
+    limit: int | None
+    reverse: bool
+    inline: bool
+
+    def numbers(self, head: int) -> range:
+        upto = head if self.before is None else min(self.before - 1, head)
+        numbers = range(self.after + 1, upto + 1)
+        return numbers[::-1] if self.reverse else numbers
+
+    def behind(self, events: Sequence[Event]) -> Bounds:
+        """The bounds that go on after these events."""
+        limit = None if self.limit is None else self.limit - len(events)
+        if self.reverse:
+            return self._replace(before=events[-1].seq, limit=limit)
+        return self._replace(after=events[-1].seq, limit=limit)
+
+
+async def read_page(
+    db: Database, heads: Heads, key: Key, bounds: Bounds, log: str | None, entry: Entry | None
+) -> Page:
+    """One page. `entry` is the head as the page before knew it: it serves as long as what is
+    wanted is in `batches`. Damage is believed only of a head that was read again: a log
+    that is deleted or erased while it is read looks damaged too."""
+    if entry is not None and (bounds.reverse or bounds.after < entry.rolled):
+        page = await _page(db, entry, bounds)
+        if page.damage is None and page.events:
+            return page
+    page = await _page(db, await heads.existing(key, log), bounds)
+    if page.damage is not None:
+        page = await _page(db, await heads.existing(key, log), bounds)
+    return page
+
+
+async def _page(db: Database, entry: Entry, bounds: Bounds) -> Page:
+    numbers = bounds.numbers(entry.row.head)
+    if not numbers:
+        return Page(entry, [], None)
+    limit = PAGE_EVENTS if bounds.limit is None else min(bounds.limit, PAGE_EVENTS)
+    low, high = min(numbers[0], numbers[-1]) - 1, max(numbers[0], numbers[-1])
+    found = await found_events(db, entry, low, high, limit, bounds.reverse)
+    damage: Exception | None = None
+    for place, seq in enumerate(numbers[: max(len(found), 1)]):
+        if place == len(found) or found[place].seq != seq:
+            found, damage = found[:place], damaged(entry.key, seq, "is missing")
+            break
+    events, spoiled = await events_of(db, entry.key, found, inline=bounds.inline)
+    return Page(entry, events, spoiled or damage)
+
+
+async def all_events(db: Database, entry: Entry, after: int) -> AsyncGenerator[list[Event], None]:
+    """The events of a head that was read, after a number, page by page; a damaged one is
+    there without its data, and nothing follows what is missing."""
+    while after < entry.row.head:
+        found = await found_events(db, entry, after, entry.row.head, PAGE_EVENTS, False)
+        dense = [event for place, event in enumerate(found, after + 1) if event.seq == place]
+        if not dense:
+            return
+        page: list[Event] = []
+        while len(page) < len(dense):
+            events, damage = await events_of(db, entry.key, dense[len(page) :], inline=True)
+            page += events
+            if damage is not None:
+                assert isinstance(damage, LogDamaged)
+                page.append(event_of(dense[len(page)], b"null"))
+        yield page
+        after = dense[-1].seq

@@ -1,0 +1,220 @@
+"""Deleting: hide at once, then remove in steps that can be cut anywhere.
+
+A deleted log's head document stays, dead and bare, until nothing of the log is left; what
+its forks share stays as long as they do. What a session owns goes with its last thread:
+the dead head says so (`owned`) until that is done, and no log of the session begins before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import SessionNotFound
+from ...events import Key, Scope, new_id
+from ...store import Lease, Remains
+from .. import rules
+from . import entry as entries
+from .batches import named
+from .bodies import blank_chunks, drop_chunks, used_writes
+from .entry import DEAD, FORKING, LIVE, RESTORING, Document
+from .heads import MISSED, Heads, Missed
+from .records import ref_of
+from .schema import Database
+
+STEP = 64  # batches looked at a time
+
+
+class Delete:
+    """One delete, over all its attempts: what it hid carries its mark."""
+
+    def __init__(
+        self, db: Database, heads: Heads, target: Scope | Key, fence: Lease | None
+    ) -> None:
+        self._db = db
+        self._heads = heads
+        self._target = target
+        self._fence = fence
+        self._mark = new_id()
+        self.scope = target.scope if isinstance(target, Key) else target
+        self.removed: Counter[str] = Counter()
+        self.hidden: list[Document] = []
+
+    async def run(self) -> None:
+        """Hide the target, and remove what it owned."""
+        await self._hide()
+        self.hidden = await self._db.logs.find(
+            named(self.scope, state=DEAD, deleted=self._mark),
+            {"head": 1, "shared": 1},
+            hint="hidden",
+        ).to_list()
+        self.removed["logs"] = len(self.hidden)
+        self.removed["events"] = sum(doc["head"] - doc["shared"] for doc in self.hidden)
+        logs = [doc["_id"] for doc in self.hidden]
+        for name in ("snapshots", "drafts"):
+            gone = await getattr(self._db, name).delete_many(named(self.scope, log={"$in": logs}))
+            self.removed[name] += gone.deleted_count
+        self.removed += await finish(self._db, self.scope)
+        if self._target == self.scope and not await has_threads(self._db, self.scope):
+            self.removed += await drop_owned(self._db, self.scope, await self._db.clock.now())
+
+    async def _hide(self) -> None:
+        now = await self._db.clock.now()
+        if isinstance(self._target, Key):
+            if self._fence is not None:
+                await self._heads.settle(self._target, self._hide_fenced)
+                return
+            where = named(self.scope, thread=self._target.thread, state=LIVE)
+            await self._db.logs.update_one(
+                where, entries.buried(self._mark, now, False), hint="key"
+            )
+            self._heads.forget(self._target)
+            return
+        # By an index that none of this moves anything in. A fork that began before its
+        # parent was hidden is there by now, and is met here; one that begins later fails.
+        where = named(self.scope, state={"$in": [LIVE, FORKING]})
+        update = entries.buried(self._mark, now, True)
+        while (await self._db.logs.update_many(where, update, hint="session")).matched_count:
+            pass
+
+    async def _hide_fenced(self, entry: entries.Entry | None, fresh: bool) -> Missed | None:
+        assert isinstance(self._target, Key)
+        assert self._fence is not None
+        if entry is None and await self._db.logs.find_one(
+            named(self.scope, state=DEAD, deleted=self._mark), hint="hidden"
+        ):
+            return None  # done before, and the reply was lost
+        row = rules.found(self._target, entry.row if entry else None)
+        assert entry is not None
+        rules.check_fence(row, entry.lease, self._fence)
+        now = await self._db.clock.now()
+        dead = entry._replace(state=DEAD)
+        if not await self._heads.swap(entry, dead, entries.buried(self._mark, now, False)):
+            return MISSED
+        self._heads.forget(self._target)
+        return None
+
+
+async def has_threads(db: Database, scope: Scope) -> bool:
+    """Whether a session exists."""
+    return await db.logs.find_one(named(scope, state=LIVE), {"_id": 1}, hint="key") is not None
+
+
+async def check_session(db: Database, scope: Scope) -> None:
+    """Refuse what needs a session that is not there."""
+    if not await has_threads(db, scope):
+        raise SessionNotFound(tenant=scope.tenant, session=scope.session)
+
+
+async def finish(db: Database, scope: Scope) -> Counter[str]:
+    """Remove what a session owned, if a delete took its last thread and came no further."""
+    where = named(scope, state=DEAD, owned=True)
+    dead = await db.logs.find(where, {"whole": 1, "hidden": 1}, hint="hidden").to_list()
+    removed: Counter[str] = Counter()
+    if not dead:
+        return removed
+    if any(doc["whole"] for doc in dead) or not await has_threads(db, scope):
+        removed = await drop_owned(db, scope, max(doc["hidden"] for doc in dead))
+    ids = [doc["_id"] for doc in dead]
+    await db.logs.update_many(named(scope, _id={"$in": ids}), {"$unset": {"owned": ""}})
+    return removed
+
+
+async def drop_owned(db: Database, scope: Scope, upto: int) -> Counter[str]:
+    """Remove the blobs and claims that a session had at a time; younger ones belong to one
+    that was grown again."""
+    where = named(scope, at={"$lte": upto})
+    blobs = await db.blobs.delete_many(where)
+    await db.chunks.delete_many({**where, "log": None})
+    claims = await db.claims.delete_many(where)
+    return Counter(blobs=blobs.deleted_count, claims=claims.deleted_count)
+
+
+# Sweeping
+
+
+async def sweep(db: Database, scope: Scope | None = None) -> None:
+    """Remove what is hidden, in one session or in all, but for what forks share."""
+    await _discard_cut(db)
+    where: Document = {"state": DEAD} if scope is None else named(scope, state=DEAD)
+    again = True
+    while again:
+        again = False
+        # The newest first: a fork is younger than its base.
+        async for doc in db.logs.find(
+            where, {"tenant": 1, "session": 1, "kept": 1}, sort=[("_id", -1)], hint="hidden"
+        ):
+            again |= await _sweep_log(db, doc)
+
+
+async def _discard_cut(db: Database) -> None:
+    """Restores and forks that nobody has heard of for a while are dead."""
+    late = {"state": {"$in": [RESTORING, FORKING]}, "until": {"$lt": await db.clock.now()}}
+    dead = {"$set": {"state": DEAD}, "$inc": {"version": 1}}
+    await db.logs.update_many(late, dead, hint="hidden")
+
+
+async def _sweep_log(db: Database, doc: Document) -> bool:
+    """Remove what nobody shares of a dead log; whether all of it went."""
+    scope, log = Scope(doc["tenant"], doc["session"]), doc["_id"]
+    await finish(db, scope)
+    forks = await db.logs.find(named(scope, base=log), {"shared": 1}, hint="base").to_list()
+    if not forks:
+        for collection in (db.chunks, db.batches, db.drafts, db.snapshots):
+            await collection.delete_many(named(scope, log=log))
+        await db.logs.delete_one(named(scope, _id=log, state=DEAD))
+        return True
+    kept = max(fork["shared"] for fork in forks)
+    if doc.get("kept") != kept:
+        await _trim(db, scope, log, kept)
+        await _drop_unused(db, scope, log)
+        await db.logs.update_one(named(scope, _id=log, state=DEAD), {"$set": {"kept": kept}})
+    return False
+
+
+async def _trim(db: Database, scope: Scope, log: str, kept: int) -> None:
+    """Remove the events of a log after `kept`, their payloads first."""
+    while True:
+        docs = await db.batches.find(
+            named(scope, log=log, last={"$gt": kept}), sort=[("last", 1)], limit=STEP, hint="last"
+        ).to_list()
+        for doc in docs:
+            keep = max(0, kept + 1 - doc["first"])
+            refs = [ref for event in doc["events"][keep:] if (ref := ref_of(event))]
+            await blank_chunks(db, scope, refs)
+            if keep:
+                cut: Any = {"$each": [], "$slice": keep}
+                await db.batches.update_one(
+                    named(scope, _id=doc["_id"]),
+                    {"$push": {"ids": cut, "events": cut}, "$set": {"last": kept}},
+                )
+            else:
+                await db.batches.delete_one(named(scope, _id=doc["_id"]))
+        if len(docs) < STEP:
+            return
+
+
+async def _drop_unused(db: Database, scope: Scope, log: str) -> None:
+    """Remove the payloads of a dead log that no batch points to: those that its tail held."""
+    used = await used_writes(db, scope, log)
+    for write in await db.chunks.distinct("write", named(scope, log=log)):
+        if write not in used:
+            await drop_chunks(db, scope, write)
+
+
+async def shared_still(db: Database, scope: Scope, logs: Sequence[str]) -> list[Remains]:
+    """What forks keep of the logs that a delete removed; it tells of no other session."""
+    forks: dict[str, list[Document]] = {}
+    where = named(scope, base={"$in": list(logs)}, state=LIVE)
+    async for doc in db.logs.find(where, {"base": 1, "shared": 1, "thread": 1}, hint="base"):
+        forks.setdefault(doc["base"], []).append(doc)
+    return [
+        Remains(
+            where=f"log {log}",
+            what=f"events up to {max(fork['shared'] for fork in found)}, shared by forks "
+            f"({','.join(sorted(fork['thread'] for fork in found))})",
+            remedy="delete the forks",
+        )
+        for log, found in forks.items()
+    ]

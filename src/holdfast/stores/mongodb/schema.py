@@ -1,0 +1,193 @@
+"""The collections, their indexes and versions, and how a database is prepared.
+
+Every document but a claim carries `tenant` and `session`, and every query about one
+session names both, so that all collections can be sharded by them. Each index that a
+query goes by is named outright, so that its plan does not depend on what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import ASCENDING, IndexModel, ReadPreference
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from ...errors import InvalidValue, StoreTooNew
+from ..patience import patiently
+from .address import Address
+from .clock import Clock, GivenClock, ServerClock
+from .entry import LIVE, Document
+from .failure import passing, translated
+
+Collection = AsyncCollection[Document]
+
+VERSION = 1
+OLDEST_WIRE = 17  # what a server of MongoDB 6.0 speaks
+WRITE_MS = 10_000  # after so long without a majority, a write counts as unanswered
+
+_MAIN = {"state": LIVE, "thread": "main"}
+
+
+def _index(name: str, *fields: str, **options: Any) -> IndexModel:
+    return IndexModel([(field, ASCENDING) for field in fields], name=name, **options)
+
+
+def _some(name: str, *fields: str, where: Document, **options: Any) -> IndexModel:
+    return _index(name, *fields, partialFilterExpression=where, **options)
+
+
+INDEXES: dict[str, list[IndexModel]] = {
+    "logs": [
+        _some("key", "tenant", "session", "thread", where={"state": LIVE}, unique=True),
+        # Whole, and never moved by an update: the one to shard by, and to find all threads.
+        _index("session", "tenant", "session"),
+        _some("threads", "tenant", "session", "active", "_id", where={"state": LIVE}),
+        _some("active", "tenant", "active", "_id", where=_MAIN),
+        _some("created", "tenant", "created", "_id", where=_MAIN),
+        *[
+            _some(name, "tenant", name, "active", "_id", where={**_MAIN, name: {"$exists": True}})
+            for name in ("user", "workspace", "agent")
+        ],
+        _some("terms", "tenant", "terms", "active", "_id", where=_MAIN),
+        _some("stale", "tenant", "stale_at", "_id", where={"stale_at": {"$exists": True}}),
+        _some("wake", "tenant", "agent", "wake", "_id", where={"wake": {"$exists": True}}),
+        _some("waits", "tenant", "waits", "waits_to", "_id", where={"waits": {"$exists": True}}),
+        _some(
+            "assignees",
+            "tenant",
+            "assignees",
+            "waits",
+            "waits_to",
+            "_id",
+            where={"assignees": {"$exists": True}},
+        ),
+        _some("base", "tenant", "session", "base", where={"base": {"$exists": True}}),
+        _some("hidden", "tenant", "session", "state", where={"state": {"$gt": LIVE}}),
+    ],
+    "batches": [
+        _index("last", "tenant", "session", "log", "last"),
+        _index("ids", "log", "ids"),
+    ],
+    "chunks": [_index("log", "tenant", "session", "log")],
+    "drafts": [_index("log", "tenant", "session", "log", "message")],
+    "snapshots": [_index("log", "tenant", "session", "log")],
+    "blobs": [_index("session", "tenant", "session", "sha256")],
+    "claims": [_index("session", "tenant", "session")],
+}
+
+
+@dataclass(frozen=True)
+class Database:
+    """The collections, each with the concerns that our promises need, and the clock."""
+
+    logs: Collection
+    batches: Collection
+    chunks: Collection
+    drafts: Collection
+    snapshots: Collection
+    blobs: Collection
+    claims: Collection
+    clock: Clock
+    replicated: bool
+    """Whether the server has an oplog, and with it majorities and change streams."""
+
+    @classmethod
+    def of(cls, place: AsyncDatabase[Document], clock: Clock, *, replicated: bool) -> Database:
+        """Reads and writes go to the primary; what is read cannot be rolled back any more,
+        and what is written is in the journals of a majority before it is acknowledged."""
+        write = WriteConcern(w=1, j=True)
+        if replicated:
+            write = WriteConcern(w="majority", j=True, wtimeout=WRITE_MS)
+        safe = place.with_options(
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=write,
+            read_concern=ReadConcern("majority" if replicated else "local"),
+        )
+        return cls(**{name: safe[name] for name in INDEXES}, clock=clock, replicated=replicated)
+
+    @property
+    def place(self) -> AsyncDatabase[Document]:
+        return self.logs.database
+
+
+def check_server(hello: Document) -> bool:
+    """Whether the server is replicated (or a router of such); refuses one that is too old."""
+    if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
+        raise InvalidValue(
+            field="url", problem="names a server older than MongoDB 6.0", remedy="upgrade it"
+        )
+    return "setName" in hello or hello.get("msg") == "isdbgrid"
+
+
+async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None) -> Database:
+    """The database, prepared."""
+
+    async def hello() -> Document:
+        answer: Document = await place.client.admin.command("hello")
+        return answer
+
+    replicated = check_server(await hello())
+    time: Clock = ServerClock(hello) if clock is None else GivenClock(clock)
+    db = Database.of(place, time, replicated=replicated)
+    await prepare(db)
+    return db
+
+
+async def prepare(db: Database) -> None:
+    """Make the collections and indexes, once; safe when many processes open at a time.
+
+    The mark that the database is ours is set before the first index, at version 0, so
+    that one who meets it half made goes on making it.
+    """
+    meta = db.logs.database["meta"].with_options(
+        read_concern=db.logs.read_concern, write_concern=db.logs.write_concern
+    )
+    mark = await meta.find_one({"_id": "holdfast"})
+    if mark is None:
+        foreign = set(await db.place.list_collection_names()) & set(INDEXES)
+        made = await meta.update_one(
+            {"_id": "holdfast"}, {"$setOnInsert": {"version": 0}}, upsert=True
+        )
+        if made.upserted_id is not None and foreign:
+            await meta.delete_one({"_id": "holdfast"})
+            raise InvalidValue(
+                field="url",
+                problem=f"database {db.place.name!r} has collections of another program",
+                remedy="name another database",
+            )
+        mark = {"version": 0}
+    version = mark["version"]
+    if version > VERSION:
+        raise StoreTooNew(
+            problem=f"database {db.place.name!r} has schema {version}, "
+            f"this program knows {VERSION}",
+            found=version,
+            known=VERSION,
+        )
+    if version < VERSION:
+        for name, indexes in INDEXES.items():
+            await db.place[name].create_indexes(indexes)
+        await meta.update_one(
+            {"_id": "holdfast", "version": {"$lt": VERSION}}, {"$set": {"version": VERSION}}
+        )
+
+
+async def schema_state(url: str) -> tuple[int, int]:
+    """The version of the collections that `url` names, 0 if there are none, and the one that
+    this program knows. Changes nothing."""
+    address = Address.of(url)
+    client = await address.connect()
+    meta = client[address.database]["meta"]
+    try:
+        with translated():
+            mark = await patiently(
+                lambda: meta.find_one({"_id": "holdfast"}), passing, patience=address.patience
+            )
+    finally:
+        await client.close()
+    return (mark["version"] if mark else 0), VERSION

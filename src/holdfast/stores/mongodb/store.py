@@ -1,0 +1,391 @@
+"""A store in a MongoDB database: a replica set, a sharded cluster, or a standalone server.
+
+Each method checks its arguments, then runs functions of `log`, `history`, `beside`, `find`,
+`remove` and `upkeep`, again while the server is away for a moment. Whatever the number of
+sessions, a store has one client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import TypeVar
+
+from pymongo import AsyncMongoClient
+
+from ... import catalog
+from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...codec import LIMITS, check, check_key, check_name, check_size, check_stored
+from ...errors import InvalidValue, StoreUnavailable
+from ...events import Appended, Event, Key, NewEvent, Scope
+from ...store import (
+    BlobRef,
+    CaughtUp,
+    Damage,
+    Draft,
+    Lease,
+    Receipt,
+    Remains,
+    Snapshot,
+    StoreInfo,
+)
+from .. import rules
+from ..patience import patiently
+from ..rules import APART
+from ..wakes import Wakes, follow
+from . import beside, find, history, remove, upkeep
+from .address import Address
+from .entry import Document, Entry
+from .failure import passing, translated
+from .heads import Heads
+from .log import Append, Bounds, Guards, read_page
+from .schema import VERSION, Database, opened
+from .wake import Watch
+
+T = TypeVar("T")
+
+RESTORE_BYTES = 4 << 20
+RESTORE_EVENTS = 1_000
+LARGE = 1 << 20  # bytes above which a call counts as long
+LONG = 60.0  # seconds for one attempt of a long call
+
+
+class MongoStore:
+    """Sessions in a MongoDB database."""
+
+    kind = "mongodb"
+
+    def __init__(
+        self,
+        db: Database,
+        address: Address,
+        client: AsyncMongoClient[Document] | None,
+        project: Project,
+    ) -> None:
+        self._db = db
+        self._address = address
+        self._client = client
+        self._project = project
+        self._heads = Heads(db, patience=address.patience)
+        self._wakes = Wakes()
+        self._watch = Watch(db, self._wakes)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        client: AsyncMongoClient[Document] | None = None,
+        project: Project = catalog.project,
+        clock: Callable[[], int] | None = None,
+    ) -> MongoStore:
+        """Open the database that `url` names, making its collections and indexes if need be;
+        safe for many processes at once. A `client` of the caller's is used instead of an own
+        one, and never closed. Without `clock` the server's clock counts."""
+        address = Address.of(url)
+        own = await address.connect() if client is None else None
+        used = own if client is None else client
+        assert used is not None
+        try:
+            with translated():
+                db = await patiently(
+                    lambda: opened(used[address.database], clock),
+                    passing,
+                    patience=address.patience,
+                )
+        except BaseException:
+            if own is not None:
+                await own.close()
+            raise
+        return cls(db, address, own, project)
+
+    def __repr__(self) -> str:
+        return f"MongoStore({self._address.location!r})"
+
+    async def _ride(self, attempt: Callable[[], Awaitable[T]], *, long: bool = False) -> T:
+        """What an attempt returns, repeated while the server is away; it must know its own
+        work when a reply was lost. One without a reply is given up in time for another, which
+        then goes by another connection; a `long` one, of many steps or bytes, later."""
+        limit = LONG if long else max(1.0, self._address.patience / 2)
+
+        async def limited() -> T:
+            async with asyncio.timeout(limit):
+                return await attempt()
+
+        with translated():
+            return await patiently(limited, passing, patience=self._address.patience)
+
+    # The log
+
+    async def append(
+        self,
+        key: Key,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | None = None,
+        fence: Lease | None = None,
+        log: str | None = None,
+        create: bool = False,
+    ) -> Appended:
+        check(key, events)
+        guards = Guards(expected, fence, log, create)
+        appending = Append(self._db, self._heads, self._project, key, events, guards)
+        large = sum([len(event.data) for event in events]) > LARGE
+        done = await self._ride(appending.run, long=large)
+        self._wakes.wake(key)
+        return done
+
+    async def read(
+        self,
+        key: Key,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        log: str | None = None,
+        inline: bool = True,
+    ) -> AsyncGenerator[Event, None]:
+        check_key(key)
+        rules.check_range(after, before, limit)
+        bounds = Bounds(after, before, limit, reverse, inline)
+        entry: Entry | None = None
+        while True:
+            page = await self._ride(
+                partial(read_page, self._db, self._heads, key, bounds, log, entry), long=True
+            )
+            entry, log = page.entry, page.entry.log
+            for event in page.events:
+                yield event
+            if page.damage is not None:
+                raise page.damage
+            if not page.events:
+                return
+            bounds = bounds.behind(page.events)
+            if bounds.limit == 0 or (reverse and bounds.before == after + 1):
+                return
+
+    async def follow(
+        self, key: Key, *, after: int = 0, log: str | None = None
+    ) -> AsyncGenerator[Event | CaughtUp, None]:
+        check_key(key)
+        async with (
+            self._watch.following(key),
+            aclosing(follow(self, self._wakes, key, after, log)) as items,
+        ):
+            async for item in items:
+                yield item
+
+    async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
+        check_name("thread", thread)
+        check(key, [first])
+        forking = history.Fork(self._db, self._heads, self._project, key, thread, at, first)
+        await self._ride(forking.run)
+
+    async def restore(
+        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
+    ) -> None:
+        check_key(key)
+        await self._sweep(key.scope)  # discards what a restorer that died left behind
+        entry = await self._ride(lambda: history.begin_restore(self._db, self._heads, key, parent))
+        try:
+            some: list[Event] = []
+            size = 0
+            async for event in events:
+                check_stored(event)
+                some.append(event)
+                size += len(event.data)
+                if size >= RESTORE_BYTES or len(some) == RESTORE_EVENTS:
+                    entry = await self._restore_some(entry, some)
+                    some, size = [], 0
+            if some:
+                entry = await self._restore_some(entry, some)
+            await self._ride(partial(history.end_restore, self._db, self._heads, entry), long=True)
+        except StoreUnavailable:
+            raise  # what is there of it is discarded by a later call
+        except BaseException:
+            await asyncio.shield(self._discard(entry))
+            raise
+        self._wakes.wake(key)
+
+    async def _restore_some(self, entry: Entry, events: list[Event]) -> Entry:
+        restoring = history.Restoring(self._db, self._project, entry, events)
+        return await self._ride(restoring.run, long=True)
+
+    async def _discard(self, entry: Entry) -> None:
+        await self._ride(lambda: history.discard(self._db, entry))
+        await self._sweep(entry.scope)
+
+    async def erase(
+        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
+    ) -> Receipt:
+        check_key(key)
+        check_name("reason", reason)
+        removed = await self._ride(
+            lambda: history.erase(self._db, self._heads, self._project, key, seqs, reason, fence),
+            long=True,
+        )
+        return Receipt(removed=removed, remains=self._left_behind())
+
+    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+        check_key(target)
+        if fence is not None and isinstance(target, Scope):
+            raise InvalidValue(
+                field="fence", problem="guards one thread", remedy="delete by Key with it"
+            )
+        deleting = remove.Delete(self._db, self._heads, target, fence)
+        await self._ride(deleting.run, long=True)
+        self._wakes.wake_all()
+        await self._sweep(deleting.scope)
+        deleted = [doc["_id"] for doc in deleting.hidden]
+        shared = await self._ride(lambda: remove.shared_still(self._db, deleting.scope, deleted))
+        counted = {sort: deleting.removed[sort] for sort in rules.SORTS}
+        return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
+
+    async def _sweep(self, scope: Scope | None) -> None:
+        await self._ride(lambda: remove.sweep(self._db, scope), long=True)
+
+    def _left_behind(self) -> tuple[Remains, ...]:
+        where = self._address.location
+        files = Remains(
+            where=f"{where}, the server's files",
+            what="pages and journals as they were, until the server writes over them",
+            remedy="run `compact` on each collection and member; backups age by themselves",
+        )
+        if not self._db.replicated:
+            return (files,)
+        oplog = Remains(
+            where=f"{where}, oplog of each member",
+            what="the changes as they were sent, until newer ones push them out",
+            remedy="wait for the oplog's window, or shrink it with `replSetResizeOplog`",
+        )
+        return (oplog, files)
+
+    # The catalog
+
+    async def row(self, key: Key) -> Row | None:
+        check_key(key)
+        entry = await self._ride(lambda: self._heads.read(key))
+        return entry.row if entry else None
+
+    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
+        catalog.check_query(query, limit)
+        return await self._ride(lambda: find.find(self._db, query, cursor, limit))
+
+    async def pending(
+        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
+    ) -> Page[Pending]:
+        catalog.check_query(query, limit)
+        return await self._ride(lambda: find.pending(self._db, query, cursor, limit))
+
+    async def claim(
+        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
+    ) -> Scope:
+        rules.check_claim(tenant, name, owner)
+        return await self._ride(lambda: beside.claim(self._db, tenant, name, owner, instead_of))
+
+    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
+        rules.check_claim(tenant, name, owner)
+        await self._ride(lambda: beside.unclaim(self._db, tenant, name, owner))
+
+    async def claims(self, owner: Scope) -> list[str]:
+        check_key(owner)
+        return await self._ride(lambda: beside.claims(self._db, owner))
+
+    # Driving
+
+    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
+        rules.check_runnable(tenant, agents, limit)
+        return await self._ride(lambda: find.runnable(self._db, tenant, agents, limit))
+
+    async def acquire(
+        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+    ) -> Lease:
+        check_key(key)
+        leasing = beside.Leasing(self._db, self._heads)
+        return await self._ride(lambda: leasing.acquire(key, owner, ttl, steal))
+
+    async def renew(self, lease: Lease) -> Lease:
+        leasing = beside.Leasing(self._db, self._heads)
+        return await self._ride(lambda: leasing.renew(lease))
+
+    async def release(self, lease: Lease, *, head: int | None = None) -> None:
+        leasing = beside.Leasing(self._db, self._heads)
+        await self._ride(lambda: leasing.release(lease, head))
+
+    async def put_draft(
+        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
+    ) -> None:
+        check_key(key)
+        rules.check_draft(message, offset, text)
+        await self._ride(
+            lambda: beside.put_draft(self._db, self._heads, key, message, offset, text, fence)
+        )
+
+    async def drafts(self, key: Key) -> list[Draft]:
+        check_key(key)
+        return await self._ride(lambda: beside.drafts(self._db, self._heads, key))
+
+    # Beside it
+
+    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
+        check_key(scope)
+        check_size("data", data, LIMITS.blob_bytes)
+        sha256 = hashlib.sha256(data).hexdigest()
+        return await self._ride(lambda: beside.put_blob(self._db, scope, data, sha256), long=True)
+
+    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+        check_key(scope)
+        return await self._ride(lambda: beside.get_blob(self._db, scope, ref), long=True)
+
+    async def blobs(self, scope: Scope) -> list[BlobRef]:
+        check_key(scope)
+        return await self._ride(lambda: beside.blobs(self._db, scope))
+
+    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+        check_key(key)
+        await self._ride(lambda: beside.save_snapshot(self._db, self._heads, key, snapshot, fence))
+
+    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
+        check_key(key)
+        check_name("version", version)
+        return await self._ride(lambda: beside.load_snapshot(self._db, self._heads, key, version))
+
+    # Upkeep
+
+    async def verify(
+        self, target: Scope | Key | None = None, *, repair: bool = False
+    ) -> AsyncGenerator[Damage, None]:
+        if target is not None:
+            check_key(target)
+        for scope, log in await self._ride(lambda: upkeep.logs_of(self._db, target), long=True):
+            about = (self._db, self._heads, self._project, scope, log)
+            found = await self._ride(partial(upkeep.check_log, *about), long=True)
+            if found and repair:
+                found = await self._ride(partial(upkeep.repair, *about, found), long=True)
+            for damage in found:
+                yield damage
+
+    async def purge(self) -> Receipt:
+        await self._sweep(None)
+        removed = await self._ride(lambda: upkeep.drop_orphans(self._db), long=True)
+        return Receipt(removed=dict(removed), remains=self._left_behind())
+
+    def info(self) -> StoreInfo:
+        return StoreInfo(
+            kind=self.kind,
+            location=self._address.location,
+            durability="machine",
+            schema=VERSION,
+            limits=LIMITS,
+            apart=APART,
+        )
+
+    async def aclose(self) -> None:
+        await self._watch.aclose()
+        await self._heads.aclose()
+        if self._client is not None:
+            await self._client.close()

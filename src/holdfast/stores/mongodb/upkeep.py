@@ -1,0 +1,199 @@
+"""Upkeep: hashes, numbers, rows and claims recomputed, log by log; what nobody owns removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+
+from msgspec.structs import replace
+
+from ... import catalog
+from ...catalog import Project
+from ...codec import fingerprint
+from ...errors import LogDamaged
+from ...events import Key, Scope
+from ...store import Damage
+from . import entry as entries
+from .batches import PAGE_EVENTS, found_events, named
+from .beside import claimed
+from .bodies import drop_chunks, events_of, used_writes
+from .entry import DEAD, LIVE, Document, Entry, Segment
+from .heads import Heads
+from .history import blank_events, drop_snapshots, project_anew, projected
+from .records import Found
+from .schema import Collection, Database
+
+STALE_MS = 3_600_000  # what was written so long ago and is pointed to by nothing never will be
+
+
+async def logs_of(db: Database, target: Scope | Key | None) -> list[tuple[Scope, str]]:
+    """The logs to verify."""
+    where: Document = {"state": LIVE}
+    if target is not None:
+        where.update(tenant=target.tenant, session=target.session)
+    if isinstance(target, Key):
+        where["thread"] = target.thread
+    found = db.logs.find(where, {"tenant": 1, "session": 1}, sort=[("_id", 1)])
+    return [(Scope(doc["tenant"], doc["session"]), doc["_id"]) async for doc in found]
+
+
+async def check_log(
+    db: Database, heads: Heads, project: Project, scope: Scope, log: str
+) -> list[Damage]:
+    """What is wrong with one log, its row and its claims."""
+    entry = await heads.by_log(scope, log)
+    if entry is None or entry.state != LIVE:
+        return []  # deleted meanwhile
+    found: list[Damage] = []
+    for part in [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]:
+        # What a deleted log left to its forks is checked with them, the rest by itself.
+        if part.log == log or await _is_dead(heads, scope, part.log):
+            found += [damage async for damage in _check_events(db, entry, part)]
+    if not any(damage.problem in ("unreadable", "missing") for damage in found):
+        found += await _check_row(db, project, entry)
+    return found + [damage async for damage in _check_claims(db, entry)]
+
+
+async def _is_dead(heads: Heads, scope: Scope, log: str) -> bool:
+    entry = await heads.by_log(scope, log)
+    return entry is None or entry.state == DEAD
+
+
+async def _check_events(db: Database, entry: Entry, part: Segment) -> AsyncGenerator[Damage, None]:
+    seq = part.after
+    while seq < part.upto:
+        found = await found_events(db, entry, seq, part.upto, PAGE_EVENTS, False)
+        for event in found:
+            if event.seq != seq + 1:
+                yield _missing(entry.key, seq + 1, event.seq - 1)
+            seq = event.seq
+            if (problem := await _unreadable(db, entry.key, event)) is not None:
+                yield Damage(problem="unreadable", detail=problem, key=entry.key, seq=seq)
+        if not found:
+            after = await _next_after(db, entry, part, seq)
+            yield _missing(entry.key, seq + 1, after)
+            seq = after
+
+
+async def _next_after(db: Database, entry: Entry, part: Segment, seq: int) -> int:
+    """The last number before the next event that is there."""
+    if part.log == entry.log and seq >= entry.rolled:
+        return part.upto
+    doc = await db.batches.find_one(
+        named(entry.scope, log=part.log, last={"$gt": seq}),
+        {"first": 1},
+        sort=[("last", 1)],
+        hint="last",
+    )
+    upto = part.upto if part.log != entry.log else entry.rolled
+    return upto if doc is None else max(seq + 1, min(doc["first"] - 1, upto))
+
+
+def _missing(key: Key, seq: int, upto: int) -> Damage:
+    return Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq)
+
+
+async def _unreadable(db: Database, key: Key, found: Found) -> str | None:
+    events, damage = await events_of(db, key, [found], inline=True)
+    if damage is not None:
+        assert isinstance(damage, LogDamaged)
+        return damage.problem
+    return None if fingerprint(events[0]) == found.record["hash"] else "differs from its hash"
+
+
+async def _check_row(db: Database, project: Project, entry: Entry) -> list[Damage]:
+    row = await projected(db, project, entry)
+    if not catalog.agrees(entry.row, row):
+        return [Damage(problem="row", detail="differs from its log", key=entry.key)]
+    if entries.listing(row) != entry.listed:
+        return [Damage(problem="row", detail="its index differs from it", key=entry.key)]
+    return []
+
+
+async def _check_claims(db: Database, entry: Entry) -> AsyncGenerator[Damage, None]:
+    key = entry.key
+    for name in catalog.bound(entry.row):
+        if await claimed(db, key.tenant, catalog.SURFACE_CLAIM + name) != key.scope:
+            yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
+
+
+async def repair(
+    db: Database,
+    heads: Heads,
+    project: Project,
+    scope: Scope,
+    log: str,
+    found: Sequence[Damage],
+) -> list[Damage]:
+    """Mend what can be mended: damaged events are erased, rows projected anew."""
+    lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
+    mended = bool(lost) or any(damage.problem == "row" for damage in found)
+    entry = await heads.by_log(scope, log)
+    if entry is not None and lost:
+        own = [seq for seq in lost if seq > entry.shared]
+        while entry is not None and own:
+            settled = await heads.settled(entry, own[-1])
+            if settled is not None:
+                break
+            entry = await heads.by_log(scope, log)
+        for part in entries.segments(settled if own and settled else entry) if entry else ():
+            if some := [seq for seq in lost if part.after < seq <= part.upto]:
+                await blank_events(db, scope, part.log, some, "damaged")
+    if mended:
+        await drop_snapshots(db, scope, log)
+        await project_anew(db, heads, project, scope, log)
+    return [replace(damage, repaired=damage.problem in ("unreadable", "row")) for damage in found]
+
+
+# What nobody owns
+
+
+async def drop_orphans(db: Database) -> Counter[str]:
+    """Remove what calls that died left behind: events, payloads, drafts and snapshots of logs
+    that are gone, and chunks that nothing points to."""
+    removed: Counter[str] = Counter()
+    for name in ("batches", "chunks", "drafts", "snapshots"):
+        removed[name] += await _drop_strays(db, getattr(db, name))
+    removed["chunks"] += await _drop_unused(db)
+    return removed
+
+
+async def _drop_strays(db: Database, collection: Collection) -> int:
+    """Remove the documents of logs that do not exist."""
+    removed = 0
+    by_log: list[Document] = [{"$match": {"log": {"$ne": None}}}, {"$group": _LOG}]
+    young = await db.clock.now() - STALE_MS
+    async for group in await collection.aggregate(by_log, allowDiskUse=True):
+        name, scope = group["_id"]["log"], Scope(group["_id"]["tenant"], group["_id"]["session"])
+        # A chunk may be older than the head that its call is about to insert.
+        if (group["at"] or 0) > young or await db.logs.find_one(named(scope, _id=name), {"_id": 1}):
+            continue
+        removed += (await collection.delete_many(named(scope, log=name))).deleted_count
+    return removed
+
+
+_LOG = {
+    "_id": {"tenant": "$tenant", "session": "$session", "log": "$log"},
+    "at": {"$max": "$at"},
+}
+
+
+async def _drop_unused(db: Database) -> int:
+    """Remove the chunks of writes that no event and no blob points to."""
+    removed = 0
+    by_write: list[Document] = [
+        {"$match": {"at": {"$lt": await db.clock.now() - STALE_MS}}},
+        {
+            "$group": {
+                "_id": {"tenant": "$tenant", "session": "$session", "log": "$log"},
+                "writes": {"$addToSet": "$write"},
+            }
+        },
+    ]
+    async for group in await db.chunks.aggregate(by_write, allowDiskUse=True):
+        scope = Scope(group["_id"]["tenant"], group["_id"]["session"])
+        used = await used_writes(db, scope, group["_id"].get("log"))
+        for write in set(group["writes"]) - used:
+            await drop_chunks(db, scope, write)
+            removed += 1
+    return removed

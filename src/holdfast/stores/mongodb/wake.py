@@ -1,0 +1,129 @@
+"""Telling followers that something happened: one change stream per process, and a poll.
+
+On a replica set the server tells which heads changed; a slow poll of the followed logs is
+the net under it. On a standalone server the poll does all the work, and is quick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pymongo.errors import PyMongoError
+
+from ...events import Key
+from ..wakes import Wakes
+from .batches import named
+from .entry import LIVE, Document
+from .schema import Database
+
+QUICK = 0.05  # seconds between two polls without a change stream
+SLOW = 1.0  # … and with one
+PAUSE = 0.2  # seconds to wait after an error
+MANY = 200  # logs asked for at a time
+
+_ONLY_IDS: list[Document] = [{"$project": {"documentKey": 1, "operationType": 1}}]
+
+
+class Watch:
+    """Wakes the followers of one store, and works only while there are some."""
+
+    def __init__(self, db: Database, wakes: Wakes) -> None:
+        self._db = db
+        self._wakes = wakes
+        self._followed: Counter[Key] = Counter()
+        self._keys: dict[str, Key] = {}
+        self._places: dict[Key, tuple[str, int]] = {}
+        self._added = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @asynccontextmanager
+    async def following(self, key: Key) -> AsyncIterator[None]:
+        """Somebody follows a log."""
+        self._followed[key] += 1
+        self._added.set()
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._poll())]
+            if self._db.replicated:
+                self._tasks.append(asyncio.create_task(self._listen()))
+        try:
+            yield
+        finally:
+            self._followed[key] -= 1
+            if not self._followed[key]:
+                del self._followed[key]
+                self._forget(key)
+            if not self._followed:
+                await self.aclose()
+
+    def _forget(self, key: Key) -> None:
+        log, _ = self._places.pop(key, ("", 0))
+        self._keys.pop(log, None)
+
+    async def _poll(self) -> None:
+        pause = SLOW if self._db.replicated else QUICK
+        while True:
+            # The first look at a log may find it where its follower left it: a wake too many.
+            self._added.clear()
+            try:
+                keys = list(self._followed)
+                for start in range(0, len(keys), MANY):
+                    await self._look(keys[start : start + MANY])
+            except PyMongoError:
+                await asyncio.sleep(PAUSE)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._added.wait()
+
+    async def _look(self, keys: list[Key]) -> None:
+        """Wake those whose log is not where it was."""
+        ways = [named(key.scope, thread=key.thread, state=LIVE) for key in keys]
+        wanted = {"tenant": 1, "session": 1, "thread": 1, "head": 1}
+        found: dict[Key, tuple[str, int]] = {}
+        async for doc in self._db.logs.find({"$or": ways}, wanted):
+            key = Key(doc["tenant"], doc["session"], doc["thread"])
+            found[key] = (doc["_id"], doc["head"])
+        for key in keys:
+            place = found.get(key)
+            if key not in self._followed or (place and place == self._places.get(key)):
+                continue
+            self._forget(key)
+            if place is not None:
+                self._places[key] = place
+                self._keys[place[0]] = key
+            self._wakes.wake(key)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with await self._db.logs.watch(_ONLY_IDS) as changes:
+                    self._wakes.wake_all()  # for what came before it was open
+                    async for change in changes:
+                        self._heard(change)
+            except PyMongoError:
+                pass
+            self._wakes.wake_all()
+            await asyncio.sleep(PAUSE)
+
+    def _heard(self, change: Document) -> None:
+        log = change.get("documentKey", {}).get("_id")
+        if log is None:
+            self._wakes.wake_all()
+        elif log in self._keys:
+            self._wakes.wake(self._keys[log])
+
+    async def aclose(self) -> None:
+        """Stop."""
+        tasks, self._tasks = self._tasks, []
+        while tasks:
+            # More than once: the driver may take a cancellation for a reply that came.
+            for task in tasks:
+                task.cancel()
+            _, left = await asyncio.wait(tasks, timeout=PAUSE)
+            tasks = list(left)
+        self._places.clear()
+        self._keys.clear()
