@@ -21,6 +21,9 @@ hypothesis.settings.register_profile("test", max_examples=30, deadline=None, pri
 hypothesis.settings.register_profile("soak", max_examples=2_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("test")
 
+# The folders whose tests all need a server.
+SERVERS = {"faults_net", "mongodb", "postgres", "servers"}
+
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
@@ -43,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What is run for a kind of server needs one: `-m "not server"` leaves it out."""
     for item in items:
         given = getattr(item, "callspec", None)
-        if given and any(kind in given.params.values() for kind in servers.KINDS):
+        about = given and any(kind in given.params.values() for kind in servers.KINDS)
+        if about or SERVERS & set(item.path.parts):
             item.add_marker("server")
 
 
