@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from holdfast import Store, key
+from holdfast import Sessions, Store, key
+from holdfast.cli.options import EPOCH, instant, seconds
 
 from .conftest import Cli, created, write
+from .lives import DAY, HOUR, live
 
 
 def listed(cli: Cli, *arguments: str) -> list[str]:
@@ -82,7 +86,18 @@ def test_an_empty_answer_says_so_beside_the_result(shop: str, cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [("--metadata", "n"), ("--limit", "0"), ("--phase", "gone"), ("--order", "size")]
+    "wrong",
+    [
+        ("--metadata", "n"),
+        ("--limit", "0"),
+        ("--phase", "gone"),
+        ("--order", "size"),
+        ("--surface", "slack"),
+        ("--created-after", "yesterday"),
+        ("--created-before", "2026-13-01"),
+        ("--active-after", "2x"),
+        ("--active-before", ""),
+    ],
 )
 def test_a_wrong_filter_is_wrong_usage(shop: str, cli: Cli, wrong: tuple[str, str]) -> None:
     ended = cli("sessions", *wrong)
@@ -96,3 +111,92 @@ def test_an_empty_or_foreign_value_is_refused_by_the_store(shop: str, cli: Cli) 
     assert cli("sessions", "--cursor", "nonsense").err == (
         "error: cursor: is not one of ours; pass a page's cursor unchanged\n"
     )
+
+
+# Surfaces and times
+
+
+@pytest.fixture
+def ages(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One session begun three days ago, one begun then and active five hours ago, one of now."""
+
+    async def begin(sessions: Sessions) -> None:
+        await sessions.create("old", user="ann", surface=("telegram", "-100:42"))
+        await sessions.create("revived", user="ann", surface=("slack", "U1"))
+
+    async def revive(sessions: Sessions) -> None:
+        await sessions.touch("revived")
+
+    async def now(sessions: Sessions) -> None:
+        await sessions.create("new", user="ann")
+
+    live(url, begin, ago=3 * DAY)
+    live(url, revive, ago=5 * HOUR)
+    live(url, now)
+    monkeypatch.setenv("HOLDFAST_STORE", url)
+    return url
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ("--surface telegram -100:42", "old"),
+        ("--surface slack U1 --user ann", "revived"),
+        ("--surface slack -100:42", ""),
+        ("--created-after 1d", "new"),
+        ("--created-before 2d12h", "old revived"),
+        ("--created-after 1w --created-before 1h", "old revived"),
+        ("--active-after 6h", "new revived"),
+        ("--active-before 240min", "old revived"),
+        ("--active-after 6h --active-before 4h", "revived"),
+        ("--created-after 1971-01-01", "new old revived"),
+        ("--created-before 1971-01-01T00:00+01:00", ""),
+        ("--active-after 0001-01-01", "new old revived"),
+        ("--active-before 9999-12-31T23:59:59.999Z", "new old revived"),
+    ],
+)
+def test_surfaces_and_times_choose_the_sessions(
+    ages: str, cli: Cli, arguments: str, found: str
+) -> None:
+    assert sorted(listed(cli, *arguments.split())) == found.split()
+
+
+def test_a_time_begins_its_range_and_is_not_in_what_ends_there(ages: str, cli: Cli) -> None:
+    row = cli("sessions", "--surface", "slack", "U1", "--json").json["items"][0]
+    for column, ms in (("created", row["created"]), ("active", row["active"] * 1000)):
+        moment = (EPOCH + timedelta(milliseconds=ms)).isoformat()
+        assert "revived" in listed(cli, f"--{column}-after", moment)
+        assert "revived" not in listed(cli, f"--{column}-before", moment)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("90s", 90), ("30min", 1800), ("5m", 300), ("1h30min", 5400), ("2w3d", 17 * 86_400)],
+)
+def test_a_duration_is_a_number_of_seconds(text: str, count: int) -> None:
+    assert seconds("--ttl", text) == count
+    assert instant("--active-after", text, 10**12) == 10**12 - count * 1000
+    assert instant("--active-after", text, 0) == 0
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    at = [instant("x", text, 0) for text in ("2026-05-04T09:30", "2026-05-04T11:30+02:00")]
+    assert at[0] == at[1] == instant("x", "2026-05-04", 0) + 9 * HOUR + HOUR // 2
+
+
+def test_pages_of_a_duration_count_back_from_the_same_moment(ages: str, cli: Cli) -> None:
+    order = ("--created-before", "1d", "--order", "created", "--oldest-first", "--limit", "1")
+    first = cli("sessions", *order, "--json").json
+    second = cli("sessions", *order, "--json", "--cursor", first["cursor"]).json
+    found = [page["items"][0]["session"] for page in (first, second)]
+    assert (found, second["cursor"]) == (["old", "revived"], None)
+    wrong = cli("sessions", *order, "--cursor", f"12.{first['cursor'].partition('.')[2]}")
+    assert wrong.err.startswith("error: cursor: belongs to another query")
+
+
+def test_a_total_is_counted_on_request(ages: str, cli: Cli) -> None:
+    page = cli("sessions", "--limit", "1", "--total", "--json").json
+    assert (len(page["items"]), page["total"]) == (1, 3)
+    assert "total" not in cli("sessions", "--json").json
+    assert cli("sessions", "--active-after", "6h", "--total").err == "2 sessions in all\n"
+    assert cli("sessions", "--user", "bob", "--total").err == "no sessions\n0 sessions in all\n"

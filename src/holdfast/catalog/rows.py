@@ -239,6 +239,12 @@ def surface_name(surface: str, address: str) -> str:
     return msgspec.json.encode((surface, address)).decode()
 
 
+def bound(row: Row) -> list[str]:
+    """The surfaces whose claims a session must have: none when it is over, since others may have
+    taken them."""
+    return [] if row.phase == "expired" or row.sealed is not None else list(row.surfaces)
+
+
 SURFACE_CLAIM = "surface:"  # + surface_name: the claim that belongs to an attached surface
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 
 from ..errors import HoldfastError
-from . import claude, failure
+from . import claude, failure, person, session
 from .copy import copy
 from .demo import demo
 from .doctor import doctor, version
@@ -18,6 +19,7 @@ from .listing import sessions
 from .migrate import migrate
 from .output import tolerant
 from .show import show
+from .sweep import sweep
 from .tail import tail
 from .upkeep import delete, purge, repair, verify
 
@@ -30,11 +32,13 @@ holdfast VERB --help
 ```
 """
 READING, UPKEEP = Group("Reading", sort_key=1), Group("Upkeep", sort_key=2)
+LIFE = Group("Life cycle", sort_key=1.5)
 TRYING, OPTIONS = Group("Trying", sort_key=3), Group("Options", sort_key=4)
 VERBS: dict[Callable[..., Any], Group] = {
     sessions: READING,
     show: READING,
     tail: READING,
+    sweep: LIFE,
     verify: UPKEEP,
     repair: UPKEEP,
     delete: UPKEEP,
@@ -44,6 +48,7 @@ VERBS: dict[Callable[..., Any], Group] = {
     doctor: UPKEEP,
     demo: TRYING,
 }
+GROUPS = {"session": (session, LIFE), "person": (person, LIFE), "claude": (claude, UPKEEP)}
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports of SIGINT and SIGPIPE
 
 
@@ -62,7 +67,8 @@ def build() -> App:
     )
     for place, (verb, group) in enumerate(VERBS.items()):
         app.command(verb, group=group, sort_key=place)
-    app.command(claude.app(UPKEEP, place=len(VERBS)))
+    for place, (verbs, group) in enumerate(GROUPS.values(), len(VERBS)):
+        app.command(verbs.app(group, place))
     for flag in ("--help", "--version"):
         app[flag].group = OPTIONS
     return app
@@ -78,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     tolerant()
     tokens = options_behind_verb(arguments)
     json = "--json" in tokens[: tokens.index("--") if "--" in tokens else None]
-    verb = tokens[0] if tokens and not tokens[0].startswith("-") else None
+    verb = _verb(tokens)
     try:
         code = build()(tokens)
         sys.stdout.flush()
@@ -86,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     except UnknownCommandError as error:
         # What there is, the help says better.
         message = str(error).partition(" Available commands:")[0]
-        return failure.report_usage(message, None, json=json)
+        return failure.report_usage(message, tokens[0] if tokens[0] in GROUPS else None, json=json)
     except CycloptsError as error:
         return failure.report_usage(str(error), verb, json=json)
     except failure.UsageError as error:
@@ -100,6 +106,12 @@ def run(arguments: Sequence[str]) -> int:
         return BROKEN_PIPE
 
 
+def _verb(tokens: Sequence[str]) -> str | None:
+    """The verb, which has two words where the first names a group."""
+    words = list(itertools.takewhile(lambda word: not word.startswith("-"), tokens))
+    return " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None
+
+
 def options_behind_verb(arguments: Sequence[str]) -> list[str]:
     """The same command line with `--store`, `--tenant` and `--json` behind the verb."""
     leading: list[str] = []
@@ -109,7 +121,7 @@ def options_behind_verb(arguments: Sequence[str]) -> list[str]:
         leading += [rest.pop(0)]
         if takes_value and rest:
             leading += [rest.pop(0)]
-    words = 2 if rest[:1] == ["claude"] else 1  # a verb of two words
+    words = 2 if rest[:1] and rest[0] in GROUPS else 1
     return [*rest[:words], *leading, *rest[words:]]
 
 

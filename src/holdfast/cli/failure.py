@@ -12,6 +12,9 @@ from .output import json_text, plain
 
 HINTS: dict[type[HoldfastError], str] = {
     errors.SessionNotFound: "`holdfast sessions` lists what is there",
+    errors.PhaseError: "`holdfast session reopen` opens one that has expired",
+    errors.SurfaceTaken: "--move takes it from there",
+    errors.DeletionRefused: "`holdfast session hold SESSION --lift` ends a hold",
     errors.LogReplaced: "it was deleted and begun again: run the command again",
     errors.LeaseHeld: "wait until its driver is done",
     errors.StoreError: "`holdfast doctor` looks at the store",

@@ -12,9 +12,9 @@ from ..catalog import Page, Query, Row
 from ..codec import LIMITS
 from ..store import wall_clock
 from .failure import UsageError
-from .options import EVERYWHERE, Common
+from .options import EVERYWHERE, Common, instant, is_duration
 from .output import Output
-from .render import rows_text
+from .render import number, rows_text
 
 Phase = Literal["created", "active", "suspended", "expired"]
 Run = Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
@@ -40,13 +40,45 @@ class Filters:
             "A VALUE that reads as JSON is taken as that: 3 is a number, '\"3\"' a text."
         ),
     ] = field(default_factory=list)
+    surface: Annotated[
+        tuple[str, str] | None,
+        Parameter(help="Only sessions with this surface: KIND ADDRESS.", allow_leading_hyphen=True),
+    ] = None
+    created_after: Annotated[
+        str | None,
+        Parameter(
+            help="Only sessions begun at this time or later: an ISO date or time, UTC unless it "
+            "says otherwise, or a duration back from now, such as 2h or 3d."
+        ),
+    ] = None
+    created_before: Annotated[
+        str | None, Parameter(help="Only sessions begun earlier than this.")
+    ] = None
+    active_after: Annotated[
+        str | None, Parameter(help="Only sessions active at this time or later.")
+    ] = None
+    active_before: Annotated[
+        str | None, Parameter(help="Only sessions last active earlier than this.")
+    ] = None
     threads_of: Annotated[
         str | None, Parameter(help="List the threads of this session instead of sessions.")
     ] = None
     order: Annotated[Literal["active", "created"], Parameter(help="By which time.")] = "active"
     oldest_first: Annotated[bool, Parameter(help="Begin with the oldest.")] = False
+    total: Annotated[bool, Parameter(help="Also count all that answer.")] = False
 
-    def query(self, tenant: str) -> Query:
+    @property
+    def times(self) -> dict[str, str]:
+        """The times that were given, by the field of the query that they are for."""
+        times = {
+            "created_from": self.created_after,
+            "created_until": self.created_before,
+            "active_from": self.active_after,
+            "active_until": self.active_before,
+        }
+        return {name: text for name, text in times.items() if text is not None}
+
+    def query(self, tenant: str, now: int) -> Query:
         return Query(
             tenant=tenant,
             session=self.threads_of,
@@ -56,20 +88,30 @@ class Filters:
             phases=tuple(self.phase),
             run=self.run,
             label=self.label,
-            metadata=dict(map(pair, self.metadata)),
+            surface=self.surface,
+            metadata=dict(pair("--metadata", text) for text in self.metadata),
             order=self.order,
             newest_first=not self.oldest_first,
+            total=self.total,
+            **{name: _bound(name, text, now) for name, text in self.times.items()},
         )
 
 
 ALL = Filters()
 
 
-def pair(text: str) -> tuple[str, Any]:
+def _bound(name: str, text: str, now: int) -> int:
+    column, _, end = name.partition("_")
+    option = f"--{column}-{'after' if end == 'from' else 'before'}"
+    ms = instant(option, text, now)
+    return ms if column == "created" else ms // 1000
+
+
+def pair(option: str, text: str) -> tuple[str, Any]:
     """`key=value`, with the value as JSON if it is JSON, else as the text it is."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError(f"--metadata takes KEY=VALUE, not {text!r}")
+        raise UsageError(f"{option} takes KEY=VALUE, not {text!r}")
     try:
         return name, msgspec.json.decode(value.encode("utf-8", "surrogateescape"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -95,14 +137,27 @@ async def sessions(
     With `--json`: one document, `{"items": […], "cursor": …}`.
     """
     out = common.output()
-    query = filters.query(common.tenant)
+    now, cursor = _since(cursor)
+    query = filters.query(common.tenant, now)
     async with common.open() as store:
         page = await store.find(query, cursor=cursor, limit=limit)
+    if page.cursor is not None and any(map(is_duration, filters.times.values())):
+        page = msgspec.structs.replace(page, cursor=f"{now}.{page.cursor}")
     if out.json:
-        out.emit({"items": [whole(row) for row in page.items], "cursor": page.cursor})
+        total = {} if page.total is None else {"total": page.total}
+        out.emit({"items": [whole(row) for row in page.items], "cursor": page.cursor, **total})
     else:
         _print(out, page, threads=filters.threads_of is not None)
     return 0
+
+
+def _since(cursor: str | None) -> tuple[int, str | None]:
+    """From when durations count back, and the store's cursor: the pages of one walk have one
+    now, which stands before the cursor."""
+    first, dot, rest = (cursor or "").partition(".")
+    if dot and first.isdecimal() and len(first) < 16:
+        return int(first), rest
+    return wall_clock(), cursor
 
 
 def whole(row: Row) -> dict[str, Any]:
@@ -116,5 +171,7 @@ def _print(out: Output, page: Page[Row], *, threads: bool) -> None:
         out.print(*rows_text(page.items, threads=threads, now=wall_clock(), width=width))
     else:
         out.remark("no threads" if threads else "no sessions")
+    if page.total is not None:
+        out.remark(f"{number(page.total, 'thread' if threads else 'session')} in all")
     if page.cursor is not None:
         out.remark(f"more: add --cursor {page.cursor}")

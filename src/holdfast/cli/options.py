@@ -1,4 +1,4 @@
-"""The options that every verb takes, and the store they name.
+"""The options that every verb takes, the store they name, and how times are written.
 
 No verb creates a store: a wrong path is said to be wrong instead of being answered
 from a new and empty database.
@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, unquote
@@ -22,10 +23,13 @@ from cyclopts import Group, Parameter
 from ..errors import InvalidValue
 from ..store import Store
 from ..stores import connect
+from .failure import UsageError
 from .output import Output
 
 COMMON = Group("Options of every verb", sort_key=90)
 HERE = ("sqlite", "file")  # the stores that live at a path on this machine
+UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @Parameter(name="*", group=COMMON)
@@ -119,3 +123,40 @@ async def open_store(url: str) -> AsyncGenerator[Store, None]:
     await check_there(url)
     async with connecting as store:
         yield store
+
+
+_PART = r"(\d{1,12})(min|[smhdw])"
+
+
+def is_duration(text: str) -> bool:
+    """Whether a text is a duration: 90s, 30min, 1h30min, 3d, 2w."""
+    return re.fullmatch(f"({_PART})+", text) is not None
+
+
+def seconds(option: str, text: str) -> int:
+    """A duration in seconds (`UsageError` names the option)."""
+    if not is_duration(text):
+        raise UsageError(f"{option} takes a duration such as 90s, 30min, 2h or 3d, not {text!r}")
+    return sum(int(count) * UNITS[unit] for count, unit in re.findall(_PART, text))
+
+
+def seconds_or_never(option: str, text: str) -> int | None:
+    """A duration in seconds, or None for `never`."""
+    return None if text == "never" else seconds(option, text)
+
+
+def instant(option: str, text: str, now: int) -> int:
+    """A time in ms: an ISO date or time, in UTC unless it says otherwise, or a duration, which
+    is that long before `now`."""
+    if is_duration(text):
+        return max(now - seconds(option, text) * 1000, 0)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option} takes an ISO date or time such as 2026-05-04 or 2026-05-04T09:30Z, "
+            f"or a duration such as 2h or 3d, not {text!r}"
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return max((time - EPOCH) // timedelta(milliseconds=1), 0)

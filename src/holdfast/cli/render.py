@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -121,14 +122,23 @@ def _facts(row: Row, now: int) -> Iterator[tuple[str, Any]]:
     yield "due", moment(row.due) if row.due is not None else None
     yield "stale at", moment(row.stale_at * 1000) if row.stale_at is not None else None
     yield "ttl", f"{row.ttl} s" if row.ttl is not None else None
+    yield "expiry", f"{row.expiry} s" if row.expiry is not None else None
     yield "pinned", row.pinned
     yield "hold", row.hold
     yield "labels", ", ".join(sorted(row.labels))
     yield "metadata", row.metadata
-    yield "surfaces", row.surfaces
+    yield "surfaces", ", ".join(map(surface_text, row.surfaces))
     yield "counts", row.counts
     yield "usage", row.usage
     yield "log", row.log
+
+
+def surface_text(name: str) -> str:
+    """A surface as a row names it, for people."""
+    try:
+        return " ".join(msgspec.json.decode(name, type=tuple[str, str]))
+    except msgspec.MsgspecError:
+        return name
 
 
 def fact(name: str, value: str) -> Text:

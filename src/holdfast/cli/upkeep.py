@@ -12,8 +12,9 @@ from rich.text import Text
 
 from ..catalog import Query, Row
 from ..codec import LIMITS
-from ..errors import SessionNotFound
+from ..errors import DeletionRefused, SessionNotFound
 from ..events import Key, Scope
+from ..sessions import Sessions
 from ..store import Receipt, Store
 from .failure import UsageError
 from .options import EVERYWHERE, Common
@@ -27,6 +28,8 @@ Target: TypeAlias = Annotated[
 OneThread: TypeAlias = Annotated[
     str | None, Parameter(help="Only this thread of it. Default: all.")
 ]
+
+Yes: TypeAlias = Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")]
 
 
 async def verify(
@@ -117,7 +120,7 @@ def delete(
     /,
     *,
     thread: Annotated[str | None, Parameter(help="Only this thread, not the session.")] = None,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")] = False,
+    yes: Yes = False,
     common: Common = EVERYWHERE,
 ) -> int:
     """Delete a session with all its threads, attachments and names, or one thread, for ever.
@@ -126,13 +129,14 @@ def delete(
     holdfast delete customer-42 --yes
     ```
 
-    Asks before it does; where nobody can answer, `--yes` is needed. Prints what was removed,
-    and what is left where until `holdfast purge`. With `--json`: that receipt as one document.
+    Asks before it does; where nobody can answer, `--yes` is needed. A session that is held is
+    refused. Prints what was removed, and what is left where until `holdfast purge`.
+    With `--json`: that receipt as one document.
     """
     out = common.output()
     target = _target(session, thread, common)
     assert target is not None
-    if not yes and not _agreed(asyncio.run(_look(target, common)), target, out):
+    if not yes and not agreed("delete", _question(asyncio.run(_look(target, common)), target)):
         out.remark("nothing was deleted")
         return 1
     receipt = asyncio.run(_delete(target, common))
@@ -142,31 +146,46 @@ def delete(
 
 async def _look(target: Scope | Key, common: Common) -> list[Row]:
     async with common.open() as store:
-        if rows := await _threads(store, target):
-            return rows
-    raise _missing(target)
+        rows = await _threads(store, target)
+    if not rows:
+        raise _missing(target)
+    for row in rows:
+        if isinstance(target, Scope) and row.hold is not None:
+            raise DeletionRefused(
+                tenant=row.tenant, session=row.session, reason=f"held: {row.hold}"
+            )
+    return rows
 
 
 async def _delete(target: Scope | Key, common: Common) -> Receipt:
     async with common.open() as store:
-        receipt = await store.delete(target)
+        thread = target.thread if isinstance(target, Key) else None
+        receipt = await Sessions(store, tenant=target.tenant).delete(target.session, thread)
     if not any(receipt.removed.values()):
         raise _missing(target)
     return receipt
 
 
-def _agreed(rows: list[Row], target: Scope | Key, out: Output) -> bool:
-    """Ask on the terminal. Not under an event loop, which would hold a Ctrl-C back."""
-    if not sys.stdin.isatty():
-        raise UsageError("delete cannot ask here; add --yes to delete without being asked")
+def _question(rows: list[Row], target: Scope | Key) -> str:
     events = sum(row.head - (row.parent.at if row.parent else 0) for row in rows)
     what = f"session {target.session!r} ({number(len(rows), 'thread')}"
     if isinstance(target, Key):
         what = f"thread {target.thread!r} of session {target.session!r} ("
     else:
         what += ", "
-    question = f"Delete {what}{number(events, 'event')}) for ever? [y/N] "
-    print(plain(question), end="", file=sys.stderr, flush=True)
+    return f"Delete {what}{number(events, 'event')}) for ever?"
+
+
+def check_can_ask(verb: str) -> None:
+    """Refuse to go on where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{verb} cannot ask here; add --yes to delete without being asked")
+
+
+def agreed(verb: str, question: str) -> bool:
+    """Ask on the terminal. Not under an event loop, which would hold a Ctrl-C back."""
+    check_can_ask(verb)
+    print(plain(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -66,8 +66,10 @@ class MostRecent:
         self._shared = shared_surfaces
 
     async def resolve(self, sessions: Finds, message: Inbound) -> Row | None:
-        found = await sessions.find(surface=message.place, phases=LIVE, limit=1)
+        found = await sessions.find(surface=message.place, phases=LIVE)
         for row in found.items:
+            if row.sealed is not None:
+                continue
             if self._shared or (row.user, row.workspace) == (message.user, message.workspace):
                 return row
             raise taken(row.scope, message.place)
@@ -94,7 +96,7 @@ async def resolve_session(
     for tries_left in reversed(range(TRIES)):
         row = await resolver.resolve(sessions, message)
         if row is None:
-            row = await _first_contact(changes, message)
+            row = await _first_contact(sessions, changes, message, resolver)
         try:
             await touch(
                 changes, row.session, surface=message.surface, once=message.id, actor=message.user
@@ -110,7 +112,9 @@ async def resolve_session(
     raise AssertionError("unreachable")
 
 
-async def _first_contact(changes: Changes, message: Inbound) -> Row:
+async def _first_contact(
+    sessions: Finds, changes: Changes, message: Inbound, resolver: AffinityResolver
+) -> Row:
     """The session begun for this person in this workspace, by us or by whoever came first."""
     store, ours = changes.store, Scope(changes.tenant, new_id())
     person = msgspec.json.encode((message.user, message.workspace))
@@ -120,8 +124,10 @@ async def _first_contact(changes: Changes, message: Inbound) -> Row:
         row = await store.row(Key(holder.tenant, holder.session, "main"))
         if row is None:
             break
-        if row.phase != "expired" and row.sealed is None:
-            return row
+        # It is there by now, and the resolver picks it; or it is an earlier one, and is over for
+        # the resolver.
+        if (picked := await resolver.resolve(sessions, message)) is not None:
+            return picked
         holder = await store.claim(ours.tenant, name, ours, instead_of=holder)
     created = ev.SessionCreated(
         user=message.user, workspace=message.workspace, ttl=changes.ttl, expiry=changes.expiry

@@ -115,11 +115,13 @@ async def touch(
     return row
 
 
-async def delete(changes: Changes, id: str) -> Receipt:
-    """Remove a session, unless it is held."""
+async def delete(changes: Changes, id: str, thread: str | None = None) -> Receipt:
+    """Remove a session or one of its threads, unless it is held."""
     row = await changes.store.row(changes.key(id))
     if row is not None and row.hold is not None:
         raise DeletionRefused(tenant=row.tenant, session=id, reason=f"held: {row.hold}")
+    if thread is not None:
+        return await changes.store.delete(Key(changes.tenant, id, thread))
     return await changes.store.delete(Scope(changes.tenant, id))
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from .. import events as ev
-from ..catalog import Page, Phase, Row
+from ..catalog import Page, Phase, Row, term
 from ..codec import check_count, check_name
-from ..errors import HeadMoved, SessionExists
-from ..events import Payload, new_id
+from ..errors import HeadMoved, HoldfastError, SessionExists, StoreError
+from ..events import Payload, new_id, to_json
 from ..store import Receipt, Store, wall_clock
 from . import affinity, finding, outbound, person, surfaces, sweep, transitions
 from .affinity import AffinityResolver, Inbound, MostRecent
@@ -63,8 +65,8 @@ class Sessions:
         title: str | None = None,
         labels: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
-        ttl: int | None = -1,
-        expiry: int | None = -1,
+        ttl: int | Literal["default"] | None = "default",
+        expiry: int | Literal["default"] | None = "default",
         actor: str | None = None,
     ) -> Row:
         """Begin a session (`SessionExists` if there is one with this id); without an id, under a
@@ -78,8 +80,8 @@ class Sessions:
             title=title,
             labels=list(labels),
             metadata=dict(metadata or {}),
-            ttl=self.ttl if ttl == -1 else check_seconds("ttl", ttl),
-            expiry=self.expiry if expiry == -1 else check_seconds("expiry", expiry),
+            ttl=self.ttl if ttl == "default" else check_seconds("ttl", ttl),
+            expiry=self.expiry if expiry == "default" else check_seconds("expiry", expiry),
         )
         return await self._begin(session, created, surface, actor)
 
@@ -98,11 +100,17 @@ class Sessions:
             await surfaces.take(self.changes, key.scope, surface, move=False)
         try:
             await self.store.append(key, events, expected=0, create=True)
-        except HeadMoved:
-            if surface is not None:
+        except HoldfastError as error:
+            # After a failure of the store it is not known whether the session has begun.
+            if surface is not None and not isinstance(error, StoreError):
                 await surfaces.give_back(self.changes, key.scope, surface)
-            raise SessionExists(tenant=self.tenant, session=session) from None
-        return await self.changes.row(session)
+            if isinstance(error, HeadMoved):
+                raise SessionExists(tenant=self.tenant, session=session) from None
+            raise
+        row = await self.changes.row(session)
+        if surface is not None:
+            row = await surfaces.settle(self.changes, row, actor, only=surface)
+        return row
 
     async def get(self, id: str) -> Row | None:
         """The session, in any phase; None if there is none."""
@@ -187,13 +195,16 @@ class Sessions:
         reason: str | None = None,
     ) -> Row:
         """Add or replace keys, and drop others; what is nested is replaced whole."""
-        new, old = dict(set or {}), [name for name in drop if name not in (set or {})]
+        new: dict[str, Any] = msgspec.json.decode(to_json(dict(set or {})))
+        old = [name for name in drop if name not in new]
 
         def decide(row: Row) -> Payload | None:
             check_live(row, "update_metadata")
             gone = [name for name in old if name in row.metadata]
             changed = {
-                n: v for n, v in new.items() if n not in row.metadata or row.metadata[n] != v
+                name: value
+                for name, value in new.items()
+                if name not in row.metadata or term(row.metadata[name]) != term(value)
             }
             if not gone and not changed:
                 return None
@@ -211,40 +222,44 @@ class Sessions:
 
         return await self.changes.make(id, decide, actor=actor)
 
-    async def hold(self, id: str, why: str | None, *, actor: str | None = None) -> Row:
+    async def hold(
+        self, id: str, why: str | None, *, actor: str | None = None, reason: str | None = None
+    ) -> Row:
         """Refuse every deletion of it, for the reason `why`, until it is lifted by None."""
         if why is not None:
             check_name("why", why)
 
         def decide(row: Row) -> Payload | None:
-            return None if row.hold == why else ev.SessionHeld(hold=why)
+            return None if row.hold == why else ev.SessionHeld(hold=why, reason=reason)
 
         return await self.changes.make(id, decide, actor=actor)
 
     async def set_ttl(
         self,
         id: str,
-        ttl: int | None,
+        ttl: int | Literal["same"] | None = "same",
         *,
-        expiry: int | None = None,
+        expiry: int | Literal["same"] | None = "same",
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
         """Give it times of its own, in seconds; None is never."""
-        check_seconds("ttl", ttl)
-        check_seconds("expiry", expiry)
+        new = ttl if ttl == "same" else check_seconds("ttl", ttl)
+        then = expiry if expiry == "same" else check_seconds("expiry", expiry)
 
         def decide(row: Row) -> Payload | None:
             check_live(row, "set_ttl")
-            if (row.ttl, row.expiry) == (ttl, expiry):
+            times = (row.ttl if new == "same" else new, row.expiry if then == "same" else then)
+            if (row.ttl, row.expiry) == times:
                 return None
-            return ev.SessionTimed(ttl=ttl, expiry=expiry, reason=reason)
+            return ev.SessionTimed(ttl=times[0], expiry=times[1], reason=reason)
 
         return await self.changes.make(id, decide, actor=actor)
 
-    async def delete(self, id: str) -> Receipt:
-        """Remove it with all that it owns, unless it is held (`DeletionRefused`)."""
-        return await delete(self.changes, id)
+    async def delete(self, id: str, thread: str | None = None) -> Receipt:
+        """Remove it with all that it owns, or one thread, unless it is held
+        (`DeletionRefused`)."""
+        return await delete(self.changes, id, thread)
 
     # Surfaces
 
@@ -305,11 +320,14 @@ class Sessions:
 
     # Time
 
-    async def sweep_stale(self, ttl: int | None = None, *, limit: int = 10_000) -> Swept:
+    async def sweep_stale(
+        self, ttl: int | None = None, *, dry_run: bool = False, limit: int = 10_000
+    ) -> Swept:
         """Suspend what is stale, and expire what was suspended for its `expiry`, at most `limit`
         sessions. With `ttl`, stale is what was idle for longer than that, whatever it says itself.
-        Any number of sweepers may run; none suspends what is in use or was touched meanwhile."""
-        return await sweep.sweep(self.changes, check_seconds("ttl", ttl), limit)
+        Any number of sweepers may run; none suspends what is in use or was touched meanwhile.
+        With `dry_run`, it only reports."""
+        return await sweep.sweep(self.changes, check_seconds("ttl", ttl), limit, dry_run)
 
     async def purge_expired(
         self, retention: Retention, *, dry_run: bool = False, limit: int = 10_000
@@ -318,9 +336,12 @@ class Sessions:
         report. What is pinned, held or waits for a person stays."""
         return await sweep.purge(self.changes, retention, dry_run, limit)
 
-    def transitions(self, id: str, *, after: int = 0) -> AsyncGenerator[Transition, None]:
-        """The moves of its life cycle so far, and each that comes."""
-        return transitions.follow(self.changes, id, after)
+    def transitions(
+        self, id: str, *, after: int = 0, wait: bool = True
+    ) -> AsyncGenerator[Transition, None]:
+        """The moves of its life cycle so far, behind event `after`, and with `wait` each that
+        comes."""
+        return transitions.follow(self.changes, id, after, wait)
 
     # Persons
 

@@ -41,9 +41,11 @@ async def emit(
                 problem=f"{named(surface)} is not attached to session {id!r}",
                 remedy="attach it first, or leave it out",
             )
-    sent = await asyncio.gather(
-        *(send(surface, address, message) for surface, address in wanted), return_exceptions=True
-    )
+
+    async def deliver(surface: Surface) -> None:
+        await send(*surface, message)
+
+    sent = await asyncio.gather(*map(deliver, wanted), return_exceptions=True)
     for result in sent:
         if isinstance(result, BaseException) and not isinstance(result, Exception):
             raise result

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from msgspec import Struct
 
 from ..catalog import Query, Row
-from ..codec import check_name
+from ..codec import check_name, erased
 from ..errors import DeletionRefused, SessionNotFound
 from ..events import Event
 from ..store import Remains
@@ -111,9 +111,17 @@ async def _blank(
 ) -> int:
     """Erase a person's events in the session of another; how many there were."""
     count = 0
+    blank = erased(reason)
+    seen: set[tuple[int, str, int]] = set()  # a dry run counts what forks share once
     async for row in _threads(changes, session):
-        theirs = [e.seq async for e in changes.store.read(row.key) if e.actor == user]
-        todo = [seq for seq in theirs if row.parent is None or seq > row.parent.at]
+        theirs = [
+            (event.seq, event.id, event.at)
+            async for event in changes.store.read(row.key)
+            if event.actor == user and event.data != blank
+        ]
+        todo = [event[0] for event in theirs if event not in seen]
+        if dry_run:
+            seen.update(theirs)
         if not todo:
             continue
         if session.hold is not None:

@@ -7,12 +7,14 @@ whoever wants it takes it over.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from .. import events as ev
 from ..catalog import SURFACE_CLAIM, Row, surface_name
 from ..codec import check_name
-from ..errors import HoldfastError, SessionNotFound, SurfaceTaken
+from ..errors import HoldfastError, SessionNotFound, StoreError, SurfaceTaken
 from ..events import Key, Payload, Scope
 from .changes import Changes, check_live
 
@@ -26,9 +28,14 @@ async def attach(
     name = named(surface)
     row = await changes.row(id)
     check_live(row, "attach_surface")
+    try:
+        await take(changes, row.scope, surface, move=move)
+    except SurfaceTaken:
+        lost = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="taken")
+        await _drop(changes, row, lost, actor)
+        raise
     if name in row.surfaces:
         return row
-    await take(changes, row.scope, surface, move=move)
 
     def decide(row: Row) -> Payload | None:
         check_live(row, "attach_surface")
@@ -36,6 +43,8 @@ async def attach(
 
     try:
         row = await changes.make(id, decide, actor=actor)
+    except StoreError:
+        raise  # it may have been written; who wants the surface looks whether it was
     except HoldfastError:
         await give_back(changes, row.scope, surface)
         raise
@@ -72,11 +81,32 @@ async def take(changes: Changes, scope: Scope, surface: Surface, *, move: bool) 
                 raise taken(holder, surface)
             moved = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="moved")
             await _drop(changes, other, moved, None)
-        holder = await store.claim(scope.tenant, claim, scope, instead_of=holder)
+        before, holder = holder, await store.claim(scope.tenant, claim, scope, instead_of=holder)
+        if holder == scope:
+            await _yield(changes, before, surface)
+
+
+async def _yield(changes: Changes, scope: Scope, surface: Surface) -> None:
+    """See that a session does not show a surface whose claim was taken from it: it may have come
+    to show it since we looked."""
+    row = await changes.store.row(Key(scope.tenant, scope.session, "main"))
+    if row is not None and _has(row, surface):
+        lost = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="taken")
+        await _drop(changes, row, lost, None)
 
 
 async def give_back(changes: Changes, scope: Scope, surface: Surface) -> None:
-    await changes.store.unclaim(scope.tenant, SURFACE_CLAIM + named(surface), scope)
+    """Let a surface go that the session does not show. If it comes to show it at that moment,
+    it has it again, or loses it to whoever was quicker."""
+    store, key, name = changes.store, Key(scope.tenant, scope.session, "main"), named(surface)
+    row = await store.row(key)
+    if row is not None and name in row.surfaces:
+        return
+    await store.unclaim(scope.tenant, SURFACE_CLAIM + name, scope)
+    row = await store.row(key)
+    if row is not None and name in row.surfaces:
+        with suppress(SurfaceTaken):
+            await settle(changes, row, None, only=surface)
 
 
 async def settle(

@@ -22,6 +22,7 @@ from ..catalog import Query, Row
 from ..codec import check_count
 from ..errors import HeadMoved, HoldfastError, SessionMoved, SessionNotFound
 from ..events import Scope
+from ..store import Remains
 from .changes import Changes
 from .finding import walk
 
@@ -29,8 +30,8 @@ log = logging.getLogger("holdfast.sweep")
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """What a sweep did: the ids of the sessions that it suspended and expired, and how many it
-    passed over for which reason."""
+    """What a sweep did, or with `dry_run` would do: the ids of the sessions that it suspended and
+    expired, and how many it passed over for which reason."""
 
     suspended: list[str]
     expired: list[str]
@@ -47,16 +48,18 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 class Purged(Struct, frozen=True, kw_only=True):
     """What a retention pass did, or with `dry_run` would do: the ids deleted, those still in
-    their grace period and until when (ms), those kept and why, and the counts of all receipts."""
+    their grace period and until when (ms), those kept and why, the counts of all receipts, and what
+    is left where."""
 
     dry_run: bool
     deleted: list[str]
     in_grace: dict[str, int]
     kept: dict[str, str]
     removed: dict[str, int]
+    remains: list[Remains] = []
 
 
-async def sweep(changes: Changes, ttl: int | None, limit: int) -> Swept:
+async def sweep(changes: Changes, ttl: int | None, limit: int, dry_run: bool = False) -> Swept:
     check_count("limit", limit, least=1)
     now = changes.clock() // 1000
     # Seconds are rounded down, so that strictly below means older than the time to live.
@@ -68,13 +71,21 @@ async def sweep(changes: Changes, ttl: int | None, limit: int) -> Swept:
     async for row in walk(changes, phases=phases, **filters):
         if len(suspended) + len(expired) >= limit:
             break
-        if (busy := await in_use(changes, row)) is not None:
+        if row.sealed is not None:
+            skipped["moved elsewhere"] += 1
+        elif (busy := await in_use(changes, row, now - _patience(row, ttl))) is not None:
             skipped[busy] += 1
-        elif await _age(changes, row):
+        elif dry_run or await _age(changes, row):
             (expired if row.phase == "suspended" else suspended).append(row.session)
         else:
             skipped["in use again"] += 1
     return Swept(suspended=suspended, expired=expired, skipped=dict(skipped))
+
+
+def _patience(row: Row, ttl: int | None) -> int:
+    """How long a candidate may have been idle."""
+    own = row.expiry if row.phase == "suspended" else row.ttl
+    return ttl or own or 0
 
 
 async def _age(changes: Changes, row: Row) -> bool:
@@ -92,8 +103,9 @@ async def _age(changes: Changes, row: Row) -> bool:
     return True
 
 
-async def in_use(changes: Changes, row: Row) -> str | None:
-    """What keeps a session from ageing, in any of its threads."""
+async def in_use(changes: Changes, row: Row, since: int) -> str | None:
+    """What keeps a session from ageing, in any of its threads: what goes on there, or that
+    something did `since` (s)."""
     if row.pinned:
         return "pinned"
     cursor = None
@@ -107,6 +119,8 @@ async def in_use(changes: Changes, row: Row) -> str | None:
                 return "has an open run"
             if thread.due is not None:
                 return "has work to do"
+            if thread.thread != "main" and thread.active >= since:
+                return "was in use lately"
         if (cursor := page.cursor) is None:
             return None
 
@@ -120,12 +134,13 @@ async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: in
     in_grace: dict[str, int] = {}
     kept: dict[str, str] = {}
     removed: Counter[str] = Counter()
+    remains: dict[Remains, None] = {}
     old = max(0, now // 1000 - retention.keep)
     async for row in walk(changes, phases=("expired",), active_until=old):
         if len(deleted) >= limit:
             break
         until = (row.changed or row.last) + retention.grace * 1000
-        if (why := await _kept(changes, row)) is not None:
+        if (why := await _kept(changes, row, old)) is not None:
             kept[row.session] = why
         elif until > now:
             in_grace[row.session] = until
@@ -134,19 +149,25 @@ async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: in
             if not dry_run:
                 receipt = await changes.store.delete(Scope(row.tenant, row.session))
                 removed.update(receipt.removed)
+                remains.update(dict.fromkeys(receipt.remains))
     return Purged(
-        dry_run=dry_run, deleted=deleted, in_grace=in_grace, kept=kept, removed=dict(removed)
+        dry_run=dry_run,
+        deleted=deleted,
+        in_grace=in_grace,
+        kept=kept,
+        removed=dict(removed),
+        remains=list(remains),
     )
 
 
-async def _kept(changes: Changes, row: Row) -> str | None:
+async def _kept(changes: Changes, row: Row, since: int) -> str | None:
     """What keeps an expired session from deletion; read anew, since time has passed."""
     fresh = await changes.store.row(row.key)
     if fresh is None or fresh.phase != "expired":
         return "changed meanwhile"
     if fresh.hold is not None:
         return f"held: {fresh.hold}"
-    return await in_use(changes, fresh)
+    return await in_use(changes, fresh, since)
 
 
 class Sweeps(Protocol):

@@ -27,7 +27,9 @@ class Transition(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-async def follow(changes: Changes, id: str, after: int) -> AsyncGenerator[Transition, None]:
+async def follow(
+    changes: Changes, id: str, after: int, wait: bool = True
+) -> AsyncGenerator[Transition, None]:
     phase: Phase = "created"
     async with aclosing(changes.store.follow(changes.key(id))) as events:
         async for event in events:
@@ -35,6 +37,8 @@ async def follow(changes: Changes, id: str, after: int) -> AsyncGenerator[Transi
                 before, phase = phase, _moved(phase, event)
                 if phase != before and event.seq > after:
                     yield _transition(id, before, phase, event)
+            elif not wait:
+                return
 
 
 def _moved(phase: Phase, event: Event) -> Phase:
