@@ -6,10 +6,12 @@ import asyncio
 import sqlite3
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 import holdfast
 from holdfast import NewEvent, PendingQuery, Query, Store
@@ -17,6 +19,8 @@ from holdfast import NewEvent, PendingQuery, Query, Store
 from .measure import Bar, Figure, Result, race, ratios, steady
 from .settings import Settings
 from .turns import url
+
+P = TypeVar("P")
 
 PER_USER = 20
 PER_BATCH = 20
@@ -136,30 +140,64 @@ async def plans(folder: Path, sessions: int) -> dict[str, list[str]]:
     return found
 
 
+class Catalogs(Struct, Generic[P], frozen=True, kw_only=True):
+    """Where the catalogs of a workload are, how they are filled, and how plans are told there."""
+
+    place: Callable[[], AbstractContextManager[P]]
+    filling: Callable[[P], str]
+    url: Callable[[P], str]
+    filled: Callable[[P], Coroutine[Any, Any, None]]
+    plans: Callable[[P, int], Coroutine[Any, Any, dict[str, list[str]]]]
+
+
 def find(settings: Settings) -> Result:
     """Each question in both catalogs, in turn."""
+
+    def place(folder: Path) -> str:
+        return url("sqlite", folder, "process")
+
+    async def nothing(folder: Path) -> None:
+        pass
+
+    return find_in(
+        "find",
+        settings,
+        Catalogs(place=settings.folder, filling=place, url=place, filled=nothing, plans=plans),
+    )
+
+
+def find_in(name: str, settings: Settings, catalogs: Catalogs[P]) -> Result:
+    """Each question in both catalogs, in turn, wherever they are."""
     sizes = settings.sizes
     title = f"Find in {sizes.many:,} sessions beside {sizes.few:,}"
-    result = Result(name="find", title=title)
+    result = Result(name=name, title=title)
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
-        catalogs: list[tuple[int, Path, Store]] = []
+        opened: list[tuple[int, P, Store]] = []
         for sessions in (sizes.few, sizes.many):
-            folder = stack.enter_context(settings.folder())
+            place = stack.enter_context(catalogs.place())
             settings.step(f"building {sessions:,} sessions")
             start = time.perf_counter()
-            place = url("sqlite", folder, "process")
-            runner.run(build(place, sessions))
+            runner.run(build(catalogs.filling(place), sessions))
+            runner.run(catalogs.filled(place))
             took = time.perf_counter() - start
             result.notes.append(f"{sessions:,} sessions built in {took:.1f} s")
-            catalogs.append((sessions, folder, runner.run(_open(place))))
-        for name, ask in ASKS.items():
-            _compare(result, settings, runner, name, ask=ask, catalogs=catalogs)
-        for _, _, store in catalogs:
-            runner.run(store.aclose())
-        few, many = (runner.run(plans(folder, sessions)) for sessions, folder, _ in catalogs)
+            opened.append((sessions, place, runner.run(_open(catalogs.url(place)))))
+        try:
+            asked = [(sessions, store) for sessions, _, store in opened]
+            for question, ask in ASKS.items():
+                _compare(result, settings, runner, question, ask=ask, catalogs=asked)
+        finally:
+            for _, _, store in opened:
+                runner.run(store.aclose())
+        few, many = (runner.run(catalogs.plans(place, sessions)) for sessions, place, _ in opened)
+    _compare_plans(result, few, many)
+    return result
+
+
+def _compare_plans(result: Result, few: dict[str, list[str]], many: dict[str, list[str]]) -> None:
     for name in ASKS:
-        same = "same" if few[name] == many[name] else "NOT the same"
+        same = "same" if few[name] == many[name] else f"NOT the same, {' | '.join(few[name])}"
         result.notes.append(f"plan, {name}: {same}: {' | '.join(many[name])}")
     differing = [name for name in ASKS if few[name] != many[name]]
     result.bars.append(
@@ -171,7 +209,6 @@ def find(settings: Settings) -> Result:
             unit="",
         )
     )
-    return result
 
 
 async def _open(place: str) -> Store:
@@ -185,7 +222,7 @@ def _compare(
     name: str,
     *,
     ask: Ask,
-    catalogs: list[tuple[int, Path, Store]],
+    catalogs: list[tuple[int, Store]],
 ) -> None:
     items: list[int] = []
 
@@ -205,10 +242,10 @@ def _compare(
 
         return run
 
-    names = [f"{name}, {sessions:,}" for sessions, _, _ in catalogs]
+    names = [f"{name}, {sessions:,}" for sessions, _ in catalogs]
     runs = {
         full: contestant(store, sessions)
-        for full, (sessions, _, store) in zip(names, catalogs, strict=True)
+        for full, (sessions, store) in zip(names, catalogs, strict=True)
     }
     values, absent = race(runs, rounds=settings.rounds, step=settings.step)
     for full in names:
@@ -218,4 +255,5 @@ def _compare(
     grown = [] if absent else ratios(values[names[1]], values[names[0]])
     if not absent and len(set(items)) > 1:
         result.notes.append(f"{name}: answers differ in size, {sorted(set(items))} items")
-    result.bars.append(Bar(name=f"{name}, many ÷ few", way="most", bar=2.0, values=grown))
+    title, why = f"{name}, many ÷ few", "; ".join(absent.values())
+    result.bars.append(Bar(name=title, way="most", bar=2.0, values=grown, absent=why))

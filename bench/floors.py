@@ -17,13 +17,13 @@ from typing import Any
 import msgspec
 
 from holdfast import new_id
+from holdfast.stores.frames import packed
 from holdfast.stores.sqlite import schema
-from holdfast.stores.sqlite.bodies import packed
 
 from .entries import Turn, turn
 from .measure import timed
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 INSERT = """INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -54,7 +54,7 @@ class _Log:
             "active": now // 1000,
             "last": now,
         }
-        values = (self.row["log"], session, now, now // 1000, _encode(self.row))
+        values = (self.row["log"], session, now, now // 1000, encode(self.row))
         self.id = conn.execute(CREATE, values).lastrowid
 
 
@@ -76,18 +76,24 @@ def sqlite_turns(folder: Path, sessions: int, turns: int) -> float:
     return seconds
 
 
+def events_of(entries: Turn) -> list[tuple[str, str, bytes, bytes]]:
+    """Id, kind, hash and stored data of each entry of a turn, in the plainest way."""
+    made = []
+    for kind, payload in entries.payloads():
+        id, data = new_id(), encode(payload)
+        digest = hashlib.sha256(encode((id, kind, 1)))
+        digest.update(b"\n")
+        digest.update(data)
+        made.append((id, kind, digest.digest(), packed(data)))
+    return made
+
+
 def _write(conn: sqlite3.Connection, log: _Log, entries: Turn) -> None:
     now = time.time_ns() // 1_000_000
     row, rows = log.row, []
-    for kind, payload in entries.payloads():
+    for id, kind, digest, data in events_of(entries):
         log.head += 1
-        id, data = new_id(), _encode(payload)
-        digest = hashlib.sha256(_encode((id, kind, 1)))
-        digest.update(b"\n")
-        digest.update(data)
-        rows.append(
-            (log.id, log.head, id, kind, 1, None, None, None, now, digest.digest(), packed(data))
-        )
+        rows.append((log.id, log.head, id, kind, 1, None, None, None, now, digest, data))
         row["bytes"] += len(data)
     conn.executemany(INSERT, rows)
     row["head"] = log.head
@@ -99,9 +105,9 @@ def _write(conn: sqlite3.Connection, log: _Log, entries: Turn) -> None:
     # As a store would: the index on `active` moves at most once a second.
     if row["active"] != now // 1000:
         row["active"] = now // 1000
-        conn.execute(TOUCH, (row["active"], _encode(row), log.id))
+        conn.execute(TOUCH, (row["active"], encode(row), log.id))
     else:
-        conn.execute(UPDATE, (_encode(row), log.id))
+        conn.execute(UPDATE, (encode(row), log.id))
 
 
 def jsonl_turns(folder: Path, sessions: int, turns: int) -> float:
@@ -117,7 +123,7 @@ def jsonl_turns(folder: Path, sessions: int, turns: int) -> float:
                 for kind, payload in turn(number).payloads():
                     head += 1
                     event = {"seq": head, "at": now, "id": new_id(), "kind": kind, "data": payload}
-                    file.write(_encode(event) + b"\n")
+                    file.write(encode(event) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
 

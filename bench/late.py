@@ -16,7 +16,7 @@ from holdfast import Store
 
 from . import peers, written
 from .entries import turn
-from .measure import Absent, Bar, Figure, Result, Way, race, ratios, steady
+from .measure import FAILED, Absent, Bar, Figure, Result, Way, race, ratios, steady
 from .settings import Settings
 from .turns import OURS, create, url
 
@@ -63,16 +63,16 @@ class Written(Struct, frozen=True):
 
     rows: dict[str, float]
     row_bytes: float
-    file_bytes: float
-    pages: float
+    file_bytes: float = 0.0
+    logged: float = 0.0
+    """What the database's own log takes, where that is counted by itself, in `unit`."""
+    unit: str = "pages of the write-ahead log"
 
     def told(self, of: str) -> str:
         rows = ", ".join(f"{name} {count:g}" for name, count in sorted(self.rows.items()))
         files = f", {self.file_bytes:,.0f} bytes in files" if self.file_bytes else ""
-        return (
-            f"{of}: {rows or 'no rows'}: {self.row_bytes:,.0f} bytes in rows{files}; "
-            f"{self.pages:.2f} pages of SQLite's write-ahead log"
-        )
+        logged = f"; {self.logged:,.2f} {self.unit}" if self.logged else ""
+        return f"{of}: {rows or 'no rows'}: {self.row_bytes:,.0f} bytes in rows{files}{logged}"
 
 
 def count(scheme: str, folder: Path, appends: int) -> Written:
@@ -144,12 +144,13 @@ def _ours(result: Result, settings: Settings, scheme: str) -> None:
         try:
             grow(scheme, folder, sizes.late)
         except Exception as error:
-            absent = f"failed: {type(error).__name__}: {error}"
+            absent = f"{FAILED}: {type(error).__name__}: {error}"
             result.figures.append(Figure(name=name, unit="ms", absent=absent))
-            result.bars.append(Bar(name=f"{name}, late ÷ early", way="most", bar=1.2))
+            title = f"{name}, late ÷ early"
+            result.bars.append(Bar(name=title, way="most", bar=1.2, absent=absent))
             return
         window = ours_window(scheme, folder)
-        _windows(
+        windows(
             result,
             settings,
             name,
@@ -165,19 +166,23 @@ def _ours(result: Result, settings: Settings, scheme: str) -> None:
         early = count(scheme, folder, sizes.counted)
     result.notes.append(early.told(f"{name}, an append at turn {sizes.early}"))
     result.notes.append(late.told(f"{name}, an append at turn {sizes.late:,}"))
-    _same(result, name, early, late)
+    same(result, name, early, late)
 
 
-def _same(result: Result, name: str, early: Written, late: Written) -> None:
+def same(
+    result: Result, name: str, early: Written, late: Written, *, bytes_bar: float = 1.01
+) -> None:
     """Rows must be the same to the last one, and what they hold but for a digit more in
-    numbers. Pages may be a few more: a tree of more levels splits on more of them."""
+    numbers. A log may take a little more: a tree of more levels splits on more pages."""
     same = 1.0 if early.rows == late.rows else 0.0
     bytes = (late.row_bytes + late.file_bytes) / (early.row_bytes + early.file_bytes)
-    bars: tuple[tuple[str, Way, float, float], ...] = (
+    bars: list[tuple[str, Way, float, float]] = [
         ("the same rows an append (1 is yes)", "least", 1.0, same),
-        ("bytes an append, late ÷ early", "most", 1.01, bytes),
-        ("pages an append, late ÷ early", "most", 1.1, late.pages / early.pages),
-    )
+        ("bytes an append, late ÷ early", "most", bytes_bar, bytes),
+    ]
+    if early.logged:
+        title = f"{early.unit} an append, late ÷ early"
+        bars.append((title, "most", 1.1, late.logged / early.logged))
     for what, way, bar, value in bars:
         result.bars.append(Bar(name=f"{name}, {what}", way=way, bar=bar, values=[value]))
 
@@ -186,7 +191,7 @@ def _peer(
     result: Result,
     settings: Settings,
     name: str,
-    windows: Callable[[Path, int], Window],
+    opened: Callable[[Path, int], Window],
     *,
     late: int,
     size: int,
@@ -196,14 +201,14 @@ def _peer(
         settings.step(f"{name}: growing to {late:,} turns")
         try:
             ends = [
-                windows(stack.enter_context(settings.folder()), turns)
+                opened(stack.enter_context(settings.folder()), turns)
                 for turns in (sizes.early, late)
             ]
         except Absent as reason:
             result.figures.append(Figure(name=name, unit="ms", absent=str(reason)))
             return
         early_window, late_window = ends
-        _windows(
+        windows(
             result,
             settings,
             name,
@@ -213,7 +218,7 @@ def _peer(
         )
 
 
-def _windows(
+def windows(
     result: Result,
     settings: Settings,
     name: str,
@@ -234,6 +239,7 @@ def _windows(
     grown = [] if absent else ratios(values[names[1]], values[names[0]])
     title = f"{name}, late ÷ early"
     if bar is not None:
-        result.bars.append(Bar(name=title, way="most", bar=bar, values=grown))
+        why = "; ".join(absent.values())
+        result.bars.append(Bar(name=title, way="most", bar=bar, values=grown, absent=why))
     elif grown:
         result.figures.append(Figure(name=title, unit="×", values=grown))

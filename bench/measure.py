@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 T = TypeVar("T")
 Way = Literal["most", "least"]
+FAILED = "failed"  # begins what is told of a contestant that broke, other than one that is missing
 
 
 class Spread(Struct, frozen=True):
@@ -128,7 +129,7 @@ def race(
             except Exception as error:
                 # One peer that breaks must not hide the figures of the others; the
                 # report carries its error.
-                absent[name] = f"failed: {type(error).__name__}: {error}"
+                absent[name] = f"{FAILED}: {type(error).__name__}: {error}"
             else:
                 if number:
                     values.setdefault(name, []).append(value)

@@ -17,11 +17,17 @@ from typing import Any
 
 from .entries import turn
 from .measure import Absent, steady
+from .servers import CONNECTIONS, Place
 
 OPENAI = "OpenAI SQLiteSession"
 ADK_SQLITE = "ADK SqliteSessionService"
 ADK_DATABASE = "ADK DatabaseSessionService"
 LANGGRAPH = "LangGraph AsyncSqliteSaver"
+OPENAI_POSTGRES = "OpenAI SQLAlchemySession"
+ADK_POSTGRES = "ADK DatabaseSessionService"
+OPENAI_MONGODB = "OpenAI MongoDBSession"
+
+Loop = Callable[[], Awaitable[None]]
 
 # How each writes a turn, as it ships.
 WRITES = {
@@ -29,6 +35,8 @@ WRITES = {
     ADK_SQLITE: "a connection and a transaction an entry",
     ADK_DATABASE: "a transaction an entry",
     LANGGRAPH: "one checkpoint a turn, with the whole history in it",
+    OPENAI_POSTGRES: "one transaction a turn",
+    OPENAI_MONGODB: "a counter, then a document a turn",
 }
 
 
@@ -55,12 +63,19 @@ def need(module: str, package: str) -> Any:
         raise Absent(f"not installed ({package}: no module {missing})") from error
 
 
-async def gathered(loops: Sequence[Callable[[], Awaitable[None]]]) -> float:
+async def gathered(loops: Sequence[Loop]) -> float:
     """Seconds for all loops at once."""
     with steady():
         start = time.perf_counter()
         await asyncio.gather(*(loop() for loop in loops))
         return time.perf_counter() - start
+
+
+async def warmly(first: Sequence[Loop], loops: Sequence[Loop]) -> float:
+    """Seconds for all loops at once, after the first ones, by which connections are made and
+    statements prepared."""
+    await asyncio.gather(*(loop() for loop in first))
+    return await gathered(loops)
 
 
 def openai_turns(folder: Path, sessions: int, turns: int) -> float:
@@ -70,16 +85,8 @@ def openai_turns(folder: Path, sessions: int, turns: int) -> float:
     async def main() -> float:
         path = folder / "openai.db"
         opened = [memory.SQLiteSession(f"session-{n}", path) for n in range(sessions)]
-
-        def loop(session: Any) -> Callable[[], Awaitable[None]]:
-            async def run() -> None:
-                for number in range(turns):
-                    await session.add_items(turn(number).items())
-
-            return run
-
         try:
-            return await gathered([loop(session) for session in opened])
+            return await gathered([_added(session, turns) for session in opened])
         finally:
             for session in opened:
                 session.close()
@@ -142,6 +149,79 @@ def adk_database_turns(folder: Path, sessions: int, turns: int) -> float:
     return _adk_turns(lambda: service.DatabaseSessionService(url), sessions, turns)
 
 
+def adk_postgres_turns(place: Place, sessions: int, turns: int) -> float:
+    """Seconds for `turns` turns of each session, all sessions at once."""
+    service = need("google.adk.sessions.database_session_service", "google-adk")
+    url, options = _sqlalchemy(place)
+    return _adk_turns(lambda: service.DatabaseSessionService(url, **options), sessions, turns)
+
+
+def _sqlalchemy(place: Place) -> tuple[str, dict[str, Any]]:
+    """The URL of a server for SQLAlchemy, and what puts it into the schema of this place."""
+    asyncpg = importlib.import_module("asyncpg")
+
+    async def make() -> None:
+        conn = await asyncpg.connect(place.plain)
+        await conn.execute(f'CREATE SCHEMA IF NOT EXISTS "{place.name}"')
+        await conn.close()
+
+    asyncio.run(make())
+    url = place.plain.replace("postgresql://", "postgresql+asyncpg://", 1)
+    settings = {"search_path": place.name}
+    pool = {"pool_size": CONNECTIONS, "max_overflow": 0}
+    return url, {"connect_args": {"server_settings": settings}, **pool}
+
+
+def openai_postgres_turns(place: Place, sessions: int, turns: int) -> float:
+    """Seconds for `turns` turns of each session, all sessions at once."""
+    engines = need("sqlalchemy.ext.asyncio", "openai-agents[sqlalchemy]")
+    memory = need("agents.extensions.memory.sqlalchemy_session", "openai-agents[sqlalchemy]")
+
+    async def main(url: str, options: dict[str, Any]) -> float:
+        engine = engines.create_async_engine(url, **options)
+        opened = [
+            memory.SQLAlchemySession(f"session-{n}", engine=engine, create_tables=True)
+            for n in range(sessions)
+        ]
+        try:
+            await opened[0].add_items(turn(0).items())  # makes the tables
+            return await warmly(
+                [_added(session, 1) for session in opened],
+                [_added(session, turns) for session in opened],
+            )
+        finally:
+            await engine.dispose()
+
+    return asyncio.run(main(*_sqlalchemy(place)))
+
+
+def openai_mongodb_turns(place: Place, sessions: int, turns: int) -> float:
+    """Seconds for `turns` turns of each session, all sessions at once."""
+    memory = need("agents.extensions.memory.mongodb_session", "openai-agents[mongodb]")
+    pymongo = importlib.import_module("pymongo")
+
+    async def main() -> float:
+        async with pymongo.AsyncMongoClient(place.plain) as client:
+            opened = [
+                memory.MongoDBSession(f"session-{n}", client=client, database=place.name)
+                for n in range(sessions)
+            ]
+            return await warmly(
+                [_added(session, 1) for session in opened],
+                [_added(session, turns) for session in opened],
+            )
+
+    return asyncio.run(main())
+
+
+def _added(session: Any, turns: int) -> Loop:
+    async def run() -> None:
+        for number in range(turns):
+            await session.add_items(turn(number).items())
+
+    return run
+
+
 def _adk_turns(open: Callable[[], Any], sessions: int, turns: int) -> float:
     events = need("google.adk.events.event", "google-adk")
     types = need("google.genai.types", "google-adk")
@@ -178,7 +258,7 @@ def _adk_turns(open: Callable[[], Any], sessions: int, turns: int) -> float:
             for n in range(sessions)
         ]
 
-        def loop(session: Any) -> Callable[[], Awaitable[None]]:
+        def loop(session: Any) -> Loop:
             async def run() -> None:
                 for number in range(turns):
                     for event in entries(number):
@@ -229,7 +309,7 @@ def langgraph_turns(folder: Path, sessions: int, turns: int) -> float:
             await saver.setup()
             graphs = [_Graph(saver, f"thread-{n}") for n in range(sessions)]
 
-            def loop(graph: _Graph) -> Callable[[], Awaitable[None]]:
+            def loop(graph: _Graph) -> Loop:
                 async def run() -> None:
                     for number in range(turns):
                         await graph.turn(number)

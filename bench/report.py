@@ -21,7 +21,15 @@ from msgspec import Struct
 from .measure import Bar, Figure, Result
 from .settings import Settings, file_system
 
-PACKAGES = ("holdfast", "msgspec", "openai-agents", "google-adk", "langgraph-checkpoint-sqlite")
+PACKAGES = (
+    "holdfast",
+    "msgspec",
+    "asyncpg",
+    "pymongo",
+    "openai-agents",
+    "google-adk",
+    "langgraph-checkpoint-sqlite",
+)
 
 
 class Machine(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from .servers import Servers
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
@@ -33,6 +35,12 @@ class Sizes(Struct, frozen=True, kw_only=True):
     many: int = 100_000  # and in the large one
     queries: int = 30  # of each sort, a round
     rounds: int = 9
+    turns_mongodb: int = 400  # of one session there, a round
+    late_mongodb: int = 5_000  # which has no way to write without waiting for the disk
+    turns_pushed: int = 200  # of a peer that reads all that it has for each turn, a round
+    shorter: int = 500  # turns that a session has when such a peer is timed
+    longer: int = 2_000
+    window_pushed: int = 25
 
 
 QUICK = Sizes(
@@ -50,6 +58,12 @@ QUICK = Sizes(
     many=10_000,
     queries=10,
     rounds=3,
+    turns_mongodb=50,
+    late_mongodb=1_000,
+    turns_pushed=50,
+    shorter=100,
+    longer=400,
+    window_pushed=10,
 )
 
 
@@ -61,6 +75,7 @@ class Settings(Struct, kw_only=True):
     peers: bool = True
     step: Callable[[str], None] = lambda what: None
     place: str | None = None
+    servers: Servers = field(default_factory=Servers)
 
     @contextmanager
     def folder(self) -> Iterator[Path]:

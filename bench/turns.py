@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import holdfast
 from holdfast import Key, NewEvent, Store
@@ -15,8 +16,12 @@ from .entries import turn
 from .measure import Figure, Result, race
 from .settings import Settings
 
+P = TypeVar("P")
+
 # Seconds for (folder, sessions, turns of each session).
 Turns: TypeAlias = Callable[[Path, int, int], float]
+# The same, wherever it takes place.
+TurnsAt: TypeAlias = Callable[[P, int, int], float]
 
 OURS = "Holdfast"
 SQLITE_FLOOR = "plain sqlite3"
@@ -38,15 +43,18 @@ async def create(store: Store, session: str) -> Key:
     return key
 
 
+def turns_of(store: Store, key: Key, turns: int) -> peers.Loop:
+    """What writes so many turns of a session, one after the other."""
+
+    async def run() -> None:
+        for number in range(turns):
+            await store.append(key, turn(number).events())
+
+    return run
+
+
 def ours(scheme: str) -> Turns:
     """What times a store of this scheme."""
-
-    def turns_of(store: Store, key: Key, turns: int) -> Callable[[], Awaitable[None]]:
-        async def run() -> None:
-            for number in range(turns):
-                await store.append(key, turn(number).events())
-
-        return run
 
     def run(folder: Path, sessions: int, turns: int) -> float:
         async def main() -> float:
@@ -59,35 +67,52 @@ def ours(scheme: str) -> Turns:
     return run
 
 
-def compete(
-    result: Result, settings: Settings, sessions: int, runs: dict[str, tuple[Turns, int]]
+def race_turns(
+    result: Result,
+    settings: Settings,
+    sessions: int,
+    runs: Mapping[str, tuple[TurnsAt[P], int]],
+    place: Callable[[], AbstractContextManager[P]],
+    note: Callable[[str, TurnsAt[P]], str],
 ) -> None:
-    """Race `runs`, each with its number of turns per session, and keep turns/s as figures."""
+    """Race `runs`, each with its number of turns per session and in a place of its own, and
+    keep turns/s as figures, with what `note` has to say of each that took part."""
 
-    def contestant(run: Turns, turns: int) -> Callable[[], float]:
+    def contestant(run: TurnsAt[P], turns: int) -> Callable[[], float]:
         def go() -> float:
-            with settings.folder() as folder:
-                return sessions * turns / run(folder, sessions, turns)
+            with place() as here:
+                return sessions * turns / run(here, sessions, turns)
 
         return go
 
     contestants = {name: contestant(*run) for name, run in runs.items()}
     values, absent = race(contestants, rounds=settings.rounds, step=settings.step)
     for name, (run, turns) in runs.items():
-        note = f"{sessions} × {turns} turns a round"
-        if name in peers.WRITES and name not in absent:
-            with settings.folder() as folder:
-                run(folder, 1, 1)
-                note += f"; {peers.durability(folder)}; {peers.WRITES[name]}"
+        more = "" if name in absent else note(name, run)
         result.figures.append(
             Figure(
                 name=name,
                 unit="turns/s",
                 values=values.get(name, []),
-                note=note,
+                note=f"{sessions} × {turns} turns a round{'; ' if more else ''}{more}",
                 absent=absent.get(name, ""),
             )
         )
+
+
+def compete(
+    result: Result, settings: Settings, sessions: int, runs: dict[str, tuple[Turns, int]]
+) -> None:
+    """Race `runs` in folders."""
+
+    def note(name: str, run: Turns) -> str:
+        if name not in peers.WRITES:
+            return ""
+        with settings.folder() as folder:
+            run(folder, 1, 1)
+            return f"{peers.durability(folder)}; {peers.WRITES[name]}"
+
+    race_turns(result, settings, sessions, runs, settings.folder, note)
 
 
 def sqlite_one(settings: Settings) -> Result:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
-from bench import floors, written
-from bench.__main__ import WORKLOADS, main
+from bench import floors, written, written_shared
+from bench.__main__ import WORKLOADS, holds, main
 from bench.entries import TURNS
 from bench.measure import Absent, Bar, Figure, Result, race, ratios, spread
 from bench.report import keep, machine, markdown
+from bench.servers import Servers, check_postgres
 from bench.settings import Settings, Sizes
+from pymongo import AsyncMongoClient
+from tests.servers import shared
+from tests.servers.process import ServerFailed
 
 TINY = Sizes(
     turns=3,
@@ -28,12 +35,24 @@ TINY = Sizes(
     many=80,
     queries=2,
     rounds=1,
+    turns_mongodb=3,
+    late_mongodb=12,
+    turns_pushed=3,
+    shorter=4,
+    longer=8,
+    window_pushed=2,
 )
 
 
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    with Servers() as servers:
+        yield servers
+
+
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(sizes=TINY, rounds=1, peers=False, place=str(tmp_path))
+def settings(tmp_path: Path, servers: Servers) -> Settings:
+    return Settings(sizes=TINY, rounds=1, peers=False, place=str(tmp_path), servers=servers)
 
 
 def test_quartiles_are_those_of_the_values() -> None:
@@ -76,6 +95,37 @@ def test_a_bar_is_held_by_the_median() -> None:
     assert Bar(name="x", way="least", bar=0.6, values=[0.5, 0.7, 0.8]).met is True
     assert Bar(name="x", way="most", bar=0.6, values=[0.5, 0.7, 0.8]).met is False
     assert Bar(name="x", way="most", bar=0.6).met is None
+
+
+def test_what_failed_is_not_passed_over_as_what_is_not_installed_is() -> None:
+    assert holds(Bar(name="x", way="most", bar=1.0, values=[1.0]))
+    assert holds(Bar(name="x", way="most", bar=1.0, absent="not installed (peer)"))
+    assert not holds(Bar(name="x", way="most", bar=1.0, values=[2.0]))
+    assert not holds(Bar(name="x", way="most", bar=1.0, absent="failed: OSError: no server"))
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "url"),
+    [
+        ("postgres-one", "HOLDFAST_TEST_POSTGRES_URL", "postgresql://127.0.0.1:1/none"),
+        ("mongodb-one", "HOLDFAST_TEST_MONGODB_URL", "mongodb://127.0.0.1:1/?timeoutMS=200"),
+    ],
+)
+def test_a_database_that_is_not_there_fails_the_run(
+    name: str,
+    variable: str,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, url)
+    assert main(["--quick", "--no-peers", "--only", name]) == 1
+    assert "failed: " in capsys.readouterr().out
+
+
+def test_a_database_that_does_not_wait_for_its_disk_is_refused() -> None:
+    with pytest.raises(ServerFailed, match="fsync"):
+        check_postgres(shared.address("postgres"))
 
 
 def test_a_report_says_what_is_not_installed() -> None:
@@ -127,6 +177,45 @@ def test_rows_and_pages_are_counted_from_outside(tmp_path: Path) -> None:
     assert rows.bytes == len("three" + "four")
     assert [name for (name,) in conn.execute("SELECT name FROM sqlite_master")] == ["t"]
     conn.close()
+
+
+def test_rows_of_postgres_are_counted_from_outside(servers: Servers) -> None:
+    async def count() -> written.Rows:
+        conn = await asyncpg.connect(place.plain)
+        await conn.execute(f"CREATE SCHEMA {place.name}; SET search_path = {place.name}")
+        await conn.execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)")
+        async with written_shared.postgres_rows(place) as rows:
+            before = await written_shared.wal_position(place)
+            await conn.execute("INSERT INTO t VALUES (3); UPDATE t SET a = 4 WHERE a = 1")
+            await conn.execute("DELETE FROM t WHERE a > 2")
+            assert await written_shared.wal_position(place) > before
+        left = await conn.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", place.name)
+        await conn.close()
+        assert [name for (name,) in left] == ["t"]
+        return rows
+
+    with servers.postgres() as place:
+        rows = asyncio.run(count())
+    assert rows.counts == {"t insert": 1, "t update": 1, "t delete": 2}
+    assert rows.bytes > 0
+
+
+def test_documents_of_mongodb_are_counted_from_outside(servers: Servers) -> None:
+    async def count() -> written.Rows:
+        async with AsyncMongoClient[dict[str, object]](place.plain) as client:
+            things = client[place.name].things
+            await things.insert_one({"_id": 1})
+            async with written_shared.mongodb_documents(place) as rows:
+                await things.insert_many([{"_id": 2}, {"_id": 3}])
+                await things.update_one({"_id": 1}, {"$set": {"a": "b"}})
+                await things.delete_one({"_id": 2})
+            await things.insert_one({"_id": 4})
+        return rows
+
+    with servers.mongodb() as place:
+        rows = asyncio.run(count())
+    assert rows.counts == {"things insert": 2, "things update": 1, "things delete": 1}
+    assert rows.bytes > 0
 
 
 def test_the_floor_writes_what_a_reader_of_the_same_tables_finds(tmp_path: Path) -> None:
