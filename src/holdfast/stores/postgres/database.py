@@ -28,6 +28,18 @@ AnyPool: TypeAlias = "Pool[Record]"
 CONNECT = 10.0  # seconds that a new connection may take
 COMMAND = 120.0  # seconds that a statement may take, the largest append on a slow line included
 POOL = 10  # connections at most
+# Every statement has its index: so the plan is the same for a small table and a large one.
+PLANS = dict.fromkeys(
+    (
+        "jit",
+        "enable_seqscan",
+        "enable_bitmapscan",
+        "enable_hashjoin",
+        "enable_mergejoin",
+        "enable_memoize",
+    ),
+    "off",
+)
 NAME = re.compile("[a-z_][a-z0-9_]{0,47}")
 HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::(\d*))?")  # with its port
 CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -56,6 +68,10 @@ class Link:
 
     async def many(self, sql: str, values: Iterable[tuple[Any, ...]]) -> None:
         await self.conn.executemany(self._sql(sql), values)
+
+    async def each(self, sql: str, values: list[list[Any]]) -> list[Record]:
+        """One row for each of several calls, all in one transaction."""
+        return await self.conn.fetchmany(self._sql(sql), values)
 
     async def script(self, sql: str) -> None:
         """Execute several statements without values."""
@@ -125,7 +141,7 @@ class Database:
     async def _link(self) -> AsyncGenerator[Link, None]:
         if self._closed:
             raise StoreUnavailable(problem="the store was closed")
-        async with self.pool.acquire(timeout=CONNECT) as conn:
+        async with self.pool.acquire() as conn:
             try:
                 yield Link(conn, self.options.schema)
             except Exception as error:
@@ -164,7 +180,7 @@ class Database:
             options.listen_url or options.url,
             timeout=CONNECT,
             command_timeout=COMMAND,
-            statement_cache_size=0,
+            statement_cache_size=0 if options.pooled else 16,
         )
         try:
             yield conn
@@ -203,7 +219,7 @@ class Database:
 async def _pool(options: Options) -> AnyPool:
     settings = {"application_name": "holdfast"}
     if not options.pooled:
-        settings["jit"] = "off"  # our statements are short
+        settings |= PLANS
     try:
         return await asyncpg.create_pool(
             options.url,

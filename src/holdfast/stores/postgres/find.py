@@ -161,17 +161,20 @@ def _pending_place(query: PendingQuery, cursor: str) -> list[int]:
         raise _foreign() from error
 
 
+# Each agent's logs are in order by the index; so few of each are read, whatever their number.
+RUNNABLE = f"""
+SELECT r.session, r.thread FROM unnest($2::text[]) AS a (agent) CROSS JOIN LATERAL (
+    SELECT l.wake, l.id, l.session, l.thread FROM hf.logs AS l
+    WHERE l.tenant = $1 AND l.agent = a.agent AND l.wake IS NOT NULL AND l.wake <= $3
+        AND (l.owner IS NULL OR l.until <= $3) AND l.state = {LIVE}
+    ORDER BY l.wake, l.id LIMIT $4
+) AS r ORDER BY r.wake, r.id LIMIT $4
+"""
+
+
 async def runnable(
     link: Link, now: int, tenant: str, agents: Sequence[str], limit: int
 ) -> list[Key]:
     """Logs of these agents that want a driver and have no live lease."""
-    found = await link.rows(
-        "SELECT session, thread FROM hf.logs WHERE tenant = $1 AND agent = ANY ($2)"
-        " AND wake IS NOT NULL AND wake <= $3 AND (owner IS NULL OR until <= $3)"
-        f" AND state = {LIVE} ORDER BY wake, id LIMIT $4",
-        tenant,
-        list(agents),
-        now,
-        limit,
-    )
+    found = await link.rows(RUNNABLE, tenant, sorted(set(agents)), now, limit)
     return [Key(tenant, session, thread) for session, thread in found]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -26,6 +26,7 @@ from ...store import Lease
 from .. import rules
 from ..frames import packed
 from ..rules import Extension, LeaseState
+from .calls import Calls
 from .columns import columns, dropped_drafts, encode, listed
 from .database import Database, Link
 from .schema import LIVE
@@ -160,12 +161,16 @@ async def known_ids(link: Link, entry: Entry, ids: Sequence[str]) -> dict[str, i
 # Appending
 
 
+Call = Callable[[list[Any]], Awaitable[Record]]
+
+
 class Append:
     """One append, from what is remembered of the log to the numbers of its events."""
 
     def __init__(
         self,
         database: Database,
+        calls: Calls,
         heads: Heads,
         project: Project,
         clock: Callable[[], int],
@@ -178,6 +183,7 @@ class Append:
         create: bool,
     ) -> None:
         self._database = database
+        self._calls = calls
         self._heads = heads
         self._clock = clock
         self._key = key
@@ -194,7 +200,7 @@ class Append:
             self._entry = self._heads.get(self._key)
             try:
                 for _ in range(MISSES + 1):
-                    done = await self._database.run(self._try, whole=False)
+                    done = await self._try(lambda values: self._calls.call(self._key, values))
                     if done is not None:
                         return done
                 return await self._database.run(self._in_turn)
@@ -206,19 +212,18 @@ class Append:
         """In one transaction: looking locks the log, so that nobody comes between."""
         self._entry, self._known, self._looked = None, {}, False
         for _ in range(3):
-            if (done := await self._try(link)) is not None:
+            if (done := await self._try(lambda values: _called(link, values))) is not None:
                 return done
         raise AssertionError("the log changed while it was locked")
 
-    async def _try(self, link: Link) -> Appended | None:
+    async def _try(self, call: Call) -> Appended | None:
         """Append if the log is as we know it; if not, know it better."""
         now = self._clock()
         plan = self._decided(now)
         if plan is not None and not plan.fresh:
             return Appended(plan.seqs, plan.row.head, 0)
         began = time.monotonic()
-        answer = await link.row(_APPEND, *self._values(plan, now))
-        assert answer is not None
+        answer = await call(self._values(plan, now))
         self._database.hear_clock(began, answer["clock"])
         if answer["status"] == WRITTEN:
             assert plan is not None
@@ -263,9 +268,9 @@ class Append:
             now,
             [event.kind for event in fresh],
             [event.v for event in fresh],
-            [event.run for event in fresh],
-            [event.actor for event in fresh],
-            [event.cause for event in fresh],
+            _any([event.run for event in fresh]),
+            _any([event.actor for event in fresh]),
+            _any([event.cause for event in fresh]),
             [fingerprint(event) for event in fresh],
             [packed(event.data) for event in fresh],
             *columns(row),
@@ -283,9 +288,20 @@ class Append:
         return Appended(plan.seqs, plan.row.head, len(plan.fresh))
 
 
+def _any(column: list[str | None]) -> list[str | None] | None:
+    """A column of nothing is sent as nothing: `unnest` fills it up."""
+    return column if any(column) else None
+
+
 _ARGUMENTS = 34
 WRITTEN, LOOKED, NONE = 0, 1, 2  # what the function answers
-_APPEND = f"SELECT * FROM hf.append_1({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
+APPEND = f"SELECT * FROM hf.append_1({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
+
+
+async def _called(link: Link, values: list[Any]) -> Record:
+    answer = await link.row(APPEND, *values)
+    assert answer is not None
+    return answer
 
 
 # Rows

@@ -35,6 +35,7 @@ from ..wakes import Wakes, follow
 from . import beside, find, history, remove, schema, upkeep
 from . import log as logs
 from . import read as reading
+from .calls import Calls
 from .database import CLOCK, AnyPool, Database, Link
 from .log import Append, Heads
 from .notices import Notices
@@ -56,6 +57,7 @@ class PostgresStore:
         self._given_clock = clock
         self._clock = clock or database.clock
         self._heads = Heads()
+        self._calls = Calls(database, logs.APPEND)
         self._wakes = Wakes()
         self._notices = Notices(database, self._wakes)
 
@@ -112,6 +114,7 @@ class PostgresStore:
         check(key, events)
         append = Append(
             self._database,
+            self._calls,
             self._heads,
             self._project,
             self._clock,

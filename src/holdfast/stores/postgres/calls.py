@@ -1,0 +1,101 @@
+"""Appends that wait for a connection share one: many calls of the function, one flush.
+
+Few connections append at a time. What comes meanwhile waits and is sent together, in one
+transaction: a call that only looks does not disturb the others, and if one fails, each is
+sent again alone, which its ids make safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+from asyncpg import Record
+
+from ...events import Key
+from .database import Database, Link
+
+WRITERS = 4  # connections that append at a time
+TOGETHER = 8  # appends that share a call: a row that is locked elsewhere delays all of them
+
+
+class _Waiting(NamedTuple):
+    key: Key
+    values: list[Any]
+    answer: asyncio.Future[Record]
+
+
+class Calls:
+    """The calls of one statement, from any number of tasks."""
+
+    def __init__(self, database: Database, sql: str) -> None:
+        self._database = database
+        self._sql = sql
+        self._waiting: list[_Waiting] = []
+        self._busy = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def call(self, key: Key, values: list[Any]) -> Record:
+        """What the function answers."""
+        if self._busy < WRITERS:
+            self._busy += 1
+            try:
+                return await self._alone(values)
+            finally:
+                self._busy -= 1
+                self._next()
+        waiting = _Waiting(key, values, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        return await waiting.answer
+
+    def _next(self) -> None:
+        """Let those who wait go on, as far as there is room."""
+        while self._waiting and self._busy < WRITERS:
+            some, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            self._busy += 1
+            task = asyncio.create_task(self._together(some))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _together(self, some: list[_Waiting]) -> None:
+        # In order of their keys, so that two who lock the same logs do it in the same order.
+        some = sorted((one for one in some if not one.answer.done()), key=lambda one: one.key)
+        try:
+            if len(some) > 1 and not await self._in_one(some):
+                for one in some:
+                    await self._in_turn(one)
+            elif len(some) == 1:
+                await self._in_turn(some[0])
+        finally:
+            self._busy -= 1
+            self._next()
+
+    async def _in_one(self, some: list[_Waiting]) -> bool:
+        try:
+            answers = await self._database.run(
+                lambda link: link.each(self._sql, [one.values for one in some]), whole=False
+            )
+        except Exception:
+            return False
+        for one, answer in zip(some, answers, strict=True):
+            if not one.answer.done():
+                one.answer.set_result(answer)
+        return True
+
+    async def _in_turn(self, one: _Waiting) -> None:
+        try:
+            answer = await self._alone(one.values)
+        except Exception as error:
+            if not one.answer.done():
+                one.answer.set_exception(error)
+        else:
+            if not one.answer.done():
+                one.answer.set_result(answer)
+
+    async def _alone(self, values: list[Any]) -> Record:
+        async def job(link: Link) -> Record:
+            answer = await link.row(self._sql, *values)
+            assert answer is not None
+            return answer
+
+        return await self._database.run(job, whole=False)
