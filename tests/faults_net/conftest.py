@@ -10,19 +10,6 @@ import pytest
 import holdfast
 from tests import servers
 
-HERE = Path(__file__).parent
-MONGO = ("mongodb", "standalone")
-
-# MongoDB's driver drops a socket that still connects when its client closes, as is common here.
-DROPPED = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        given = getattr(item, "callspec", None)
-        if HERE in item.path.parents and given and given.params.get("kind") in MONGO:
-            item.add_marker(pytest.mark.filterwarnings(DROPPED))
-
 
 @pytest.fixture(scope="module", params=servers.KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
