@@ -137,7 +137,7 @@ def check_event(event: NewEvent) -> None:
     check_name("id", event.id)
     check_name("kind", event.kind, limit=LIMITS.kind_bytes)
     if type(event.v) is not int or event.v != 1:
-        check_count("v", event.v, least=1, most=1 << 31)
+        check_count("v", event.v, least=1, most=(1 << 31) - 1)
     if event.run is not None:
         check_name("run", event.run)
     if event.actor is not None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import NewEvent, Query
-from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.frames import packed
+from holdfast.stores.sqlite import SqliteStore
 
 from . import scene
 from .scene import KEY, OTHER, damages, note, read_all, readable, row_of

@@ -33,6 +33,7 @@ from ..crash.places import KINDS, SHARED
 from ..crash.scene import OPS
 from ..faults_net import checks as faults_net
 from ..processes import checks as processes
+from ..sessions import checks as sessions
 
 STORM: dict[str, object] = {"processes": 4, "sessions": 8, "seconds": 60.0, "restarts": 2}
 SQUALL: dict[str, object] = {"processes": 2, "sessions": 4, "seconds": 3.0, "restarts": 1}
@@ -89,6 +90,8 @@ def _checks() -> Iterator[Check]:
         yield _counted(
             kind, "overlap", processes.overlap, heavy={"appends": 2000}, small={"appends": 15}
         )
+    for kind in (*KINDS, *SHARED):
+        yield from _of_sessions(kind)
     for kind in SHARED:
         yield from _on_a_server(kind)
     for kind in servers.KINDS:
@@ -124,6 +127,23 @@ def _on_a_server(kind: str) -> Iterator[Check]:
         kind, "handover", processes.handover, heavy={"rounds": 2000}, small={"rounds": 50}
     )
     yield _counted(kind, "follow", processes.follow, heavy={"appends": 500}, small={"appends": 15})
+
+
+def _of_sessions(kind: str) -> Iterator[Check]:
+    checks: list[tuple[str, sessions.Check, dict[str, object], dict[str, object]]] = [
+        (
+            "session changes",
+            sessions.changes,
+            {"attaches": 100, "updates": 100},
+            {"attaches": 12, "updates": 12},
+        ),
+        ("contacts", sessions.contacts, {"rounds": 50, "calls": 50}, {"rounds": 1, "calls": 20}),
+        ("sweep against touch", sessions.sweeps, {"rounds": 1000}, {"rounds": 30}),
+        ("sweepers", sessions.sweepers, {"sessions": 500}, {"sessions": 20}),
+        ("endings", sessions.endings, {"rounds": 500}, {"rounds": 15}),
+    ]
+    for name, check, heavy, small in checks:
+        yield _counted(kind, name, partial(sessions.run, check), heavy=heavy, small=small)
 
 
 def _counted(

@@ -122,12 +122,12 @@ def test_a_kind_has_at_most_100_bytes() -> None:
     assert refusal(lambda: check_event(note(kind=""))).field == "kind"
 
 
-@pytest.mark.parametrize("v", [1, 2, 1 << 31])
+@pytest.mark.parametrize("v", [1, 2, (1 << 31) - 1])
 def test_a_version_is_a_whole_number_from_1(v: int) -> None:
     check_event(note(v=v))
 
 
-@pytest.mark.parametrize("v", [0, -1, (1 << 31) + 1, 1.0, True, "1", None])
+@pytest.mark.parametrize("v", [0, -1, 1 << 31, 1.0, True, "1", None])
 def test_any_other_version_is_refused(v: Any) -> None:
     assert refusal(lambda: check_event(note(v=v))).field == "v"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
-from ..catalog import Page, Phase, Query, Row
+from ..catalog import PHASES, Page, Phase, Query, Row
 from ..codec import check_count
 from ..errors import InvalidValue
 from .changes import Changes
@@ -25,6 +25,11 @@ async def find(
     wanted = (phases,) if isinstance(phases, str) else phases
     if wanted is not None:
         filters["phases"] = tuple(wanted)
+        for phase in filters["phases"]:
+            if phase not in PHASES:
+                raise InvalidValue(
+                    field="phases", problem=f"hold {phase!r}", remedy=f"use {', '.join(PHASES)}"
+                )
     if active_after is not None:
         check_count("active_after", active_after, least=0)
         filters["active_from"] = max(active_after + 1, filters.get("active_from") or 0)

@@ -1,7 +1,8 @@
 """All that is stored of one person: given out, or erased.
 
 A person's own sessions are theirs whole. In the sessions of others it is the events that they
-made (`actor`); to find those, every log of the tenant is read.
+made (`actor`), but for those that hold the session itself together; to find them, every log of
+the tenant is read.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ async def _blank(
         theirs = [
             (event.seq, event.id, event.at)
             async for event in changes.store.read(row.key)
-            if event.actor == user and event.data != blank
+            if event.actor == user and event.data != blank and not _structural(event)
         ]
         todo = [event[0] for event in theirs if event not in seen]
         if dry_run:
@@ -134,6 +135,12 @@ async def _blank(
             removed.update(receipt.removed)
             remains.update(dict.fromkeys(receipt.remains))
     return count
+
+
+def _structural(event: Event) -> bool:
+    """Whether an event says what a session is, not what a person said: whose it is, where it
+    branches, what is bound to it. Without it the session of another would fall apart."""
+    return event.kind.partition(".")[0] in ("session", "thread", "surface")
 
 
 async def _threads(changes: Changes, session: Row) -> AsyncGenerator[Row, None]:

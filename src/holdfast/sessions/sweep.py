@@ -20,7 +20,7 @@ from msgspec import Struct
 from .. import events as ev
 from ..catalog import Query, Row
 from ..codec import check_count
-from ..errors import HeadMoved, HoldfastError, SessionMoved, SessionNotFound
+from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionMoved, SessionNotFound
 from ..events import Scope
 from ..store import Remains
 from .changes import Changes
@@ -144,6 +144,8 @@ async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: in
             kept[row.session] = why
         elif until > now:
             in_grace[row.session] = until
+        elif not dry_run and not await _condemned(changes, row):
+            kept[row.session] = "changed meanwhile"
         else:
             deleted.append(row.session)
             if not dry_run:
@@ -170,6 +172,19 @@ async def _kept(changes: Changes, row: Row, since: int) -> str | None:
     return await in_use(changes, fresh, since)
 
 
+async def _condemned(changes: Changes, row: Row) -> bool:
+    """Write into the log that the session is to be deleted, if nothing happened in it since it
+    was read: so that a reopening or a hold that came before is not passed over."""
+    event = changes.event(ev.SessionExpired(reason="retention"), None)
+    try:
+        await changes.store.append(row.key, [event], expected=row.head, log=row.log)
+    except (HeadMoved, SessionNotFound):
+        return False
+    except SessionMoved:
+        pass  # sealed: nothing comes any more
+    return True
+
+
 class Sweeps(Protocol):
     """What a sweeper needs of `Sessions`."""
 
@@ -187,6 +202,8 @@ class Sweeper:
     def __init__(
         self, sessions: Sweeps, *, every: float = 300.0, retention: Retention | None = None
     ) -> None:
+        if every <= 0:
+            raise InvalidValue(field="every", problem=f"is {every}", remedy="use seconds above 0")
         self._sessions = sessions
         self._every = every
         self._retention = retention
@@ -222,6 +239,8 @@ class Sweeper:
                 await self._once()
             except HoldfastError as error:
                 log.warning("a sweep failed and is tried again: %s", error)
+            except Exception:
+                log.exception("a sweep failed and is tried again")
             # Spread, so that the sweepers of many processes do not all come at once.
             await asyncio.sleep(self._every * random.uniform(0.9, 1.1))  # noqa: S311
 

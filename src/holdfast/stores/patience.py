@@ -25,6 +25,7 @@ async def patiently(
     passing: Callable[[Exception], bool],
     *,
     patience: float = PATIENCE,
+    what: str = "the store",
 ) -> T:
     """What `attempt` returns, repeated while it raises what `passing` says will pass.
 
@@ -42,7 +43,7 @@ async def patiently(
             wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that a crowd spreads out
             if time.monotonic() + wait > end:
                 raise StoreUnavailable(
-                    problem=f"the store did not answer within {patience:g} s "
+                    problem=f"{what} did not answer within {patience:g} s "
                     f"({type(error).__name__}); the same call may be sent again"
                 ) from error
         await asyncio.sleep(wait)

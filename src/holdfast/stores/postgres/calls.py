@@ -22,6 +22,7 @@ TOGETHER = 8  # appends that share a call: a row that is locked elsewhere delays
 class _Waiting(NamedTuple):
     key: Key
     values: list[Any]
+    within: float | None
     answer: asyncio.Future[Record]
 
 
@@ -35,16 +36,16 @@ class Calls:
         self._busy = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def call(self, key: Key, values: list[Any]) -> Record:
-        """What the function answers."""
+    async def call(self, key: Key, values: list[Any], within: float | None) -> Record:
+        """What the function answers, within so many seconds an attempt."""
         if self._busy < WRITERS:
             self._busy += 1
             try:
-                return await self._alone(values)
+                return await self._alone(values, within)
             finally:
                 self._busy -= 1
                 self._next()
-        waiting = _Waiting(key, values, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(key, values, within, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         return await waiting.answer
 
@@ -73,7 +74,9 @@ class Calls:
     async def _in_one(self, some: list[_Waiting]) -> bool:
         try:
             answers = await self._database.run(
-                lambda link: link.each(self._sql, [one.values for one in some]), whole=False
+                lambda link: link.each(self._sql, [one.values for one in some]),
+                whole=False,
+                within=max((one.within or 0.0 for one in some), default=0.0) or None,
             )
         except Exception:
             return False
@@ -84,7 +87,7 @@ class Calls:
 
     async def _in_turn(self, one: _Waiting) -> None:
         try:
-            answer = await self._alone(one.values)
+            answer = await self._alone(one.values, one.within)
         except Exception as error:
             if not one.answer.done():
                 one.answer.set_exception(error)
@@ -92,10 +95,10 @@ class Calls:
             if not one.answer.done():
                 one.answer.set_result(answer)
 
-    async def _alone(self, values: list[Any]) -> Record:
+    async def _alone(self, values: list[Any], within: float | None) -> Record:
         async def job(link: Link) -> Record:
             answer = await link.row(self._sql, *values)
             assert answer is not None
             return answer
 
-        return await self._database.run(job, whole=False)
+        return await self._database.run(job, whole=False, within=within)

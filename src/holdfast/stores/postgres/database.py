@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -26,7 +26,8 @@ T = TypeVar("T")
 AnyPool: TypeAlias = "Pool[Record]"
 
 CONNECT = 10.0  # seconds that a new connection may take
-COMMAND = 120.0  # seconds that a statement may take, the largest append on a slow line included
+SLOW = 60.0  # seconds that a statement may take that moves much; others have half the patience
+FOR_EVER = 86_400.0  # seconds for what may take as long as it takes
 POOL = 10  # connections at most
 # Every statement has its index: so the plan is the same for a small table and a large one.
 PLANS = dict.fromkeys(
@@ -40,6 +41,7 @@ PLANS = dict.fromkeys(
     ),
     "off",
 )
+FLUSHED = "SELECT set_config('synchronous_commit', 'on', true)"
 NAME = re.compile("[a-z_][a-z0-9_]{0,47}")
 HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::(\d*))?")  # with its port
 CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -48,34 +50,34 @@ CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 class Link:
     """A connection on which `hf.` names our schema."""
 
-    def __init__(self, conn: Any, schema: str) -> None:
+    def __init__(self, conn: Any, schema: str, within: float) -> None:
         self.conn: Connection[Record] = conn
         self.schema = schema
+        self._within = within  # seconds for each statement
 
     async def rows(self, sql: str, *values: Any) -> list[Record]:
-        return await self.conn.fetch(self._sql(sql), *values)
+        return await self.conn.fetch(self._sql(sql), *values, timeout=self._within)
 
     async def row(self, sql: str, *values: Any) -> Record | None:
-        return await self.conn.fetchrow(self._sql(sql), *values)
+        return await self.conn.fetchrow(self._sql(sql), *values, timeout=self._within)
 
     async def value(self, sql: str, *values: Any) -> Any:
-        return await self.conn.fetchval(self._sql(sql), *values)
+        return await self.conn.fetchval(self._sql(sql), *values, timeout=self._within)
 
     async def run(self, sql: str, *values: Any) -> int:
         """Execute, and say how many rows it touched."""
-        words = (await self.conn.execute(self._sql(sql), *values)).split()
+        done = await self.conn.execute(self._sql(sql), *values, timeout=self._within)
+        words = done.split()
         return int(words[-1]) if words[-1:] and words[-1].isdigit() else 0
-
-    async def many(self, sql: str, values: Iterable[tuple[Any, ...]]) -> None:
-        await self.conn.executemany(self._sql(sql), values)
 
     async def each(self, sql: str, values: list[list[Any]]) -> list[Record]:
         """One row for each of several calls, all in one transaction."""
-        return await self.conn.fetchmany(self._sql(sql), values)
+        return await self.conn.fetchmany(self._sql(sql), values, timeout=self._within)
 
     async def script(self, sql: str) -> None:
         """Execute several statements without values."""
-        await self.conn.execute(re.sub(r"\bhf([.;])", rf'"{self.schema}"\1', sql))
+        text = re.sub(r"\bhf([.;])", rf'"{self.schema}"\1', sql)
+        await self.conn.execute(text, timeout=self._within)
 
     def _sql(self, sql: str) -> str:
         return sql.replace("hf.", f'"{self.schema}".')
@@ -108,6 +110,8 @@ class Database:
         self.options = options
         self._owned = owned
         self._closed = False
+        self._careless = False  # whether the server would not wait for a flush
+        self._quick = max(1.0, options.patience / 2)
         self._clock_at = (0.0, 0)
 
     def __repr__(self) -> str:
@@ -122,56 +126,78 @@ class Database:
         # Connections are made as they are needed, so nothing can fail here but the URL.
         return cls(await _pool(options), options, owned=True)
 
-    async def run(self, job: Callable[[Link], Awaitable[T]], *, whole: bool = True) -> T:
+    async def run(
+        self,
+        job: Callable[[Link], Awaitable[T]],
+        *,
+        whole: bool = True,
+        within: float | None = None,
+    ) -> T:
         """What a job returns. With `whole`, it is one transaction; a job that is a single
-        statement needs none, except through a pooler, which hands out connections by
-        the transaction."""
+        statement needs none, except through a pooler, which hands out connections by the
+        transaction. Each statement has `within` seconds."""
 
         async def attempt() -> T:
-            async with self._link() as link:
-                if not whole and not self.options.pooled:
+            async with self._link(within) as link:
+                if not (whole or self.options.pooled or self._careless):
                     return await job(link)
-                async with link.conn.transaction():
+                async with link.conn.transaction(isolation="read_committed"):
+                    if self._careless:
+                        await link.run(FLUSHED)
                     return await job(link)
 
+        return await self._patiently(attempt)
+
+    async def alone(self, sql: str) -> None:
+        """Execute a statement that no transaction can hold, however long it takes."""
+
+        async def attempt() -> None:
+            async with self._link(FOR_EVER) as link:
+                await link.script(sql)
+
+        await self._patiently(attempt)
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         with translated():
-            return await patiently(attempt, passing, patience=self.options.patience)
+            return await patiently(
+                attempt, passing, patience=self.options.patience, what=self.options.location
+            )
 
     @asynccontextmanager
-    async def _link(self) -> AsyncGenerator[Link, None]:
+    async def _link(self, within: float | None) -> AsyncGenerator[Link, None]:
         if self._closed:
             raise StoreUnavailable(problem="the store was closed")
         async with self.pool.acquire() as conn:
             try:
-                yield Link(conn, self.options.schema)
+                yield Link(conn, self.options.schema, within or self._quick)
             except Exception as error:
                 if broken(error):
                     conn.terminate()  # the pool makes another
                 raise
 
-    async def alone(self, sql: str) -> None:
-        """Execute a statement that no transaction can hold."""
+    async def see_to_flushing(self) -> None:
+        """See that what is committed is flushed, also where the server is set not to wait."""
+        setting = await self.run(lambda link: link.value("SHOW synchronous_commit"), whole=False)
+        self._careless = setting == "off"
 
-        async def attempt() -> None:
-            async with self._link() as link:
-                await link.script(sql)
-
-        with translated():
-            await patiently(attempt, passing, patience=self.options.patience)
+    @property
+    def can_say(self) -> bool:
+        """Whether notices can be sent: not where holding a connection for them would leave none
+        of the caller's pool."""
+        return self._owned or self.options.listen_url is not None or self.pool.get_max_size() > 1
 
     @property
     def can_listen(self) -> bool:
-        """Whether notices can be heard: not through a pooler that hands out connections by the
-        transaction, nor where holding one would leave none of the caller's pool."""
-        options = self.options
-        if options.listen_url is not None:
-            return True
-        return not options.pooled and (self._owned or self.pool.get_max_size() > 1)
+        """Whether they can be heard: not through a pooler that hands out connections by the
+        transaction."""
+        return self.can_say and (not self.options.pooled or self.options.listen_url is not None)
 
     @asynccontextmanager
     async def apart(self) -> AsyncGenerator[Any, None]:
         """A connection held for long, beside the pool; of the caller's pool, if it is that."""
         options = self.options
+        if self._closed:
+            raise StoreUnavailable(problem="the store was closed")
         if not self._owned and options.listen_url is None:
             async with self.pool.acquire(timeout=CONNECT) as held:
                 yield held
@@ -179,7 +205,7 @@ class Database:
         conn = await asyncpg.connect(
             options.listen_url or options.url,
             timeout=CONNECT,
-            command_timeout=COMMAND,
+            command_timeout=SLOW,
             statement_cache_size=0 if options.pooled else 16,
         )
         try:
@@ -198,8 +224,11 @@ class Database:
         self.hear_clock(began, now)
 
     def hear_clock(self, began: float, now: int) -> None:
-        """The server said `now` in answer to what was asked at `began`."""
-        self._clock_at = ((began + time.monotonic()) / 2, now)
+        """The server said `now` in answer to what was asked at `began`. After a long wait it is
+        not known when it said so."""
+        heard = time.monotonic()
+        if heard - began < 1.0 or not self._clock_at[1]:
+            self._clock_at = ((began + heard) / 2, now)
 
     def clock(self) -> int:
         """The server's time in ms, as far as it was heard."""
@@ -227,7 +256,7 @@ async def _pool(options: Options) -> AnyPool:
             max_size=options.connections,
             max_inactive_connection_lifetime=300,
             timeout=CONNECT,
-            command_timeout=COMMAND,
+            command_timeout=SLOW,
             statement_cache_size=0 if options.pooled else 256,
             server_settings=settings,
             reset=_leave,
@@ -248,6 +277,8 @@ def _split(url: str) -> Any:
         parts = urlsplit(url)
     except ValueError as error:
         raise unreadable() from error
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise unreadable()  # of a password that is not escaped
     for host in parts.netloc.rpartition("@")[2].split(","):
         port = HOST.fullmatch(host)
         if port is None or int(port[1] or 1) not in range(1, 1 << 16):

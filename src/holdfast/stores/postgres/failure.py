@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import asyncpg
 from asyncpg import exceptions as pg
 
-from ...errors import HoldfastError, StoreError, StoreUnavailable
+from ...errors import HoldfastError, InvalidValue, StoreError, StoreUnavailable
 
 # The server is away, begins or ends, or chose this transaction to give way to another.
 PASSING: tuple[type[BaseException], ...] = (
@@ -37,7 +37,7 @@ FULL: tuple[type[BaseException], ...] = (
 
 def passing(error: Exception) -> bool:
     """Whether the same attempt may succeed in a moment."""
-    return isinstance(error, PASSING)
+    return isinstance(error, PASSING) and not isinstance(error, pg.ClientConfigurationError)
 
 
 def broken(error: BaseException) -> bool:
@@ -55,6 +55,12 @@ def translated() -> Iterator[None]:
         yield
     except HoldfastError:
         raise
+    except (pg.ClientConfigurationError, pg.UndefinedObjectError) as error:
+        raise InvalidValue(
+            field="url",
+            problem="has an option, or a value of one, that driver or server do not know",
+            remedy="see docs/postgres.md for ours, libpq's documentation for the rest",
+        ) from error
     except (*PASSING, *FULL) as error:
         raise StoreUnavailable(problem=f"the store cannot be used now: {_named(error)}") from error
     except pg.InsufficientPrivilegeError as error:

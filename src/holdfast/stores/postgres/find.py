@@ -155,8 +155,10 @@ def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[st
 def _pending_place(query: PendingQuery, cursor: str) -> list[int]:
     at, tie = catalog.read_cursor(query, cursor)
     try:
-        log, seq = str(tie).split("/")
-        return [at, int(log), int(seq)]
+        log, seq = (int(part) for part in str(tie).split("/"))
+        if not all(0 <= number < 1 << 63 for number in (log, seq)):
+            raise ValueError("a number that no cursor of ours has")
+        return [at, log, seq]
     except ValueError as error:
         raise _foreign() from error
 

@@ -10,7 +10,7 @@ from asyncpg import UniqueViolationError
 from ... import catalog
 from ...catalog import Parent, Project, Row
 from ...codec import dense, erased, fingerprint
-from ...errors import InvalidValue, SessionExists
+from ...errors import InvalidValue, SessionExists, StoreUnavailable
 from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
@@ -88,11 +88,22 @@ async def begin_restore(link: Link, now: int, until: int, key: Key, parent: Pare
     return id
 
 
+async def _restoring(link: Link, id: int) -> Entry:
+    """The log that a restore writes to, unless it was silent so long that others took it for
+    dead and removed it."""
+    state = await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", id)
+    if state not in (RESTORING, LIVE):  # LIVE: done, and the reply was lost
+        raise StoreUnavailable(
+            problem="the restore was silent for too long and was discarded; send it again"
+        )
+    return await entry_by_id(link, id)
+
+
 async def restore_some(
     link: Link, project: Project, until: int, id: int, events: Sequence[Event]
 ) -> None:
     """Write the next events of a restore, numbers, ids and times as given."""
-    entry = await entry_by_id(link, id)
+    entry = await _restoring(link, id)
     row = entry.row
     if row.head >= events[-1].seq and (await _ids(link, id, events)) == [e.id for e in events]:
         return  # written, and the reply was lost
@@ -124,7 +135,7 @@ async def _ids(link: Link, id: int, events: Sequence[Event]) -> list[str]:
 
 async def end_restore(link: Link, key: Key, id: int) -> None:
     """Give the restored log its key."""
-    entry = await entry_by_id(link, id)
+    entry = await _restoring(link, id)
     if entry.row.head == entry.shared:
         raise InvalidValue(field="events", problem="are none", remedy="give at least one")
     there = await lookup(link, key)

@@ -28,10 +28,11 @@ from ..frames import packed
 from ..rules import Extension, LeaseState
 from .calls import Calls
 from .columns import columns, dropped_drafts, encode, listed
-from .database import Database, Link
+from .database import SLOW, Database, Link
 from .schema import LIVE
 
 HEADS = 1_024  # logs that a process remembers
+LARGE = 1 << 20  # bytes of an append that may take its time
 MISSES = 2  # times that others may be quicker before an append waits for the lock
 
 _row = msgspec.json.Decoder(Row).decode
@@ -191,6 +192,7 @@ class Append:
         self._log = log
         self._create = create and log is None
         self._guards: dict[str, Any] = {"project": project, "expected": expected, "fence": fence}
+        self._within = SLOW if sum(len(event.data) for event in events) > LARGE else None
         self._entry: Entry | None = None
         self._known: dict[str, int] = {}
         self._looked = False  # whether the two above are what the database said
@@ -200,12 +202,15 @@ class Append:
             self._entry = self._heads.get(self._key)
             try:
                 for _ in range(MISSES + 1):
-                    done = await self._try(lambda values: self._calls.call(self._key, values))
+                    done = await self._try(
+                        lambda values: self._calls.call(self._key, values, self._within)
+                    )
                     if done is not None:
                         return done
-                return await self._database.run(self._in_turn)
-            except BaseException:
-                self._heads.drop(self._key)
+                return await self._database.run(self._in_turn, within=self._within)
+            except BaseException as error:
+                if not (self._looked and isinstance(error, HoldfastError)):
+                    self._heads.drop(self._key)
                 raise
 
     async def _in_turn(self, link: Link) -> Appended:
@@ -230,6 +235,8 @@ class Append:
             return self._written(answer, plan)
         self._looked = answer["status"] == LOOKED
         self._entry = entry_of(answer) if self._looked else None
+        if self._entry is not None:
+            self._heads.put(self._key, self._entry)
         known = zip(answer["known_ids"] or (), answer["known_seqs"] or (), strict=True)
         self._known = dict(known)
         if not self._looked and not self._create:

@@ -41,10 +41,13 @@ class Notices:
         self._seen: dict[Key, tuple[int, int] | None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._hears = False
+        self._closed = False
 
     def grew(self, key: Key) -> None:
         """An append to a log was committed by this process."""
         self._wakes.wake(key)
+        if self._closed or not self._database.can_say:
+            return
         self._grown.add(digest(key))
         self._silent.clear()
         self._said.set()
@@ -53,12 +56,13 @@ class Notices:
 
     def follow(self) -> None:
         """Someone follows a log in this process: hear of others' appends from now on."""
-        if not self._hears:
-            self._hears = True
-            if not self._tasks:
-                self._begin(self._talk())
-            self._begin(self._look())
-            self._said.set()
+        if self._hears or self._closed:
+            return
+        self._hears = True
+        if self._database.can_say and not self._tasks:
+            self._begin(self._talk())
+        self._begin(self._look())
+        self._said.set()
 
     def _begin(self, work: Any) -> None:
         self._tasks.append(asyncio.create_task(work))
@@ -148,6 +152,7 @@ class Notices:
 
     async def aclose(self) -> None:
         """Say what is still to be said, and end."""
+        self._closed = True
         tasks, self._tasks = self._tasks, []
         if tasks and self._grown:
             with contextlib.suppress(TimeoutError):

@@ -30,12 +30,16 @@ async def hide(
     # One delete of a session at a time, so that the one of its last thread knows it.
     await link.run("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", encode(scope).decode())
     removed: Counter[str] = Counter()
-    entries = await _entries(link, target, fence)
-    for entry in entries:
-        removed += await hide_log(link, entry)
-    if (entries or target == scope) and not await has_threads(link, scope):
+    rows: list[Row] = []
+    while entries := await _entries(link, target, fence):
+        for entry in entries:
+            removed += await hide_log(link, entry)
+        rows += [entry.row for entry in entries]
+        if isinstance(target, Key):
+            break  # a session: once more, for what was forked while we waited for its locks
+    if (rows or target == scope) and not await has_threads(link, scope):
         removed += await _hide_scope(link, scope)
-    return removed, [entry.row for entry in entries]
+    return removed, rows
 
 
 async def _entries(link: Link, target: Scope | Key, fence: Lease | None) -> list[Entry]:
@@ -95,12 +99,18 @@ async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
 
 
 async def hidden(link: Link, now: int) -> list[int]:
-    """The logs that nobody can reach, those whose restorer fell silent included, youngest
-    first: a log comes before those that it was forked from."""
+    """The logs that nobody can reach and of which something can go, those whose restorer fell
+    silent included, youngest first: a log comes before those that it was forked from."""
     await link.run(
         "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
     )
-    found = await link.rows(f"SELECT id FROM hf.logs WHERE state = {DEAD} ORDER BY id DESC")
+    found = await link.rows(
+        "SELECT d.id FROM hf.logs AS d CROSS JOIN LATERAL"
+        " (SELECT max(f.shared) AS kept FROM hf.logs AS f WHERE f.base = d.id) AS k"
+        f" WHERE d.state = {DEAD} AND (k.kept IS NULL OR EXISTS"
+        " (SELECT 1 FROM hf.events AS e WHERE e.log = d.id AND e.seq > k.kept))"
+        " ORDER BY d.id DESC"
+    )
     return [record["id"] for record in found]
 
 
@@ -112,9 +122,11 @@ async def sweep(link: Link, id: int) -> bool:
     some = await link.run(
         "DELETE FROM hf.events WHERE log = $1 AND seq IN (SELECT seq FROM hf.events WHERE log = $1"
         " AND seq > coalesce((SELECT max(shared) FROM hf.logs WHERE base = $1), 0)"
+        " AND EXISTS (SELECT 1 FROM hf.logs WHERE id = $1 AND state = $3)"
         " ORDER BY seq DESC LIMIT $2)",
         id,
         STEP_EVENTS,
+        DEAD,
     )
     if some == STEP_EVENTS:
         return True

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ...codec import LIMITS, check, check_key, check_name, check_size
-from ...errors import InvalidValue
+from ...errors import InvalidValue, StoreUnavailable
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
     BlobRef,
@@ -36,7 +37,7 @@ from . import beside, find, history, remove, schema, upkeep
 from . import log as logs
 from . import read as reading
 from .calls import Calls
-from .database import CLOCK, AnyPool, Database, Link
+from .database import CLOCK, FOR_EVER, SLOW, AnyPool, Database, Link
 from .log import Append, Heads
 from .notices import Notices
 
@@ -83,21 +84,24 @@ class PostgresStore:
             if not await database.run(schema.check, whole=False):
                 if not database.options.migrates:
                     raise schema.outdated(database.options.schema)
-                await database.run(schema.migrate)
+                await database.run(schema.migrate, within=FOR_EVER)
+            await database.see_to_flushing()
             await database.set_clock()
         except BaseException:
             await database.aclose()
             raise
         return cls(database, project=project, clock=clock)
 
-    async def _timed(self, job: Callable[[Link, int], Awaitable[T]]) -> T:
+    async def _timed(
+        self, job: Callable[[Link, int], Awaitable[T]], within: float | None = None
+    ) -> T:
         """Run a transaction that goes by the time, which is the server's at that moment."""
 
         async def told(link: Link) -> T:
             now = self._given_clock() if self._given_clock else await link.value(CLOCK)
             return await job(link, now)
 
-        return await self._run(told)
+        return await self._run(told, within=within)
 
     # The log
 
@@ -153,10 +157,12 @@ class PostgresStore:
         )
 
     async def _page(self, key: Key, **bounds: Any) -> paging.Page:
-        page = await self._run(lambda link: reading.read_page(link, key, **bounds), whole=False)
+        page = await self._run(
+            lambda link: reading.read_page(link, key, **bounds), whole=False, within=SLOW
+        )
         if page[2] is not None:
             # Perhaps the log went between two statements: look again, at one moment.
-            page = await self._run(lambda link: _at_one_moment(link, key, bounds))
+            page = await self._run(lambda link: _at_one_moment(link, key, bounds), within=SLOW)
         return page
 
     def follow(
@@ -185,7 +191,8 @@ class PostgresStore:
                 await self._restore_some(id, some)
             await self._run(lambda link: history.end_restore(link, key, id))
         except BaseException:
-            await asyncio.shield(self._discard(id))
+            with suppress(StoreUnavailable):  # then it is swept when it has been silent for long
+                await asyncio.shield(self._discard(id))
             raise
         self._notices.grew(key)
 
@@ -193,7 +200,8 @@ class PostgresStore:
         await self._timed(
             lambda link, now: history.restore_some(
                 link, self._project, now + RESTORE_MS, id, events
-            )
+            ),
+            within=SLOW,
         )
 
     async def _discard(self, id: int) -> None:
@@ -210,7 +218,7 @@ class PostgresStore:
         check_key(key)
         check_name("reason", reason)
         removed = await self._run(
-            lambda link: history.erase(link, self._project, key, seqs, reason, fence)
+            lambda link: history.erase(link, self._project, key, seqs, reason, fence), within=SLOW
         )
         return Receipt(removed=removed, remains=self._left_behind())
 
@@ -220,7 +228,7 @@ class PostgresStore:
             raise InvalidValue(
                 field="fence", problem="guards one thread", remedy="delete by Key with it"
             )
-        removed, rows = await self._run(lambda link: remove.hide(link, target, fence))
+        removed, rows = await self._run(lambda link: remove.hide(link, target, fence), within=SLOW)
         for row in rows:
             self._heads.drop(row.key)
             self._notices.grew(row.key)
@@ -231,9 +239,11 @@ class PostgresStore:
         return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
 
     async def _sweep(self) -> None:
-        for id in await self._timed(remove.hidden):
-            while await self._run(partial(remove.sweep, id=id)):
-                pass
+        # More than once: a log that goes may have been the last to share another's events.
+        while ids := await self._timed(remove.hidden):
+            for id in ids:
+                while await self._run(partial(remove.sweep, id=id), within=SLOW):
+                    pass
 
     def _left_behind(self) -> tuple[Remains, ...]:
         where = self._database.options.location
@@ -320,11 +330,13 @@ class PostgresStore:
         check_key(scope)
         check_size("data", data, LIMITS.blob_bytes)
         sha256 = hashlib.sha256(data).hexdigest()
-        return await self._run(lambda link: beside.put_blob(link, scope, data, sha256))
+        return await self._run(lambda link: beside.put_blob(link, scope, data, sha256), within=SLOW)
 
     async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
         check_key(scope)
-        return await self._run(lambda link: beside.get_blob(link, scope, ref), whole=False)
+        return await self._run(
+            lambda link: beside.get_blob(link, scope, ref), whole=False, within=SLOW
+        )
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
         check_key(scope)
@@ -349,10 +361,13 @@ class PostgresStore:
         after = 0
         while ids := await self._run(partial(upkeep.logs_of, target=target, after=after)):
             for id in ids:
-                found = await self._run(partial(upkeep.check_log, project=self._project, id=id))
+                found = await self._run(
+                    partial(upkeep.check_log, project=self._project, id=id), within=SLOW
+                )
                 if found and repair:
                     found = await self._run(
-                        partial(upkeep.repair, project=self._project, id=id, found=found)
+                        partial(upkeep.repair, project=self._project, id=id, found=found),
+                        within=SLOW,
                     )
                 for damage in found:
                     yield damage

@@ -94,6 +94,8 @@ async def _check_claims(link: Link, entry: Entry) -> list[Damage]:
 
 async def repair(link: Link, project: Project, id: int, found: list[Damage]) -> list[Damage]:
     """Mend what can be mended: damaged events are erased, rows projected anew."""
+    if await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", id) != LIVE:
+        return found  # deleted meanwhile
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     for part, after, upto in await segments(link, await entry_by_id(link, id)):
         if some := [seq for seq in lost if after < seq <= upto]:

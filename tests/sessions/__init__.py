@@ -1,0 +1,1 @@
+"""The life cycle of sessions, on every store."""
