@@ -14,6 +14,7 @@ from blockbuster import blockbuster_ctx
 from tests import servers
 from tests.servers import sweep
 
+pytest.register_assert_rewrite("holdfast.testing")  # before any test imports it
 pytest_plugins = ["tests.parity"]
 
 # The suite takes a few examples of each law; `--hypothesis-profile soak` takes many.

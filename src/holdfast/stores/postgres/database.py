@@ -112,6 +112,8 @@ class Database:
         self._closed = False
         self._careless = False  # whether the server would not wait for a flush
         self._quick = max(1.0, options.patience / 2)
+        self._kept: list[Any] = []
+        self._keep = pool.get_max_size() // 3  # the others are for transactions
         self._clock_at = (0.0, 0)
 
     def __repr__(self) -> str:
@@ -137,14 +139,17 @@ class Database:
         statement needs none, except through a pooler, which hands out connections by the
         transaction. Each statement has `within` seconds."""
 
+        if not (whole or self.options.pooled or self._careless):
+            return await self._patiently(lambda: self._at_hand(job, within))
+
         async def attempt() -> T:
-            async with self._link(within) as link:
-                if not (whole or self.options.pooled or self._careless):
-                    return await job(link)
-                async with link.conn.transaction(isolation="read_committed"):
-                    if self._careless:
-                        await link.run(FLUSHED)
-                    return await job(link)
+            async with (
+                self._link(within) as link,
+                link.conn.transaction(isolation="read_committed"),
+            ):
+                if self._careless:
+                    await link.run(FLUSHED)
+                return await job(link)
 
         return await self._patiently(attempt)
 
@@ -162,6 +167,25 @@ class Database:
             return await patiently(
                 attempt, passing, patience=self.options.patience, what=self.options.location
             )
+
+    async def _at_hand(self, job: Callable[[Link], Awaitable[T]], within: float | None) -> T:
+        """Run a single statement on a connection that is kept at hand: getting one from the
+        pool and giving it back costs a tenth of an append."""
+        if self._closed:
+            raise StoreUnavailable(problem="the store was closed")
+        conn = self._kept.pop() if self._kept else await self.pool.acquire()
+        try:
+            result = await job(Link(conn, self.options.schema, within or self._quick))
+        except BaseException as error:
+            if broken(error):
+                conn.terminate()
+            await self.pool.release(conn)
+            raise
+        if len(self._kept) < self._keep and not self._closed:
+            self._kept.append(conn)
+        else:
+            await self.pool.release(conn)
+        return result
 
     @asynccontextmanager
     async def _link(self, within: float | None) -> AsyncGenerator[Link, None]:
@@ -237,6 +261,9 @@ class Database:
 
     async def aclose(self) -> None:
         closed, self._closed = self._closed, True
+        while self._kept:
+            with suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+                await self.pool.release(self._kept.pop())
         if self._owned and not closed:
             # A connection that never comes back must not keep the program from ending.
             try:
