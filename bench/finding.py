@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 import holdfast
-from holdfast import NewEvent, PendingQuery, Query, Store
+from holdfast import Inbound, NewEvent, PendingQuery, Query, Sessions, Store
+from holdfast.sessions import MostRecent
 
 from .measure import Bar, Figure, Result, race, ratios, steady
 from .settings import Settings
@@ -25,20 +26,25 @@ P = TypeVar("P")
 PER_USER = 20
 PER_BATCH = 20
 PER_ASSIGNEE = 2
+STALE = 10
+LATER = 1 << 40  # seconds, when all that can go stale has
 TOGETHER = 256
 
 
 def session(number: int) -> list[NewEvent]:
     """What begins session `number`: every 10th is a "vip", every 10th (others) waits for a
-    driver, every 20th for a person; 20 share a user, 20 a batch label, one has a surface."""
+    driver, every 20th for a person; 20 share a user, 20 a batch label, one has a surface; ten of
+    all go stale."""
     labels = [f"batch-{number // PER_BATCH}"] + ["vip"] * (number % 10 == 3)
-    created = {
+    created: dict[str, Any] = {
         "agent": "desk" if number % 10 == 7 else "shop",
         "title": f"Order {number}",
         "user": f"user-{number // PER_USER}",
         "labels": labels,
         "metadata": {"order": number},
     }
+    if number % 20 == 0 and number < 20 * STALE:
+        created["ttl"] = 1
     events = [
         NewEvent.of("session.created", created),
         NewEvent.of("surface.attached", {"surface": "slack", "address": f"D{number:08}"}),
@@ -87,6 +93,15 @@ def _runnable(*agents: str) -> Ask:
     return ask
 
 
+def _affinity(address: Callable[[int], str]) -> Ask:
+    async def ask(store: Store, sessions: int) -> int:
+        user = f"user-{sessions // 2 // PER_USER}"
+        message = Inbound(user=user, surface="slack", address=address(sessions))
+        return int(await MostRecent().resolve(Sessions(store), message) is not None)
+
+    return ask
+
+
 # The answers have the same number of items in both catalogs, or fill a page in both.
 ASKS: dict[str, Ask] = {
     "newest 50": _find(lambda n: Query()),
@@ -99,6 +114,9 @@ ASKS: dict[str, Ask] = {
     "inbox of a person": _inbox(
         lambda n: PendingQuery(assignee=f"person-{n // 20 // PER_ASSIGNEE // 2}")
     ),
+    "affinity, by the surface": _affinity(lambda n: f"D{n // 2:08}"),
+    "affinity, by the person": _affinity(lambda n: "unknown"),
+    "stale, as a sweep asks": _find(lambda n: Query(stale_until=LATER, newest_first=False)),
     "runnable, one agent": _runnable("shop"),
     "runnable, two agents": _runnable("shop", "desk"),
 }

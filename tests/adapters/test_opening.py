@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,23 @@ from holdfast.stores.memory import MemoryStore
 from .words import entry, key
 
 parity = pytest.mark.parity
+
+
+TWICE = """
+import asyncio, sys
+from holdfast.adapters.claude import ClaudeSessionStore
+
+sessions = ClaudeSessionStore(sys.argv[1])
+at = {"project_key": "p", "session_id": "s"}
+
+async def turn(n):
+    await sessions.append(at, [{"type": "user", "uuid": f"u{n}"}])
+    print(len(await sessions.load(at)), flush=True)
+
+for n in range(2):
+    asyncio.run(turn(n))
+asyncio.run(sessions.close())
+"""
 
 
 class Counted(MemoryStore):
@@ -193,3 +212,29 @@ async def test_a_store_that_was_passed_in_stays_its_owners() -> None:
     await sessions.close()
     assert store.closed == 0
     assert await sessions.load(key()) == [entry("a")]
+
+
+def test_it_goes_on_in_another_event_loop_after_the_first_ended(shared_url: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", TWICE, shared_url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["1", "2"]), done.stderr
+
+
+async def test_two_event_loops_at_a_time_are_refused() -> None:
+    sessions = ClaudeSessionStore("memory:")
+    await sessions.append(key(), [entry("a")])
+    for call in (sessions.connect, sessions.close):
+        with pytest.raises(InvalidValue, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, call())
+    assert await sessions.load(key()) == [entry("a")]
+    await sessions.close()
+
+
+async def test_it_says_what_it_is_on_and_no_password() -> None:
+    sessions = ClaudeSessionStore("postgresql://ann:s3cr3t@host/db?password=s3cr3t")
+    assert repr(sessions) == "ClaudeSessionStore(postgresql:…, tenant='main')"
+    sessions = ClaudeSessionStore("memory:", tenant="t")
+    assert repr(sessions) == "ClaudeSessionStore(memory:…, tenant='t')"
+    async with sessions:
+        assert repr(sessions).startswith("ClaudeSessionStore(memory ")
+    assert "memory " in repr(ClaudeSessionStore(MemoryStore()))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import HoldfastError, Store, StoreUnavailable
+from holdfast import Appended, HoldfastError, Store, StoreUnavailable
 from holdfast.adapters.claude import ClaudeSessionStore, reading
+from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, Fault, FaultyStore, Stall
 
 from .words import entry, key, summary, title
@@ -52,6 +53,20 @@ async def test_a_batch_that_the_caller_sends_again_is_stored_once(
     # The same again after a success is another batch.
     await sessions.append(at, BATCH)
     assert await sessions.size(at) == len(BATCH) + 2
+
+
+class Riding(MemoryStore):
+    """A store that sends each append again by itself, as after a reply that was lost."""
+
+    async def append(self, *args: Any, **kwargs: Any) -> Appended:
+        await super().append(*args, **kwargs)
+        return await super().append(*args, **kwargs)
+
+
+async def test_a_session_of_a_sub_agent_alone_is_found_after_a_lost_reply() -> None:
+    sessions = ClaudeSessionStore(Riding())
+    await sessions.append(key(sub="subagents/agent-1"), [entry("a")])
+    assert await sessions.sessions() == [("p", "s")]
 
 
 @KEYS

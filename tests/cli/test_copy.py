@@ -60,7 +60,10 @@ def test_a_dry_run_writes_nothing(shop: str, there: str, cli: Cli) -> None:
     ended = cli("copy", "--to", there, "--dry-run")
     assert ended.code == 0
     assert ended.out.endswith("2 sessions: 2 new (dry run)\n")
-    assert cli("sessions", "--json", "--store", there).json["items"] == []
+    assert not Path(there.removeprefix("file:")).exists()
+    cli("copy", "customer-43", "--to", there)
+    ended = cli("copy", "--to", there, "--dry-run")
+    assert ended.out.endswith("2 sessions: 1 new, 1 same (dry run)\n")
 
 
 def test_a_conflict_and_a_failure_do_not_keep_the_others_back(

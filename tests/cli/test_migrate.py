@@ -123,6 +123,37 @@ def test_a_database_is_migrated(kind: str, tmp_path: Path, cli: Cli) -> None:
     assert (ended.code, ended.out.partition(": ")[2]) == (0, "up to date\n")
 
 
+@pytest.mark.parametrize("kind", ["postgres", "mongodb"])
+def test_no_other_verb_makes_or_migrates_a_database(kind: str, tmp_path: Path, cli: Cli) -> None:
+    url = servers.url(kind, tmp_path)
+    source = tmp_path / "source"
+    write(f"file:{source}", sample)
+    transcript = tmp_path / "t.jsonl"
+    transcript.write_text('{"type":"user","uuid":"u1","sessionId":"s"}\n')
+    for verb in (["sessions"], ["show", "s"], ["verify"], ["claude", "import", str(transcript)]):
+        ended = cli(*verb, "--store", url, "--json")
+        assert ended.code == 1
+        refused = json.loads(ended.err)
+        assert (refused["code"], refused["fields"]["field"]) == ("invalid_value", "store")
+        assert "`holdfast migrate`" in refused["message"]
+    assert cli("doctor", "--store", url, "--json").json["store"]["exists"] is False
+    ended = cli("copy", "--from", f"file:{source}", "--to", url, "--dry-run")
+    assert ended.out.endswith("2 sessions: 2 new (dry run)\n")
+    dry = ("claude", "import", str(transcript), "--create", "--dry-run", "--store", url)
+    assert cli(*dry).code == 0
+    assert asyncio.run(schema_of(url)).found == 0
+    assert cli("copy", "--from", f"file:{source}", "--to", url).code == 0
+    assert cli("sessions", "--store", url).code == 0
+
+
+def test_an_empty_file_is_left_empty_by_other_verbs(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    for verb in ("sessions", "doctor"):
+        assert cli(verb, "--store", f"sqlite:{path}").code == 1
+        assert path.read_bytes() == b""
+
+
 def test_programs_that_must_not_migrate_find_it_done(tmp_path: Path, cli: Cli) -> None:
     url = servers.url("postgres", tmp_path)
     named = ("--store", f"{url}{'&' if '?' in url else '?'}migrate=never")

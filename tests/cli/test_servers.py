@@ -61,6 +61,7 @@ def test_a_target_that_is_away_is_told_too(shop: str, cli: Cli, away: str) -> No
     ended = cli("copy", "--to", away)
     assert ended.code == 1
     assert ended.err.startswith("error: ")
+    assert ended.err.count("again") == 1
     assert SECRET not in ended.out + ended.err
 
 

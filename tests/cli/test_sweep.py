@@ -172,7 +172,7 @@ def test_retention_deletes_what_it_may_and_says_why_not_the_rest(graveyard: str,
     ended = cli("sweep", "--retention", "90d", "--grace", "1d", "--yes")
     assert "deleted     late\n" in ended.out
     assert "kept        held  held: lawsuit 12\n" in ended.out
-    assert "0 suspended, 0 expired, 1 deleted\nremoved: 1 log, 2 events\nremains: " in ended.out
+    assert "0 suspended, 0 expired, 1 deleted\nremoved: 1 log, 3 events\nremains: " in ended.out
     assert set(phases(cli)) == {"held", "pinned"}
 
 

@@ -242,3 +242,19 @@ async def test_a_session_that_is_not_there_is_not_found(source: Store, target: S
         await copy_session(source, target, Scope("main", ""))
     with pytest.raises(InvalidValue):
         await copy_session(source, target, SHOP, tenant="")
+
+
+async def test_a_move_back_says_that_the_sealed_session_is_in_the_way(
+    source: Store, target: Store
+) -> None:
+    await shop(source)
+    await copy_session(source, target, SHOP, move=True)
+    back = await copy_session(target, source, SHOP, move=True)
+    assert back.status == "conflict"
+    details = [thread.detail for thread in back.threads if thread.status == "conflict"]
+    assert details
+    assert all(
+        detail and detail.endswith("delete what is left of it there first") for detail in details
+    )
+    await source.delete(SHOP)
+    assert (await copy_session(target, source, SHOP, move=True)).status == "moved"

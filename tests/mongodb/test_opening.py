@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from pymongo import AsyncMongoClient
 
-from holdfast import InvalidValue, NewEvent, Query, StoreTooNew
+from holdfast import InvalidValue, NewEvent, Query, StoreTooNew, StoreUnavailable
 from holdfast.catalog import PendingQuery
 from holdfast.stores.mongodb import MongoStore, find, schema
 from holdfast.stores.mongodb.address import Address
@@ -94,12 +94,17 @@ async def test_a_server_that_is_too_old_is_refused() -> None:
     assert not schema.check_server({"maxWireVersion": 17})
 
 
+def test_a_member_of_no_set_yet_is_no_standalone() -> None:
+    with pytest.raises(StoreUnavailable, match="initiate the set"):
+        schema.check_server({"maxWireVersion": 17, "isreplicaset": True})
+
+
 @pytest.mark.parametrize(
     ("url", "location", "database", "patience"),
     [
         ("mongodb://h", "h:27017/holdfast", "holdfast", 15.0),
         ("mongodb://u:p@h:1,i:2/db?patience=3", "h:1,i:2/db", "db", 3.0),
-        ("mongodb://u:p@h/?w=1&patience=0.5&ssl=false", "h:27017/holdfast", "holdfast", 0.5),
+        ("mongodb://u:p@h/?w=1&patience=1.5&ssl=false", "h:27017/holdfast", "holdfast", 1.5),
         ("mongodb+srv://u:p@c.example.net/db", "c.example.net/db", "db", 15.0),
         ("mongodb://[::1]/db", "[::1]:27017/db", "db", 15.0),
     ],
@@ -115,11 +120,20 @@ def test_an_address_is_shown_without_its_user(
 
 
 @pytest.mark.parametrize(
-    "url", ["mongodb://u:p/w@h/db", "mongodb://h/?patience=0", "mongodb://h/?patience=x"]
+    "url",
+    [
+        "mongodb://u:p/SECRET@h/db",
+        "mongodb://u:p?SECRET@h/db",
+        "mongodb://u:p?patience=SECRET@h/db",
+        "mongodb://h/?patience=0.5",
+        "mongodb://h/?patience=3601",
+        "mongodb://h/?patience=x",
+    ],
 )
 def test_an_address_that_cannot_be_meant_is_refused(url: str) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(InvalidValue) as refused:
         Address.of(url)
+    assert "SECRET" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

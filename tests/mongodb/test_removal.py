@@ -1,16 +1,36 @@
-"""Deletes that are cut short, and what calls that died left behind."""
+"""Deletes that are cut short, what calls that died left behind, and erases and restores that others
+cross."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from itertools import count
+from typing import Any
 
 import bson
 import pytest
 
-from holdfast import BlobNotFound, Scope, SessionNotFound
-from holdfast.stores.mongodb import MongoStore, remove
+from holdfast import BlobNotFound, Event, NewEvent, Scope, SessionNotFound, StoreUnavailable, key
+from holdfast.catalog import Parent
+from holdfast.stores.mongodb import MongoStore, history, remove
 from holdfast.stores.mongodb.bodies import put_chunks
 from holdfast.stores.mongodb.history import Fork
+from holdfast.stores.mongodb.store import RESTORE_EVENTS
 from holdfast.stores.mongodb.upkeep import STALE_MS
-from holdfast.testing.samples import KEY, SIDE, begin, note, read_all, seqs, snapshot
+from holdfast.testing.samples import (
+    KEY,
+    SIDE,
+    begin,
+    given,
+    note,
+    notes,
+    past,
+    read_all,
+    row_of,
+    seqs,
+    snapshot,
+)
 
 from .conftest import Raw
 
@@ -128,3 +148,109 @@ async def test_an_erased_payload_is_nowhere(store: MongoStore, raw: Raw) -> None
         async for doc in raw[name].find({}):
             assert b"the secret" not in bson.encode(doc)
     assert await seqs(store) == [1, 2, 3]
+
+
+def held(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """Let the first call of a function of the store stop: at `reached`, until `go`. It stops
+    behind its work when it gives a row, and before it otherwise."""
+    reached, go = asyncio.Event(), asyncio.Event()
+    work = getattr(module, name)
+
+    async def first(*args: Any) -> Any:
+        monkeypatch.setattr(module, name, work)
+        done = await work(*args) if name == "projected" else None
+        reached.set()
+        await go.wait()
+        return done or await work(*args)
+
+    monkeypatch.setattr(module, name, first)
+    return reached, go
+
+
+async def test_two_erases_at_once_bring_nothing_back(
+    store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    title = NewEvent.of("session.created", {"title": "SECRET"})
+    message = NewEvent.of("message.received", {"text": "SECRET"})
+    await store.append(KEY, [title, message], create=True)
+    reached, go = held(monkeypatch, history, "projected")
+    first = asyncio.create_task(store.erase(KEY, [1], reason="asked"))
+    await reached.wait()  # its row has the message yet
+    await other.erase(KEY, [2], reason="asked")
+    go.set()
+    await first
+    row = await row_of(store)
+    assert (row.title, row.first_message) == (None, None)
+    assert [damage async for damage in store.verify(KEY)] == []
+
+
+async def test_a_claim_made_while_the_session_is_deleted_is_kept(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = count(1_000)
+    store = await MongoStore.open(url, clock=lambda: next(ticks))
+    await begin(store)
+    await store.claim("main", "name", KEY.scope)
+    reached, go = held(monkeypatch, remove, "finish")
+    deleting = asyncio.create_task(store.delete(KEY.scope))
+    await reached.wait()
+    assert await store.claim("main", "name", KEY.scope) == KEY.scope
+    await begin(store)
+    go.set()
+    await deleting
+    assert await store.claims(KEY.scope) == ["name"]
+    await store.aclose()
+
+
+async def test_a_restore_goes_under_the_parent_that_is_there(
+    store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(store, count=2)
+    swap = store._heads.swap
+
+    async def late(*args: Any) -> bool:
+        monkeypatch.setattr(store._heads, "swap", swap)
+        await other.delete(KEY)
+        await other.append(KEY, [note("a"), note("b")], create=True)
+        return await swap(*args)
+
+    await store.append(KEY, [note("rest")])
+    await store.fork(KEY, "settles", at=3, first=note("fork"))  # no more swaps but the last
+    await other.delete(key("s", "settles"))
+    monkeypatch.setattr(store._heads, "swap", late)
+    await store.restore(SIDE, given([past(3)]), parent=Parent("main", 2))
+    assert [event.id for event in await read_all(other, SIDE)] == [*notes("a", "b"), "past-3"]
+    assert [damage async for damage in store.verify(KEY.scope)] == []
+
+
+@pytest.mark.parametrize("events", [1, RESTORE_EVENTS])
+async def test_a_restore_that_was_silent_for_too_long_says_so(
+    store: MongoStore, other: MongoStore, raw: Raw, events: int
+) -> None:
+    async def slowly() -> AsyncGenerator[Event, None]:
+        for n in range(1, events + 1):
+            yield past(n)
+        await raw.logs.update_many({}, {"$set": {"until": 1}})
+        await other.purge()
+
+    with pytest.raises(StoreUnavailable, match="silent for too long"):
+        await store.restore(KEY, slowly())
+    await store.restore(KEY, given([past(1)]))
+    assert await seqs(other) == [1]
+
+
+async def test_an_outage_does_not_take_the_place_of_what_ended_a_restore(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*args: Any) -> None:
+        raise StoreUnavailable(problem="away")
+
+    async def broken() -> AsyncGenerator[Event, None]:
+        yield past(1)
+        monkeypatch.setattr(history, "discard", away)
+        raise ValueError("the real one")
+
+    with pytest.raises(ValueError, match="the real one"):
+        await store.restore(KEY, broken())

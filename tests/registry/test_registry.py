@@ -48,6 +48,13 @@ CONNECTION_SETTINGS = [
     "passwordFile",
     "secret",
     "token",
+    "dbname",
+    "hostaddr",
+    "direct_tls",
+    "role",
+    "proxyHost",
+    "proxyUsername",
+    "proxyPassword",
 ]
 
 
@@ -120,6 +127,9 @@ async def test_an_unknown_kind_names_those_there_are() -> None:
         ("mine", "nosuch:somewhere", {}),
         ("", "memory:", {}),
         ("mine", "memory:", {"path": str}),
+        ("mine", "memory:", {"database": str}),
+        ("mine", "memory:", {"Schema": str}),
+        ("mine", "memory:", {"dbname": ["eu"]}),
         ("mine", "memory:", {"client_options": ["x"]}),
         ("mine", "memory:", {"durability": "machine"}),
         ("mine", "memory:", {"durability": [{"a": 1}]}),
@@ -141,7 +151,7 @@ def test_a_wrong_configuration_fails_when_it_is_made(
 async def test_a_builder_gets_the_options_as_they_were_sent() -> None:
     builder = Builder()
     async with StoreRegistry() as registry:
-        registry.register("mine", builder, allow={"database": str, "size": int, "safe": bool})
+        registry.register("mine", builder, allow={"database": ["eu"], "size": int, "safe": bool})
         sent = {"size": 3, "database": "eu", "safe": True}
         await registry.get("mine", sent)
         await registry.get("mine")

@@ -14,7 +14,7 @@ from ..adapters.claude import ClaudeSessionStore
 from ..adapters.claude.files import Problem, Transcript, find, projects_folder
 from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
 from ..errors import InvalidValue
-from .options import EVERYWHERE, Common, place
+from .options import EVERYWHERE, Common, look_into, place
 from .output import Output, plain
 from .render import number
 
@@ -64,7 +64,7 @@ async def import_(
     out = common.output()
     found, others = await asyncio.to_thread(_find, paths or [projects_folder()])
     total = Imported(problems=[])
-    async with _opened(common, create=create) as claude:
+    async with _opened(common, create=create, dry_run=dry_run) as claude:
         with out.counting("importing", len(found)) as progress:
             for transcript in found:
                 progress(transcript.path.name)
@@ -93,16 +93,16 @@ def _find(paths: list[Path]) -> tuple[list[Transcript], int]:
 
 @asynccontextmanager
 async def _opened(
-    common: Common, *, create: bool = False
+    common: Common, *, create: bool = False, dry_run: bool = False
 ) -> AsyncGenerator[ClaudeSessionStore, None]:
-    if create:
+    if create and not dry_run:
         made = ClaudeSessionStore(common.url, tenant=common.tenant)
         if (path := place(common.url)) is not None:
             await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
         async with made:
             yield made
     else:
-        async with common.open() as store:
+        async with look_into(common.url) if create else common.open() as store:
             yield ClaudeSessionStore(store, tenant=common.tenant)
 
 

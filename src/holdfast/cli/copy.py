@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -19,7 +19,7 @@ from ..store import Store
 from ..stores import connect
 from ..stores.copy import ThreadCopy, copy_session, sessions_of, undo_move
 from .failure import UsageError, told_of
-from .options import EVERYWHERE, Common, open_store
+from .options import EVERYWHERE, Common, look_into, open_store
 from .output import Output, plain
 from .render import number
 
@@ -65,7 +65,7 @@ async def copy(
         raise UsageError("--undo takes SESSIONs, and neither --move nor --dry-run")
     out = common.output()
     told: Counter[str] = Counter()
-    async with open_store(source or common.url) as here, connect(target) as there:
+    async with open_store(source or common.url) as here, _target(target, undo, dry_run) as there:
         if undo:
             work = partial(_undo, here, there, tenant=to_tenant)
         else:
@@ -81,6 +81,13 @@ async def copy(
     if not out.json:
         _sum_up(out, told, dry_run=dry_run)
     return int(told["conflict"] + told["failed"] > 0)
+
+
+def _target(url: str, undo: bool, dry_run: bool) -> AbstractAsyncContextManager[Store]:
+    """The store to copy to: made if there is none, but not by what writes nothing there."""
+    if dry_run:
+        return look_into(url)
+    return open_store(url) if undo else connect(url)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -19,8 +19,9 @@ from ..errors import HoldfastError
 from ..events import Scope, new_id
 from ..store import Store, StoreInfo
 from ..stores import connect
+from ..stores.migrations import schema_of
 from .failure import scrubbed
-from .options import EVERYWHERE, Common, place, shown
+from .options import EVERYWHERE, Common, check_made, place, shown
 from .output import Output, plain
 from .render import fact, size
 
@@ -86,7 +87,6 @@ def examine(url: str, tenant: str) -> Finding:
             _examine_folder(path, finding)
             return finding
     try:
-        finding.opens = finding.writable = False
         asyncio.run(_try(url, tenant, finding))
     except (HoldfastError, OSError) as error:
         problem = f"cannot {'write' if finding.opens else 'open'}: {error}"
@@ -95,6 +95,12 @@ def examine(url: str, tenant: str) -> Finding:
 
 
 async def _try(url: str, tenant: str, finding: Finding) -> None:
+    finding.opens = finding.writable = False
+    schema = await schema_of(url)
+    if place(url) is None and schema.found == 0:
+        finding.exists, finding.opens, finding.writable = False, None, None
+        return
+    check_made(url, schema)
     async with connect(url) as store:
         finding.opens = True
         finding.info = store.info()

@@ -18,7 +18,7 @@ HINTS: dict[type[HoldfastError], str] = {
     errors.LogReplaced: "it was deleted and begun again: run the command again",
     errors.LeaseHeld: "wait until its driver is done",
     errors.StoreError: "`holdfast doctor` looks at the store",
-    errors.StoreUnavailable: "try again; `holdfast doctor` looks at the store",
+    errors.StoreUnavailable: "`holdfast doctor` looks at the store",
     errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
     errors.LogDamaged: "`holdfast verify` lists all damage",
 }
@@ -40,11 +40,12 @@ def scrubbed(text: str) -> str:
 def report(error: HoldfastError, *, json: bool) -> int:
     """Tell the user of an error; returns the exit code."""
     message = str(error)
-    hint = HINTS.get(type(error))
     if json:
         print(json_text(told_of(error)), file=sys.stderr)
     else:
-        _tell_person(f"{message}; {hint}" if hint else message)
+        hint = HINTS.get(type(error))
+        away = isinstance(error, errors.StoreUnavailable) and "again" not in message
+        _tell_person("; ".join(filter(None, (message, "try again" if away else None, hint))))
     return 1
 
 

@@ -32,7 +32,7 @@ async def migrate(
     before = await schema_of(common.url)
     after = before
     if not check:
-        async with open_store(_migrating(common.url)):
+        async with open_store(_migrating(common.url), make=True):
             after = await schema_of(common.url)
     _tell(out, before, after)
     return int(after.due or after.too_new)

@@ -1,7 +1,7 @@
 """The options that every verb takes, the store they name, and how times are written.
 
-No verb creates a store: a wrong path is said to be wrong instead of being answered
-from a new and empty database.
+No verb creates a store unless it says so: a wrong place is said to be wrong instead of
+being answered from a new and empty database.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from cyclopts import Group, Parameter
 from ..errors import InvalidValue
 from ..store import Store
 from ..stores import connect
+from ..stores.migrations import SchemaState, schema_of
 from .failure import UsageError
 from .output import Output
 
@@ -52,7 +53,7 @@ class Common:
         return self.store or os.environ.get("HOLDFAST_STORE") or default_store()
 
     def open(self) -> AbstractAsyncContextManager[Store]:
-        """The store, if it is there (`InvalidValue` if not)."""
+        """The store, if it is there and up to date (`InvalidValue` if not)."""
         return open_store(self.url)
 
     def output(self) -> Output:
@@ -116,12 +117,36 @@ async def check_there(url: str) -> None:
         )
 
 
+def check_made(url: str, schema: SchemaState) -> None:
+    """Refuse a store that a connection would make or migrate."""
+    if not schema.due:
+        return
+    problem = f"schema {schema.found} is too old" if schema.found else "there is no store"
+    raise InvalidValue(
+        field="store",
+        problem=f"{problem} at {shown(url)}",
+        remedy="run `holdfast migrate`, or name your program's store with --store URL or "
+        "HOLDFAST_STORE",
+    )
+
+
 @asynccontextmanager
-async def open_store(url: str) -> AsyncGenerator[Store, None]:
-    """Connect to a store that exists."""
+async def open_store(url: str, *, make: bool = False) -> AsyncGenerator[Store, None]:
+    """Connect to a store that exists, and unless `make` is set, one that is up to date."""
     connecting = connect(url)
     await check_there(url)
+    if not make:
+        check_made(url, await schema_of(url))
     async with connecting as store:
+        yield store
+
+
+@asynccontextmanager
+async def look_into(url: str) -> AsyncGenerator[Store, None]:
+    """The store, or if there is none an empty one in its place, so that what would be done
+    can be told and nothing is made."""
+    there = (await schema_of(url)).found > 0
+    async with open_store(url if there else "memory:") as store:
         yield store
 
 

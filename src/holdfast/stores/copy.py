@@ -187,6 +187,8 @@ async def _compare_one(job: _Job, log: Log) -> ThreadCopy:
     and in a plain copy, it lives its own life."""
 
     def found(status: Literal["same", "new", "conflict"], detail: str | None = None) -> ThreadCopy:
+        if detail is not None and row is not None and row.sealed is not None:
+            detail += "; it was moved away from there, delete what is left of it there first"
         return ThreadCopy(thread=log.thread, status=status, events=log.end, detail=detail)
 
     key = job.key(log.thread)

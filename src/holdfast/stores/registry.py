@@ -35,11 +35,13 @@ SCHEMES = {
 TYPES = (str, int, float, bool)
 # What says where a store is or who may use it is never an option, however it is spelled.
 CONNECTION = """
-address certificate client clientoptions connection connectionstring credentials dir directory dsn
-file filename folder host hostname hosts key listenurl location options passfile passphrase passwd
-path pool port root secret server service socket token uri url user username
+address certificate client clientoptions connection connectionstring credentials dbname dir
+directory directtls dsn file filename folder host hostaddr hostname hosts key listenurl location
+options passfile passphrase passwd path pool port role root secret server service socket token uri
+url user username
 """
-SECURITY = ("ssl", "tls", "auth", "password")  # what such a name begins with
+SECURITY = ("ssl", "tls", "auth", "password", "proxy")  # what such a name begins with
+PARTS = ("database", "schema")  # what divides a server: one of those listed, never any
 
 
 @dataclass(frozen=True)
@@ -202,8 +204,12 @@ def _word(value: Any) -> str:
 
 def connects(name: str) -> bool:
     """Whether an option of this name would say where a store is or who may use it."""
-    plain = "".join(filter(str.isalnum, name)).casefold()
+    plain = _plain(name)
     return plain in CONNECTION.split() or plain.startswith(SECURITY)
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).casefold()
 
 
 def _check_allowed(name: str, permitted: Permitted) -> None:
@@ -212,15 +218,19 @@ def _check_allowed(name: str, permitted: Permitted) -> None:
         raise InvalidValue(
             field="allow", problem=f"holds {name!r}", remedy="set it in the URL or the builder"
         )
-    if permitted in TYPES:
+    if permitted in TYPES and _plain(name) not in PARTS:
         return
     values = permitted if isinstance(permitted, Collection) else None
     if values is None or isinstance(values, str) or any(type(v) not in TYPES for v in values):
         raise InvalidValue(
             field="allow",
             problem=f"{name!r} has no list of values",
-            remedy="give str, int, float, bool, or the values",
+            remedy="give the values" + _or_a_type(name),
         )
+
+
+def _or_a_type(name: str) -> str:
+    return "" if _plain(name) in PARTS else ", or str, int, float, bool"
 
 
 def _check_option(kind: str, allow: Mapping[str, Permitted], name: Any, value: Any) -> None:

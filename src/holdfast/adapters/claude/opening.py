@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ...errors import StoreUnavailable
+from ...errors import InvalidValue, StoreUnavailable
 from ...store import Store
 from ...stores import connect
 
@@ -15,13 +15,25 @@ class Opening:
     def __init__(self, store: Store | str) -> None:
         self._given = None if isinstance(store, str) else store
         self._connecting = connect(store) if isinstance(store, str) else None
+        self._scheme = store.partition(":")[0] if isinstance(store, str) else None
         self._task: asyncio.Task[Store] | None = None
+
+    def __repr__(self) -> str:
+        """The store's kind and, once it is known, its location; never its URL."""
+        store = self._given
+        if self._task is not None and self._task.done() and not _failed(self._task):
+            store = self._task.result()
+        return (
+            f"{self._scheme}:…" if store is None else "{0.kind} {0.location}".format(store.info())
+        )
 
     async def store(self) -> Store:
         """The open store. Callers at the same time share one attempt; the next one after a
-        failure makes another."""
+        failure makes another, and so does the first one of an event loop after the last one
+        ended."""
         if self._given is not None:
             return self._given
+        self._leave_closed_loop()
         if self._task is None or _failed(self._task):
             self._task = asyncio.create_task(self._open())
         task = self._task
@@ -37,12 +49,26 @@ class Opening:
 
     async def close(self) -> None:
         """Close what was opened here, also what is still opening. The next use opens anew."""
+        self._leave_closed_loop()
         task, self._task = self._task, None
         if task is None:
             return
         await asyncio.wait([task])
         if not _failed(task):
             await task.result().aclose()
+
+    def _leave_closed_loop(self) -> None:
+        """Forget what was opened in an event loop that has ended; refuse what is open in
+        another one, where nothing here could wait for it."""
+        if self._task is None or (loop := self._task.get_loop()) is asyncio.get_running_loop():
+            return
+        if not loop.is_closed():
+            raise InvalidValue(
+                field="store",
+                problem="is open in another event loop",
+                remedy="use one ClaudeSessionStore for each loop",
+            )
+        self._task = None
 
 
 def _failed(task: asyncio.Task[Store]) -> bool:

@@ -43,6 +43,9 @@ class ClaudeSessionStore:
         self._keys = Keys(tenant, aliases)
         self._writer = Writer()
 
+    def __repr__(self) -> str:
+        return f"ClaudeSessionStore({self._opening!r}, tenant={self._keys.tenant!r})"
+
     async def __aenter__(self) -> ClaudeSessionStore:
         await self.connect()
         return self

@@ -84,7 +84,7 @@ async def _write_sub(
     store: Store, at: Key, project: str, events: list[NewEvent], again: bool
 ) -> int:
     done = await store.append(at, events, create=True)
-    if done.head == done.fresh or again:
+    if done.seqs[0] == 1 or again:
         # So that the session is found though its main transcript comes later, or never.
         await store.append(Key(at.tenant, at.session, MAIN), [_created(project)], create=True)
     return done.fresh

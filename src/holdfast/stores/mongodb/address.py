@@ -45,7 +45,7 @@ class Address:
         scheme, _, rest = base.partition("://")
         hosts, slash, database = rest.partition("/")
         hosts = hosts.rpartition("@")[2]
-        if "@" in database:
+        if "@" in database or "@" in query:
             raise _unusable("has a character in its user or password that must be escaped")
         ours: list[str] = []
         theirs: list[str] = []
@@ -108,9 +108,9 @@ def _seconds(options: dict[str, str]) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 < seconds <= 3_600:
+    if not 1 <= seconds <= 3_600:
         raise InvalidValue(
-            field="url", problem=f"has patience={text!r}", remedy="give seconds, up to 3600"
+            field="url", problem=f"has patience={text!r}", remedy="give seconds, 1 to 3600"
         )
     return seconds
 

@@ -247,8 +247,9 @@ async def claim(
             except DuplicateKeyError:
                 continue
             return owner
-        if holder != instead_of or holder == owner:
+        if holder not in (instead_of, owner):
             return holder
+        # Also the owner's own, so that a delete on its way takes it for a new one.
         taken = await db.claims.update_one({"_id": id, "session": holder.session}, {"$set": fields})
         if taken.matched_count:
             return owner

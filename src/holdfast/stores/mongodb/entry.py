@@ -64,6 +64,8 @@ class Entry(NamedTuple):
     """The greatest rising id that is in no tail any more."""
     drafts: bool = False
     """Whether there may be some."""
+    erasures: int = 0
+    """How often the row was made anew, since what it was made of had changed."""
     listed: Document = {}
     state: int = LIVE
 
@@ -105,6 +107,7 @@ def decoded(doc: Document) -> Entry:
         frozen=doc.get("frozen", 0),
         newest=doc.get("newest", ""),
         drafts=doc.get("drafts", False),
+        erasures=doc.get("erasures", 0),
         listed={name: doc[name] for name in _LISTED if name in doc},
         state=doc["state"],
     )
@@ -224,6 +227,14 @@ def listed(entry: Entry, after: Entry, *, anew: bool = False) -> tuple[Entry, Do
     if gone:
         update["$unset"] = dict.fromkeys(gone, "")
     return after._replace(listed=new), update
+
+
+def renewed(entry: Entry, row: Row) -> tuple[Entry, Document]:
+    """The log with a row made anew of its events, and the update that makes it so."""
+    after = entry._replace(row=row, version=entry.version + 1, erasures=entry.erasures + 1)
+    after, update = listed(entry, after, anew=True)
+    update["$set"]["erasures"] = after.erasures
+    return after, update
 
 
 def leased(entry: Entry, state: LeaseState, by: str | None) -> tuple[Entry, Document]:

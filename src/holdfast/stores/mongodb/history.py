@@ -10,7 +10,7 @@ from pymongo.errors import DuplicateKeyError
 from ... import catalog
 from ...catalog import Parent, Project, Row
 from ...codec import dense, erased
-from ...errors import InvalidValue, SessionExists, SessionNotFound
+from ...errors import InvalidValue, SessionExists, SessionNotFound, StoreUnavailable
 from ...events import Event, Key, NewEvent, Scope
 from ...store import Lease
 from .. import rules
@@ -163,9 +163,8 @@ async def begin_restore(db: Database, heads: Heads, key: Key, parent: Parent | N
     """A hidden log to restore into."""
     await _check_free(heads, key)
     now = await db.clock.now()
-    row = rules.new_row(key, now)
     if parent is None:
-        new = entries.newborn(row, state=RESTORING)
+        new = entries.newborn(rules.new_row(key, now), state=RESTORING)
         await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
         return new
 
@@ -177,11 +176,14 @@ async def begin_restore(db: Database, heads: Heads, key: Key, parent: Parent | N
         settled = await heads.settled(base, parent.at)
         if settled is None:
             return MISSED
-        new = entries.forked(settled, row, parent.at, RESTORING)
+        # A log of its own for each attempt: the parent may be another one by then.
+        new = entries.forked(settled, rules.new_row(key, now), parent.at, RESTORING)
         await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
         after = settled._replace(version=settled.version + 1)
-        touched = await heads.swap(settled, after, {"$inc": {"version": 1}})
-        return new if touched else MISSED
+        if await heads.swap(settled, after, {"$inc": {"version": 1}}):
+            return new
+        await discard(db, new)
+        return MISSED
 
     return await heads.settle(Key(key.tenant, key.session, parent.thread), attempt)
 
@@ -233,11 +235,10 @@ class Restoring:
 
     async def _go_on(self) -> None:
         """Say that this restore is alive."""
-        row = self._entry.row
         where = named(self._entry.scope, _id=self._entry.log, state=RESTORING)
         until = await self._db.clock.now() + RESTORE_MS
         if (await self._db.logs.update_one(where, {"$set": {"until": until}})).matched_count == 0:
-            raise SessionNotFound(tenant=row.tenant, session=row.session, thread=row.thread)
+            raise _discarded()
 
 
 def large(events: Sequence[Event]) -> list[Event]:
@@ -264,8 +265,14 @@ async def end_restore(db: Database, heads: Heads, entry: Entry) -> None:
         raise InvalidValue(field="events", problem="are none", remedy="give at least one")
     await finish(db, entry.scope)
     if not await show(db, heads, entry):
-        row = entry.row
-        raise SessionExists(tenant=row.tenant, session=row.session, thread=row.thread)
+        await _check_free(heads, entry.key)
+        raise _discarded()
+
+
+def _discarded() -> StoreUnavailable:
+    return StoreUnavailable(
+        problem="the restore was silent for too long and was discarded; send it again"
+    )
 
 
 # Erasing and projecting anew
@@ -343,18 +350,18 @@ async def project_anew(
     db: Database, heads: Heads, project: Project, scope: Scope, log: str
 ) -> None:
     """Write the row that a log's own events make. What is appended meanwhile is added to
-    it, so that it comes to an end however busy the log is."""
+    it, so that it comes to an end however busy the log is; after an erasure it is made anew,
+    since it may hold what is erased now."""
     row: Row | None = None
+    erasures = 0
     while True:
         entry = await heads.by_log(scope, log)
         if entry is None or entry.state != LIVE:
             return
-        row = await projected(db, project, entry, row)
+        row = await projected(db, project, entry, row if entry.erasures == erasures else None)
+        erasures = entry.erasures
         row = replace(row, head=entry.row.head)
-        new, update = entries.listed(
-            entry, entry._replace(row=row, version=entry.version + 1), anew=True
-        )
-        if await heads.swap(entry, new, update):
+        if await heads.swap(entry, *entries.renewed(entry, row)):
             return
 
 

@@ -17,7 +17,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from ...errors import InvalidValue, StoreTooNew
+from ...errors import InvalidValue, StoreTooNew, StoreUnavailable
 from ..patience import patiently
 from .address import Address
 from .clock import Clock, GivenClock, ServerClock
@@ -116,10 +116,16 @@ class Database:
 
 
 def check_server(hello: Document) -> bool:
-    """Whether the server is replicated (or a router of such); refuses one that is too old."""
+    """Whether the server is replicated (or a router of such); refuses one that is too old, or
+    not yet what it is to be."""
     if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
         raise InvalidValue(
             field="url", problem="names a server older than MongoDB 6.0", remedy="upgrade it"
+        )
+    if hello.get("isreplicaset"):
+        raise StoreUnavailable(
+            problem="the server is to be of a replica set that is not initiated yet; "
+            "initiate the set, then open the store again"
         )
     return "setName" in hello or hello.get("msg") == "isdbgrid"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from pymongo import AsyncMongoClient
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ...codec import LIMITS, check, check_key, check_name, check_size, check_stored
-from ...errors import InvalidValue, StoreUnavailable
+from ...errors import InvalidValue, StoreError, StoreUnavailable
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
     BlobRef,
@@ -216,8 +216,11 @@ class MongoStore:
         return await self._ride(restoring.run, long=True)
 
     async def _discard(self, entry: Entry) -> None:
-        await self._ride(lambda: history.discard(self._db, entry))
-        await self._sweep(entry.scope)
+        """Give a restore up, for the reason that its caller is told; a server that is away
+        does not take the place of it, and a later call finishes this."""
+        with suppress(StoreError):
+            await self._ride(lambda: history.discard(self._db, entry))
+            await self._sweep(entry.scope)
 
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
