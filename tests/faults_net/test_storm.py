@@ -11,6 +11,7 @@ from tests import servers
 from . import checks
 
 
+@pytest.mark.parity("user-demand", 38)
 @pytest.mark.parametrize("kind", servers.KINDS)
 def test_nothing_acknowledged_is_lost_or_doubled(kind: str, tmp_path: Path) -> None:
     outcome = checks.storm(kind, tmp_path, processes=2, sessions=4, seconds=3.0, restarts=1)

@@ -143,6 +143,7 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 # The pool
 
 
+@pytest.mark.parity("user-demand", 38)
 async def test_many_sessions_share_a_bounded_pool(url: str, direct: Any) -> None:
     schema = schema_of(url)
     async with holdfast.connect(url + "&connections=3") as store:
@@ -155,6 +156,7 @@ async def test_many_sessions_share_a_bounded_pool(url: str, direct: Any) -> None
     assert 1 <= found <= 3
 
 
+@pytest.mark.parity("user-demand", 38)
 async def test_a_pool_of_the_callers_is_used_and_left_open(url: str) -> None:
     async with asyncpg.create_pool(url.partition("?")[0], min_size=1, max_size=2) as pool:
         store: holdfast.Store = await PostgresStore.open(

@@ -106,6 +106,7 @@ async def test_every_built_in_kind_takes_its_url() -> None:
     assert registry.kinds == ["file", "memory", "mongodb", "postgres", "sqlite"]
 
 
+@pytest.mark.parity("computeragent", 38)
 async def test_an_unknown_kind_names_those_there_are() -> None:
     builder = Builder()
     async with StoreRegistry({"mine": builder}) as registry:
@@ -172,6 +173,7 @@ async def test_an_allowed_option_wins_over_the_hosts_own(tmp_path: Path) -> None
         assert await registry.get("sqlite", {"durability": "process"}) is process
 
 
+@pytest.mark.parity("computeragent", 40)
 @pytest.mark.parametrize("name", CONNECTION_SETTINGS)
 async def test_connection_settings_cannot_be_sent(tmp_path: Path, name: str) -> None:
     assert connects(name)
