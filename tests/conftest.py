@@ -4,6 +4,7 @@ a child process needs is not set up here."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
@@ -30,6 +31,9 @@ R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "server: this test needs a database server")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell that ran us in the background said so, and our children would heed it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     servers.begin()  # before the processes of pytest-xdist, so that they share
 
 
