@@ -23,14 +23,26 @@ hypothesis.settings.register_profile("test", max_examples=30, deadline=None, pri
 hypothesis.settings.register_profile("soak", max_examples=2_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("test")
 
-# The folders whose tests all need a server.
+# The folders and files whose tests all need a server, and those that take their time: they kill,
+# cut and race processes, which is the same on every Python.
 SERVERS = {"faults_net", "mongodb", "postgres", "servers"}
+SLOW = {
+    "crash",
+    "damage",
+    "diskfaults",
+    "processes",
+    "removal",
+    "test_bench.py",
+    "test_processes.py",
+    "test_resume.py",
+}
 
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "server: this test needs a database server")
+    config.addinivalue_line("markers", "slow: this test kills, cuts or races processes")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell that ran us in the background said so, and our children would heed it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,12 +60,14 @@ def pytest_runtest_logfinish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is run for a kind of server needs one: `-m "not server"` leaves it out."""
+    """What is run for a kind of server needs one: `-m "not server and not slow"` leaves it out."""
     for item in items:
         given = getattr(item, "callspec", None)
         about = given and any(kind in given.params.values() for kind in servers.KINDS)
         if about or SERVERS & set(item.path.parts):
             item.add_marker("server")
+        if SLOW & set(item.path.parts):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session", autouse=True)
