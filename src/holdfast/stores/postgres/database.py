@@ -248,11 +248,12 @@ class Database:
         self.hear_clock(began, now)
 
     def hear_clock(self, began: float, now: int) -> None:
-        """The server said `now` in answer to what was asked at `began`. After a long wait it is
-        not known when it said so."""
+        """The server said `now` in answer to what was asked at `began`. It is taken for the time
+        of the answer: so what we call now is never ahead of the server, for which the work that
+        we leave is due at once. After a long wait it would be too far behind."""
         heard = time.monotonic()
         if heard - began < 1.0 or not self._clock_at[1]:
-            self._clock_at = ((began + heard) / 2, now)
+            self._clock_at = (heard, now)
 
     def clock(self) -> int:
         """The server's time in ms, as far as it was heard."""
