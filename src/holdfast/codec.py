@@ -185,15 +185,15 @@ def check_data(data: Raw) -> None:
         ) from error
 
 
-def too_deep(text: bytes) -> bool:
+def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
     """Whether the brackets of a JSON text nest past the limit; counted here because a
     decoder's own limit is the caller's stack, and so differs from caller to caller."""
-    if text.count(b"[") + text.count(b"{") <= LIMITS.depth:
+    if text.count(b"[") + text.count(b"{") <= limit:
         return False
     level = 0
     for bracket in _STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS):
         level += 1 if bracket in b"[{" else -1
-        if level > LIMITS.depth:
+        if level > limit:
             return True
     return False
 

@@ -118,8 +118,9 @@ async def test_one_uuid_over_two_connections_is_stored_once_and_a_bad_batch_not_
         deep: Any = 1
         for _ in range(5_000):
             deep = [deep]
-        with pytest.raises(InvalidValue):
-            await first.append(key(), [entry("good"), entry("bad", deep=deep), entry("after")])
+        for bad in (deep, object()):
+            with pytest.raises(InvalidValue):
+                await first.append(key(), [entry("good"), entry("bad", value=bad), entry("after")])
         assert await second.size(key()) == 20
 
 

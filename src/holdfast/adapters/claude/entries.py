@@ -32,6 +32,9 @@ class Text(msgspec.Struct, frozen=True):
     text: str
 
 
+DEEPEST = 500  # levels that every Python can read again
+
+
 def to_event(entry: Any, id: str | None = None) -> NewEvent:
     """The event of an entry. Without an `id`, that of its uuid; without a uuid, a new one."""
     kind, data = encode(entry)
@@ -47,11 +50,20 @@ def encode(entry: Any) -> tuple[str, Raw]:
     except InvalidValue:
         pass
     try:
-        return TEXT, to_json(Text(json.dumps(entry, separators=(",", ":"))))
+        text = json.dumps(entry, separators=(",", ":"))
+        data = to_json(Text(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(
             field="entries", problem=f"hold what is not JSON ({error})", remedy="use JSON values"
         ) from error
+    if too_deep(text.encode("utf-8", "surrogatepass"), DEEPEST):
+        raise InvalidValue(
+            field="entries",
+            problem=f"are nested deeper than {DEEPEST} levels",
+            remedy="flatten them",
+            limit=DEEPEST,
+        )
+    return TEXT, data
 
 
 def decode(event: NewEvent) -> Any:
