@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -139,7 +140,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def run_suite(*, quiet: bool) -> tuple[int, set[str] | None]:
     """The suite's exit code and the rows that it proved: None when it did not run as a whole."""
     with tempfile.NamedTemporaryFile(suffix=".json") as result:
-        options = [f"--parity={result.name}", "--numprocesses=auto", "--maxprocesses=4"]
+        workers = min(8, 2 * (os.cpu_count() or 1))  # half of the tests wait for something
+        options = [f"--parity={result.name}", f"--numprocesses={workers}", "--dist=worksteal"]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options],
             stdout=sys.stderr if quiet else None,
