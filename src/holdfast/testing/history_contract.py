@@ -45,6 +45,11 @@ class HistoryContract:
 
     # Forks and restores
 
+    async def test_a_thread_is_not_taken_for_a_fork_of_nothing(self, store: Store) -> None:
+        await store.append(KEY, [NewEvent.of("note.made", id="a")], create=True)
+        with pytest.raises(SessionExists):
+            await store.fork(KEY, KEY.thread, at=0, first=NewEvent.of("note.made", id="a"))
+
     async def test_a_fork_shares_its_past_and_goes_its_own_way(self, store: Store) -> None:
         await begin(store, count=3)
         await store.fork(KEY, "side", at=2, first=note("fork"))

@@ -100,7 +100,7 @@ class Fork:
         if there is None:
             return False
         known = await known_ids(self._db, there, [self._first.id])
-        if there.shared == self._at and known.get(self._first.id) == self._at + 1:
+        if there.shared == self._at > 0 and known.get(self._first.id) == self._at + 1:
             return True
         raise SessionExists(
             tenant=self._target.tenant, session=self._target.session, thread=self._target.thread

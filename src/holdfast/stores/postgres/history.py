@@ -66,7 +66,7 @@ async def fork(
 async def _same_fork(link: Link, there: Entry, at: int, first: NewEvent) -> None:
     """Refuse a fork to a thread that exists, unless it is this very fork."""
     known = await known_ids(link, there, [first.id])
-    if there.shared != at or known.get(first.id) != at + 1:
+    if at == 0 or there.shared != at or known.get(first.id) != at + 1:
         key = there.row.key
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
 
