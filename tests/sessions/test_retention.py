@@ -187,3 +187,4 @@ async def test_a_sweeper_with_a_policy_deletes(sessions: Sessions, clock: Clock)
 
     async with Sweeper(sessions, every=0.01, retention=POLICY):
         await until(gone)
+    assert (await sessions.find(phases="expired")).items == []

@@ -113,7 +113,8 @@ class Database:
         self._careless = False  # whether the server would not wait for a flush
         self._quick = max(1.0, options.patience / 2)
         self._kept: list[Any] = []
-        self._keep = pool.get_max_size() // 3  # the others are for transactions
+        # The others are for transactions. Of a pool that is the caller's to close, none is kept.
+        self._keep = pool.get_max_size() // 3 if owned else 0
         self._clock_at = (0.0, 0)
 
     def __repr__(self) -> str:
@@ -138,7 +139,6 @@ class Database:
         """What a job returns. With `whole`, it is one transaction; a job that is a single
         statement needs none, except through a pooler, which hands out connections by the
         transaction. Each statement has `within` seconds."""
-
         if not (whole or self.options.pooled or self._careless):
             return await self._patiently(lambda: self._at_hand(job, within))
 

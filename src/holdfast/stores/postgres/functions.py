@@ -1,7 +1,5 @@
 """The function that an append calls: lock the log, look, write. One call, one commit.
 
-What is acknowledged is flushed, also where the server is set not to wait for that.
-
 The caller has decided the append on what it knew of the log, and says what that was
 (`p_log`, `p_version`). If it still holds and none of the ids is known, everything is
 written (`status` 0). If not, nothing is, and the answer is the log as it is now, with the
@@ -32,9 +30,6 @@ DECLARE
     head record;
 BEGIN
     clock := floor(extract(epoch FROM clock_timestamp()) * 1000);
-    IF current_setting('synchronous_commit') = 'off' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
     SELECT * INTO head FROM hf.logs AS l
         WHERE l.tenant = p_tenant AND l.session = p_session AND l.thread = p_thread
         FOR UPDATE;

@@ -337,12 +337,7 @@ async def begin(
 
 
 async def write(link: Link, id: int, events: Sequence[Event]) -> None:
-    """Add events to a log that the caller has locked; they are flushed with the commit, also
-    where the server is set not to wait for that."""
-    await link.run(
-        "SELECT set_config('synchronous_commit', 'on', true)"
-        " WHERE current_setting('synchronous_commit') = 'off'"
-    )
+    """Add events to a log that the caller has locked."""
     await link.run(
         "INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data)"
         " SELECT $1, e.* FROM unnest($2::bigint[], $3::text[], $4::text[], $5::integer[],"
