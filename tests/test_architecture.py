@@ -22,6 +22,7 @@ SOURCE = ROOT / "src"
 # Each line may import the lines above it. What stands on one line does not import its neighbour.
 LAYOUT = """
 errors
+redact
 events
 codec
 state
@@ -30,8 +31,8 @@ catalog
 store
 stores
 sessions
-harness
 models
+harness
 bundle
 wire
 server client
@@ -46,11 +47,15 @@ CORE = {"errors", "events", "codec", "state", "transcript", "catalog", "store", 
 DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb")  # may import their own
 
 PUBLIC = """
-Appended BlobNotFound BlobRef CaughtUp Damage DeletionRefused Draft Event HeadMoved HoldfastError
-Inbound InvalidValue Key LIMITS Lease LeaseHeld LeaseLost Limits LogDamaged LogReplaced MissingExtra
-NewEvent Page Parent Pending PendingQuery PhaseError Query Receipt Remains Retention Row Scope
-SessionExists SessionMoved SessionNotFound Sessions Snapshot Store StoreError StoreInfo StoreTooNew
-StoreUnavailable SurfaceTaken Sweeper UnknownStore connect key new_id
+Agent AlreadyDecided Appended Ask Attempts BlobNotFound BlobRef CaughtUp Context Damage
+DeletionRefused Delta Draft ErrorPolicy Event Harness HarnessClosed HeadMoved HoldfastError Hook
+Inbound InvalidAgent InvalidValue Key LIMITS Lease LeaseHeld LeaseLost Limits LogConfig LogDamaged
+LogReplaced Media MissingExtra Mode ModelError ModelRateLimited ModelTimeout ModelUnavailable
+NewEvent NotPending Page Parent Pending PendingQuery PhaseError Query QueueFull Reading Receipt
+Remains Result Retention Retry Row RunFailed RunLimits Scope Session SessionBusy SessionExists
+SessionMoved SessionNotFound Sessions Snapshot Store StoreError StoreInfo StoreTooNew
+StoreUnavailable SurfaceTaken Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble
+UnknownStore UnsafePoint connect context hook key new_id tool
 """
 
 

@@ -1,10 +1,15 @@
 """Durable sessions for AI agents: one append-only log per conversation, on any store."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from .codec import LIMITS, Limits
 from .errors import (
+    AlreadyDecided,
     BlobNotFound,
     DeletionRefused,
+    HarnessClosed,
     HeadMoved,
     HoldfastError,
     InvalidValue,
@@ -13,7 +18,15 @@ from .errors import (
     LogDamaged,
     LogReplaced,
     MissingExtra,
+    ModelError,
+    ModelRateLimited,
+    ModelTimeout,
+    ModelUnavailable,
+    NotPending,
     PhaseError,
+    QueueFull,
+    RunFailed,
+    SessionBusy,
     SessionExists,
     SessionMoved,
     SessionNotFound,
@@ -21,7 +34,10 @@ from .errors import (
     StoreTooNew,
     StoreUnavailable,
     SurfaceTaken,
+    ToolError,
+    ToolMissing,
     UnknownStore,
+    UnsafePoint,
 )
 from .events import Appended, Event, Key, NewEvent, Scope, key, new_id
 from .sessions import Inbound, Retention, Sessions, Sweeper
@@ -39,42 +55,119 @@ from .store import (
 )
 from .stores import connect
 
+if TYPE_CHECKING:
+    from .harness.agent import Agent, Context, Hook, InvalidAgent, Mode, context, hook
+    from .harness.contexts import Reading
+    from .harness.faults import Attempts, ErrorPolicy, Retry
+    from .harness.host import Harness
+    from .harness.live import Delta, Trouble
+    from .harness.logs import LogConfig
+    from .harness.results import Ask, Result
+    from .harness.session import Session
+    from .harness.steps import RunLimits
+    from .harness.tools import Tool, ToolContext, ToolResult, tool
+    from .models.port import Media
+
 __version__ = "0.1.0"
+
+# The harness is imported when it is first asked for: a program that only keeps logs needs none.
+_LATER = {
+    "Agent": ".harness.agent",
+    "Ask": ".harness.results",
+    "Attempts": ".harness.faults",
+    "Context": ".harness.agent",
+    "Delta": ".harness.live",
+    "ErrorPolicy": ".harness.faults",
+    "Harness": ".harness.host",
+    "Hook": ".harness.agent",
+    "InvalidAgent": ".harness.agent",
+    "LogConfig": ".harness.logs",
+    "Media": ".models.port",
+    "Mode": ".harness.agent",
+    "Reading": ".harness.contexts",
+    "Result": ".harness.results",
+    "Retry": ".harness.faults",
+    "RunLimits": ".harness.steps",
+    "Session": ".harness.session",
+    "Tool": ".harness.tools",
+    "ToolContext": ".harness.tools",
+    "ToolResult": ".harness.tools",
+    "Trouble": ".harness.live",
+    "context": ".harness.agent",
+    "hook": ".harness.agent",
+    "tool": ".harness.tools",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name], __name__), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "LIMITS",
+    "Agent",
+    "AlreadyDecided",
     "Appended",
+    "Ask",
+    "Attempts",
     "BlobNotFound",
     "BlobRef",
     "CaughtUp",
+    "Context",
     "Damage",
     "DeletionRefused",
+    "Delta",
     "Draft",
+    "ErrorPolicy",
     "Event",
+    "Harness",
+    "HarnessClosed",
     "HeadMoved",
     "HoldfastError",
+    "Hook",
     "Inbound",
+    "InvalidAgent",
     "InvalidValue",
     "Key",
     "Lease",
     "LeaseHeld",
     "LeaseLost",
     "Limits",
+    "LogConfig",
     "LogDamaged",
     "LogReplaced",
+    "Media",
     "MissingExtra",
+    "Mode",
+    "ModelError",
+    "ModelRateLimited",
+    "ModelTimeout",
+    "ModelUnavailable",
     "NewEvent",
+    "NotPending",
     "Page",
     "Parent",
     "Pending",
     "PendingQuery",
     "PhaseError",
     "Query",
+    "QueueFull",
+    "Reading",
     "Receipt",
     "Remains",
+    "Result",
     "Retention",
+    "Retry",
     "Row",
+    "RunFailed",
+    "RunLimits",
     "Scope",
+    "Session",
+    "SessionBusy",
     "SessionExists",
     "SessionMoved",
     "SessionNotFound",
@@ -87,8 +180,18 @@ __all__ = [
     "StoreUnavailable",
     "SurfaceTaken",
     "Sweeper",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolMissing",
+    "ToolResult",
+    "Trouble",
     "UnknownStore",
+    "UnsafePoint",
     "connect",
+    "context",
+    "hook",
     "key",
     "new_id",
+    "tool",
 ]

@@ -143,12 +143,14 @@ class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Call(Payload, frozen=True, kw_only=True):
-    """One tool call of a model's message. The id is ours; the provider's is `provider_id`."""
+    """One tool call of a model's message. The id is ours; the provider's is `provider_id`.
+    `fingerprint` is that of the tool, its version and its schema, as they were then."""
 
     id: str
     name: str
     arguments: Any = None
     provider_id: str | None = None
+    fingerprint: str | None = None
 
 
 class SessionCreated(Payload, frozen=True, kw_only=True):
@@ -253,49 +255,126 @@ class SurfaceDetached(Payload, frozen=True, kw_only=True):
 
 
 class MessageReceived(Payload, frozen=True, kw_only=True):
+    """`how` says what it does to a run that is going: wait for its end, join it at the next
+    safe point, or end it. The rest are wishes for the run that it starts; `output` is
+    the name and JSON Schema of the answer."""
+
     text: str = ""
     parts: list[Any] = []
+    metadata: dict[str, Any] = {}
+    how: Literal["queue", "steer", "interrupt"] = "queue"
+    model: str | None = None
+    limits: dict[str, float] = {}
+    output: dict[str, Any] | None = None
 
 
 class MessageCompleted(Payload, frozen=True, kw_only=True):
+    """`parts` are what only `model` can read again, exactly as it gave them; `reason` says
+    why it stopped."""
+
     text: str = ""
     parts: list[Any] = []
     calls: list[Call] = []
     model: str | None = None
     usage: dict[str, int] = {}
+    thought: str = ""
+    reason: str | None = None
+    cost: float | None = None
 
 
 class MessageInterrupted(Payload, frozen=True, kw_only=True):
+    """What a person saw of an answer that broke off. `shown` says whether a model is to
+    read it: not where the same answer was begun again."""
+
     text: str = ""
     reason: str | None = None
+    model: str | None = None
+    shown: bool = True
 
 
 class RunStarted(Payload, frozen=True, kw_only=True):
+    """`driver` is who drives; the rest are the wishes of the input that started the run,
+    `output` the number of the message that says how its answer is to look."""
+
     driver: str | None = None
     inputs: list[int] = []
+    model: str | None = None
+    limits: dict[str, float] = {}
+    output: int | None = None
+
+
+class RunResumed(Payload, frozen=True, kw_only=True):
+    driver: str | None = None
+    reason: str | None = None
 
 
 class RunWaiting(Payload, frozen=True, kw_only=True):
     due: int | None = None
+    reason: str | None = None
 
 
 class RunFinished(Payload, frozen=True, kw_only=True):
+    """`code` names what ended a run that was not done; `error` says it in words."""
+
     status: Literal["done", "failed", "aborted", "interrupted"] = "done"
     due: int | None = None
     error: str | None = None
+    code: str | None = None
+
+
+class AbortRequested(Payload, frozen=True, kw_only=True):
+    """`run` is the run that is meant; None is the one that is going."""
+
+    run: str | None = None
+    reason: str | None = None
+
+
+class ModelCalled(Payload, frozen=True, kw_only=True):
+    """`inputs` are the messages that join the run with this call."""
+
+    model: str
+    step: int = 1
+    inputs: list[int] = []
 
 
 class ToolStarted(Payload, frozen=True, kw_only=True):
+    """`key` is the tool's idempotency key, `by` what allowed the call, `arguments` those of
+    a person who changed them. `repeat` and `tell` say what is to be done if the outcome
+    never comes: start again, or tell the model; neither: ask a person."""
+
     call: str
     name: str
     key: str | None = None
+    by: str | None = None
+    arguments: Any = None
+    repeat: bool = False
+    tell: bool = False
+
+
+class ToolNested(Payload, frozen=True, kw_only=True):
+    """A call that another call makes; the model sees only what the outer one returns."""
+
+    call: Call
+    parent: str
 
 
 class ToolFinished(Payload, frozen=True, kw_only=True):
+    """`result` is what a program reads, and the model too unless `content` stands beside it.
+    `code` names what went wrong."""
+
     call: str
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown"] = "ok"
     result: Any = None
     error: str | None = None
+    content: str | None = None
+    refs: list[Any] = []
+    metadata: dict[str, Any] = {}
+    code: str | None = None
+
+
+class ProgressReported(Payload, frozen=True, kw_only=True):
+    call: str
+    data: Any = None
 
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
@@ -313,6 +392,118 @@ class PendingSettled(Payload, frozen=True, kw_only=True):
     outcome: Literal["approved", "denied", "answered", "expired", "superseded", "abandoned"]
     answer: Any = None
     reason: str | None = None
+
+
+class PendingWarned(Payload, frozen=True, kw_only=True):
+    """The item is about to expire."""
+
+    id: str
+
+
+class PendingExtended(Payload, frozen=True, kw_only=True):
+    """The item expires at another time; None is never."""
+
+    id: str
+    expires: int | None = None
+
+
+class QueueChanged(Payload, frozen=True, kw_only=True):
+    """The queue of inputs by their numbers: which leave it, in which order the rest stand,
+    and which texts are to be read instead."""
+
+    remove: list[int] = []
+    order: list[int] = []
+    texts: dict[str, str] = {}
+
+
+class ModeChanged(Payload, frozen=True, kw_only=True):
+    mode: str
+    reason: str | None = None
+
+
+class ModelChanged(Payload, frozen=True, kw_only=True):
+    """The session's own choice of a model; None lifts it."""
+
+    model: str | None = None
+
+
+class StateChanged(Payload, frozen=True, kw_only=True):
+    """The user state: all of it replaced, or some entries set and dropped."""
+
+    set: dict[str, Any] = {}
+    drop: list[str] = []
+    replace: bool = False
+
+
+class ContextBuilt(Payload, frozen=True, kw_only=True):
+    """What a model is shown beside the conversation, when it is not what it was before."""
+
+    hash: str
+    mode: str | None = None
+    system: str = ""
+    messages: list[str] = []
+    parts: list[Any] = []
+
+
+class ContextAdded(Payload, frozen=True, kw_only=True):
+    """Something to be shown to the model: from when (`on`, an event kind), for how long."""
+
+    id: str
+    content: str
+    role: Literal["system", "message"] = "system"
+    scope: Literal["step", "run", "session"] = "run"
+    consume: Literal["once", "while_active"] = "once"
+    on: str | None = None
+    metadata: dict[str, Any] = {}
+
+
+class ContextRemoved(Payload, frozen=True, kw_only=True):
+    ids: list[str]
+
+
+class CompactionMade(Payload, frozen=True, kw_only=True):
+    """From here on a model reads `summary` in place of the events up to `upto`, but for the
+    messages in `carry`, which a later run took up. `tokens` and `turns` count what it reads."""
+
+    upto: int
+    carry: list[int] = []
+    summary: str | None = None
+    model: str | None = None
+    tokens: int = 0
+    turns: int = 0
+
+
+class TimerSet(Payload, frozen=True, kw_only=True):
+    """At `at` (ms) the text is received as a message."""
+
+    id: str
+    at: int
+    text: str
+    metadata: dict[str, Any] = {}
+
+
+class TimerCleared(Payload, frozen=True, kw_only=True):
+    id: str
+
+
+class TimerFired(Payload, frozen=True, kw_only=True):
+    id: str
+
+
+class TimerPlanned(Payload, frozen=True, kw_only=True):
+    """When a driver has to look at the log again; None: when something comes."""
+
+    due: int | None = None
+
+
+class CheckpointMade(Payload, frozen=True, kw_only=True):
+    id: str
+    label: str | None = None
+    metadata: dict[str, Any] = {}
+
+
+class CheckpointDropped(Payload, frozen=True, kw_only=True):
+    id: str
 
 
 KINDS: dict[str, type[Payload]] = {
@@ -338,10 +529,31 @@ KINDS: dict[str, type[Payload]] = {
     "message.completed": MessageCompleted,
     "message.interrupted": MessageInterrupted,
     "run.started": RunStarted,
+    "run.resumed": RunResumed,
     "run.waiting": RunWaiting,
     "run.finished": RunFinished,
+    "abort.requested": AbortRequested,
+    "model.called": ModelCalled,
     "tool.started": ToolStarted,
+    "tool.nested": ToolNested,
     "tool.finished": ToolFinished,
+    "progress.reported": ProgressReported,
     "pending.opened": PendingOpened,
     "pending.settled": PendingSettled,
+    "pending.warned": PendingWarned,
+    "pending.extended": PendingExtended,
+    "queue.changed": QueueChanged,
+    "mode.changed": ModeChanged,
+    "model.changed": ModelChanged,
+    "state.changed": StateChanged,
+    "context.built": ContextBuilt,
+    "context.added": ContextAdded,
+    "context.removed": ContextRemoved,
+    "compaction.made": CompactionMade,
+    "timer.set": TimerSet,
+    "timer.cleared": TimerCleared,
+    "timer.fired": TimerFired,
+    "timer.planned": TimerPlanned,
+    "checkpoint.made": CheckpointMade,
+    "checkpoint.dropped": CheckpointDropped,
 }

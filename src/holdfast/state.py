@@ -7,24 +7,26 @@ whose number stands here. The transcript is no part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import events as ev
 from .codec import LIMITS, typed, understood
 from .events import Event
 
-VERSION = "1"  # of this fold; snapshots made by another one are not used
+VERSION = "2"  # of this fold; snapshots made by another one are not used
 
 # The first words of our kinds, of some to come as well. A process that meets one it does
 # not know would drive past what a newer version meant by it; all other words are foreign.
-RESERVED = {kind.partition(".")[0] for kind in ev.KINDS}.union(
-    ("abort", "compaction", "grant", "mode", "model", "progress", "queue", "state")
-)
+RESERVED = {kind.partition(".")[0] for kind in ev.KINDS}.union(("grant", "permission", "task"))
 OPEN_CALLS = 256  # of earlier messages and the latest together; see _message_completed
+QUEUED = 256  # a driver takes far fewer; see _message_received
+ENTRIES = 100  # timers, contexts and checkpoints that are kept, each
+FINAL = "final_result"  # the tool whose call is the answer of a run that wants a typed one
 
 CallStatus: TypeAlias = Literal[
     "proposed",
@@ -39,22 +41,48 @@ CallStatus: TypeAlias = Literal[
 ]
 
 
-class Run(Struct, frozen=True):
-    """The latest run; `id` is None for a driver that does not name its runs."""
+class Run(Struct, frozen=True, omit_defaults=True):
+    """The latest run; `id` is None for a driver that does not name its runs. `seq` and `at`
+    are those of its start, `steps` counts model calls, `crashes` drivers that were lost
+    since the last step that succeeded, `spent` the ms that it was driven until `since`,
+    when it was taken up last. `answered`: its last message calls nothing."""
 
     id: str | None
     status: Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
+    seq: int = 0
+    at: int = 0
+    driver: str | None = None
+    steps: int = 0
+    crashes: int = 0
+    since: int = 0
+    spent: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    answered: bool = False
+    model: str | None = None
+    limits: dict[str, float] = {}
+    output: int | None = None
+    code: str | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.status in ("running", "waiting")
 
 
 class OpenCall(Struct, frozen=True, omit_defaults=True):
     """A tool call without an outcome: its message is event `seq`, its status came with
-    event `since`, and `started` is the event that told of the latest start, if any did."""
+    event `since`, and `started` is the event that told of the latest start, if any did.
+    `item` is the pending item that decided on it, `parent` the call that made it."""
 
     name: str
     seq: int
     status: CallStatus
     since: int
     started: int | None = None
+    item: str | None = None
+    parent: str | None = None
+    repeat: bool = False
+    tell: bool = False
 
 
 class OpenItem(Struct, frozen=True, omit_defaults=True):
@@ -65,25 +93,77 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
     at: int
     call: str | None = None
     expires: int | None = None
+    warned: bool = False
+
+
+class Queued(Struct, frozen=True, omit_defaults=True):
+    """A message that no run has taken up; `text` is the event that changed its words."""
+
+    seq: int
+    how: Literal["queue", "steer", "interrupt"] = "queue"
+    text: int | None = None
+
+
+class Shown(Struct, frozen=True, omit_defaults=True):
+    """Something that is added to what the model is shown; its words are in event `seq`."""
+
+    seq: int
+    scope: str
+    consume: str
+    on: str | None = None
+    active: bool = True
+
+
+class Timer(Struct, frozen=True):
+    """A message to come at `at` (ms); its words are in event `seq`."""
+
+    seq: int
+    at: int
+
+
+class Window(Struct, frozen=True, omit_defaults=True):
+    """What a model reads of the conversation: what follows event `upto`, about so many
+    tokens and turns; event `seq` has the summary of what came before."""
+
+    upto: int = 0
+    seq: int | None = None
+    tokens: int = 0
+    turns: int = 0
 
 
 class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is so after event `head`. Open calls and pending items stand under their ids,
-    oldest first. `too_new` is the first event that this version does not understand:
-    as long as it is set, do not drive."""
+    oldest first. `due` is when a driver has to look, as the row says it. `abort` is the
+    event that wants the run to end. `too_new` is the first event that this version does
+    not understand: as long as it is set, do not drive."""
 
     head: int = 0
     run: Run | None = None
     calls: dict[str, OpenCall] = {}
     pending: dict[str, OpenItem] = {}
+    queue: tuple[Queued, ...] = ()
+    abort: int | None = None
+    due: int | None = None
     usage: dict[str, int] = {}
+    mode: str | None = None
+    model: str | None = None
+    data: dict[str, Any] = {}
+    contexts: dict[str, Shown] = {}
+    context: str | None = None
+    window: Window = Window()
+    timers: dict[str, Timer] = {}
+    checkpoints: dict[str, int] = {}
     too_new: int | None = None
+
+    @property
+    def active(self) -> Run | None:
+        """The run that is going, or waits."""
+        return self.run if self.run is not None and self.run.open else None
 
     @property
     def safe(self) -> bool:
         """Whether nothing is open here: a place to fork at, or to begin a window."""
-        running = self.run is not None and self.run.status in ("running", "waiting")
-        return not (running or self.calls or self.pending)
+        return not (self.active or self.calls or self.pending)
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
@@ -99,12 +179,14 @@ class _Work:
     """A state that may change: one copy per fold instead of one per event."""
 
     def __init__(self, start: State) -> None:
-        self.head = start.head
-        self.run = start.run
-        self.calls = dict(start.calls)
-        self.pending = dict(start.pending)
-        self.usage = dict(start.usage)
-        self.too_new = start.too_new
+        self.head, self.too_new = start.head, start.too_new
+        self.run, self.abort, self.due = start.run, start.abort, start.due
+        self.mode, self.model, self.context = start.mode, start.model, start.context
+        self.queue, self.window = start.queue, start.window
+        self.calls, self.pending = dict(start.calls), dict(start.pending)
+        self.usage, self.data = dict(start.usage), dict(start.data)
+        self.contexts, self.timers = dict(start.contexts), dict(start.timers)
+        self.checkpoints = dict(start.checkpoints)
 
     def state(self) -> State:
         return State(**vars(self))
@@ -116,13 +198,33 @@ class _Work:
         if not understood(event):
             if self.too_new is None and event.kind.partition(".")[0] in RESERVED:
                 self.too_new = event.seq
-        elif (step := _STEPS.get(event.kind)) is not None:
+            return
+        if (step := _STEPS.get(event.kind)) is not None:
             step(self, event, typed(event))
+        for id, shown in self.contexts.items():
+            if shown.on == event.kind and not shown.active:
+                self.contexts[id] = replace(shown, active=True)
 
-    def mark(self, call: str | None, event: Event, status: CallStatus, **more: int) -> None:
+    def mark(self, call: str | None, event: Event, status: CallStatus, **more: Any) -> None:
         if call is not None and call in self.calls:
             changes = {"status": status, "since": event.seq, **more}
-            self.calls[call] = msgspec.structs.replace(self.calls[call], **changes)
+            self.calls[call] = replace(self.calls[call], **changes)
+
+    def amend(self, **changes: Any) -> None:
+        """Change the run that is going."""
+        if self.run is not None and self.run.open:
+            self.run = replace(self.run, **changes)
+
+    def take(self, inputs: Sequence[int]) -> None:
+        self.queue = tuple(q for q in self.queue if q.seq not in inputs)
+
+    def read(self, event: Event, turns: int = 0) -> None:
+        """Count what a model will read."""
+        window, tokens = self.window, len(event.data) // 4
+        self.window = replace(window, tokens=window.tokens + tokens, turns=window.turns + turns)
+
+    def drop_contexts(self, *scopes: str) -> None:
+        self.contexts = {id: c for id, c in self.contexts.items() if c.scope not in scopes}
 
 
 # A payload is None where it was erased or cannot be read. What the envelope still says
@@ -132,13 +234,29 @@ class _Work:
 
 def _thread_forked(work: _Work, event: Event, p: ev.ThreadForked | None) -> None:
     # As in the row of a fork: nothing of the parent's is open in it or spent by it.
-    work.run = None
-    work.calls, work.pending, work.usage = {}, {}, {}
+    work.run, work.abort, work.due, work.queue = None, None, None, ()
+    work.calls, work.pending, work.usage, work.timers = {}, {}, {}, {}
+    work.drop_contexts("step", "run")
+
+
+def _message_received(work: _Work, event: Event, p: ev.MessageReceived | None) -> None:
+    work.due = event.at
+    if p is None:
+        return
+    work.read(event)
+    queued = Queued(event.seq, p.how)
+    first = p.how == "interrupt"
+    work.queue = (queued, *work.queue) if first else (*work.queue, queued)
+    if first and work.run is not None and work.run.open:
+        work.abort = event.seq
+    # In a log that nobody drives no run takes them up: then the oldest go.
+    work.queue = work.queue[-QUEUED:]
 
 
 def _message_completed(work: _Work, event: Event, p: ev.MessageCompleted | None) -> None:
     if p is None:
         return
+    work.read(event)
     for call in p.calls:
         work.calls.setdefault(call.id, OpenCall(call.name, event.seq, "proposed", event.seq))
     # In a log that nobody drives outcomes may never come: then the oldest calls go.
@@ -150,57 +268,233 @@ def _message_completed(work: _Work, event: Event, p: ev.MessageCompleted | None)
     for name, count in p.usage.items():
         if name in work.usage or len(work.usage) < LIMITS.map_entries:
             work.usage[name] = work.usage.get(name, 0) + count
+    if event.run is None:
+        if not p.calls:
+            work.due, work.queue = None, ()
+    elif (run := work.run) is not None:
+        tokens = p.usage.get("input_tokens", 0) + p.usage.get("output_tokens", 0)
+        cost = run.cost + (p.cost or 0.0)
+        work.amend(answered=not p.calls, crashes=0, tokens=run.tokens + tokens, cost=cost)
+    work.contexts = {
+        id: shown
+        for id, shown in work.contexts.items()
+        if not (shown.active and (shown.consume == "once" or shown.scope == "step"))
+    }
 
 
 def _run_started(work: _Work, event: Event, p: ev.RunStarted | None) -> None:
-    work.run = Run(event.run, "running")
+    p = p or ev.RunStarted()
+    work.run = Run(
+        event.run,
+        "running",
+        seq=event.seq,
+        at=event.at,
+        since=event.at,
+        driver=p.driver,
+        model=p.model,
+        limits=p.limits,
+        output=p.output,
+    )
+    work.abort = None
+    work.take(p.inputs)
+    work.window = replace(work.window, turns=work.window.turns + 1)
+
+
+def _run_resumed(work: _Work, event: Event, p: ev.RunResumed | None) -> None:
+    if (run := work.run) is not None and run.open:
+        lost = run.crashes + (run.status == "running")
+        spent = run.spent + (event.at - run.since if run.status == "running" else 0)
+        driver = p.driver if p else None
+        work.amend(status="running", driver=driver, crashes=lost, since=event.at, spent=spent)
 
 
 def _run_waiting(work: _Work, event: Event, p: ev.RunWaiting | None) -> None:
-    work.run = Run(event.run, "waiting")
+    work.due = p.due if p else None
+    if (run := work.run) is not None and run.open:
+        work.amend(status="waiting", crashes=0, spent=run.spent + event.at - run.since)
+    else:
+        work.run = Run(event.run, "waiting", seq=event.seq, at=event.at)
 
 
 def _run_finished(work: _Work, event: Event, p: ev.RunFinished | None) -> None:
-    work.run = Run(event.run, "interrupted" if p is None else p.status)
+    run = work.run or Run(event.run, "running", seq=event.seq, at=event.at)
+    status, code = ("interrupted", None) if p is None else (p.status, p.code)
+    work.run = replace(run, id=event.run, status=status, code=code)
+    work.abort, work.due = None, p.due if p else None
+    work.drop_contexts("step", "run")
+
+
+def _abort_requested(work: _Work, event: Event, p: ev.AbortRequested | None) -> None:
+    work.due = event.at
+    run = work.run
+    if run is not None and run.open and (p is None or p.run in (None, run.id)):
+        work.abort = event.seq
+
+
+def _model_called(work: _Work, event: Event, p: ev.ModelCalled | None) -> None:
+    work.take(p.inputs if p else ())
+    if work.run is not None:
+        work.amend(steps=work.run.steps + 1, answered=False)
 
 
 def _tool_started(work: _Work, event: Event, p: ev.ToolStarted | None) -> None:
     # Which one was erased: any open call may have acted, but for those that were kept back.
     able = [id for id, call in work.calls.items() if call.status not in ("waiting", "denied")]
+    more = {"repeat": p.repeat, "tell": p.tell} if p else {"repeat": False}
     for id in able if p is None else [p.call]:
-        work.mark(id, event, "started", started=event.seq)
+        work.mark(id, event, "started", started=event.seq, **more)
+
+
+def _tool_nested(work: _Work, event: Event, p: ev.ToolNested | None) -> None:
+    if p is not None:
+        call = OpenCall(p.call.name, event.seq, "proposed", event.seq, parent=p.parent)
+        work.calls.setdefault(p.call.id, call)
 
 
 def _tool_finished(work: _Work, event: Event, p: ev.ToolFinished | None) -> None:
-    work.calls.pop(event.id.removeprefix("done:") if p is None else p.call, None)
+    work.read(event)
+    call = work.calls.pop(event.id.removeprefix("done:") if p is None else p.call, None)
+    if call is not None and call.name == FINAL and p is not None and p.outcome == "ok":
+        work.amend(answered=True)
 
 
 def _pending_opened(work: _Work, event: Event, p: ev.PendingOpened | None) -> None:
     if p is None or p.id in work.pending:
         return
     work.pending[p.id] = OpenItem(p.what, event.seq, event.at, p.call, p.expires)
-    work.mark(p.call, event, "waiting")
+    work.mark(p.call, event, "waiting", item=p.id)
 
 
 def _pending_settled(work: _Work, event: Event, p: ev.PendingSettled | None) -> None:
-    item = work.pending.pop(event.id.removeprefix("settle:") if p is None else p.id, None)
+    work.due = event.at
+    id = event.id.removeprefix("settle:") if p is None else p.id
+    item = work.pending.pop(id, None)
     if item is None or item.call not in work.calls or work.calls[item.call].status != "waiting":
         return
     # Never a yes that cannot be read, nor one while something else is asked; the first no stays.
-    outcome = "abandoned" if p is None else p.outcome
+    outcome: CallStatus = "abandoned" if p is None else p.outcome
     asked = any(other.call == item.call for other in work.pending.values())
     if not (asked and outcome in ("approved", "answered")):
-        work.mark(item.call, event, outcome)
+        work.mark(item.call, event, outcome, item=id)
+
+
+def _pending_warned(work: _Work, event: Event, p: ev.PendingWarned | None) -> None:
+    if p is not None and (item := work.pending.get(p.id)) is not None:
+        work.pending[p.id] = replace(item, warned=True)
+
+
+def _pending_extended(work: _Work, event: Event, p: ev.PendingExtended | None) -> None:
+    work.due = event.at
+    if p is not None and (item := work.pending.get(p.id)) is not None:
+        work.pending[p.id] = replace(item, expires=p.expires, warned=False)
+
+
+def _queue_changed(work: _Work, event: Event, p: ev.QueueChanged | None) -> None:
+    work.due = event.at
+    if p is None:
+        return
+    work.take(p.remove)
+    place = {seq: n for n, seq in enumerate(p.order)}
+    known = sorted((q for q in work.queue if q.seq in place), key=lambda q: place[q.seq])
+    queue = (*known, *(q for q in work.queue if q.seq not in place))
+    work.queue = tuple(replace(q, text=event.seq) if str(q.seq) in p.texts else q for q in queue)
+
+
+def _mode_changed(work: _Work, event: Event, p: ev.ModeChanged | None) -> None:
+    work.mode = p.mode if p else work.mode
+
+
+def _model_changed(work: _Work, event: Event, p: ev.ModelChanged | None) -> None:
+    work.model = p.model if p else work.model
+
+
+def _state_changed(work: _Work, event: Event, p: ev.StateChanged | None) -> None:
+    if p is None:
+        return
+    data = {} if p.replace else {k: v for k, v in work.data.items() if k not in p.drop}
+    data.update(p.set)
+    if len(msgspec.json.encode(data)) <= LIMITS.map_bytes:  # the verb refuses what is larger
+        work.data = data
+
+
+def _context_built(work: _Work, event: Event, p: ev.ContextBuilt | None) -> None:
+    work.context = p.hash if p else None
+
+
+def _context_added(work: _Work, event: Event, p: ev.ContextAdded | None) -> None:
+    if p is not None and (p.id in work.contexts or len(work.contexts) < ENTRIES):
+        shown = Shown(event.seq, p.scope, p.consume, p.on, p.on is None)
+        work.contexts[p.id] = shown
+
+
+def _context_removed(work: _Work, event: Event, p: ev.ContextRemoved | None) -> None:
+    for id in p.ids if p else ():
+        work.contexts.pop(id, None)
+
+
+def _compaction_made(work: _Work, event: Event, p: ev.CompactionMade | None) -> None:
+    if p is not None:
+        work.window = Window(p.upto, event.seq, p.tokens, p.turns)
+
+
+def _timer_set(work: _Work, event: Event, p: ev.TimerSet | None) -> None:
+    work.due = event.at
+    if p is not None and (p.id in work.timers or len(work.timers) < ENTRIES):
+        work.timers[p.id] = Timer(event.seq, p.at)
+
+
+def _timer_gone(work: _Work, event: Event, p: ev.TimerCleared | ev.TimerFired | None) -> None:
+    if event.kind == "timer.cleared":
+        work.due = event.at
+    if p is not None:
+        work.timers.pop(p.id, None)
+
+
+def _timer_planned(work: _Work, event: Event, p: ev.TimerPlanned | None) -> None:
+    work.due = p.due if p else None
+
+
+def _checkpoint_made(work: _Work, event: Event, p: ev.CheckpointMade | None) -> None:
+    if p is not None:
+        work.checkpoints[p.id] = event.seq
+        while len(work.checkpoints) > ENTRIES:
+            del work.checkpoints[next(iter(work.checkpoints))]
+
+
+def _checkpoint_dropped(work: _Work, event: Event, p: ev.CheckpointDropped | None) -> None:
+    if p is not None:
+        work.checkpoints.pop(p.id, None)
 
 
 _STEPS: dict[str, Callable[[_Work, Event, Any], None]] = {
     "thread.forked": _thread_forked,
+    "message.received": _message_received,
     "message.completed": _message_completed,
     "run.started": _run_started,
+    "run.resumed": _run_resumed,
     "run.waiting": _run_waiting,
     "run.finished": _run_finished,
+    "abort.requested": _abort_requested,
+    "model.called": _model_called,
     "tool.started": _tool_started,
+    "tool.nested": _tool_nested,
     "tool.finished": _tool_finished,
     "pending.opened": _pending_opened,
     "pending.settled": _pending_settled,
+    "pending.warned": _pending_warned,
+    "pending.extended": _pending_extended,
+    "queue.changed": _queue_changed,
+    "mode.changed": _mode_changed,
+    "model.changed": _model_changed,
+    "state.changed": _state_changed,
+    "context.built": _context_built,
+    "context.added": _context_added,
+    "context.removed": _context_removed,
+    "compaction.made": _compaction_made,
+    "timer.set": _timer_set,
+    "timer.cleared": _timer_gone,
+    "timer.fired": _timer_gone,
+    "timer.planned": _timer_planned,
+    "checkpoint.made": _checkpoint_made,
+    "checkpoint.dropped": _checkpoint_dropped,
 }

@@ -33,6 +33,9 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: int
     result: Any = None
     error: str | None = None
+    content: str | None = None
+    code: str | None = None
+    refs: list[Any] = []
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +60,11 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
     parts: list[Any] = []
     calls: list[ToolCall] = []
+    model: str | None = None
+    thought: str = ""
+    metadata: dict[str, Any] = {}
+    actor: str | None = None
+    run: str | None = None
     interrupted: bool = False
     erased: str | None = None
     raw: Any = None
@@ -101,9 +109,14 @@ def _message(event: Event, payload: Payload | None) -> Message:
     elif payload is None:
         content["raw"] = _raw(event)
     else:
-        content["text"] = getattr(payload, "text", "")
-        content["parts"] = getattr(payload, "parts", [])
-    return Message(role=ROLES[event.kind], id=event.id, seq=event.seq, at=event.at, **content)
+        for name in ("text", "parts", "model", "thought", "metadata"):
+            if value := getattr(payload, name, None):
+                content[name] = value
+        if event.kind == "message.received":
+            content.pop("model", None)  # a wish, not who said it
+    envelope = {"id": event.id, "seq": event.seq, "at": event.at}
+    envelope |= {"actor": event.actor, "run": event.run}
+    return Message(role=ROLES[event.kind], **envelope, **content)
 
 
 def _calls(payload: Payload | None) -> list[ToolCall]:
@@ -119,7 +132,8 @@ def _outcome(event: Event) -> tuple[str, Outcome]:
     payload = typed(event)
     how: dict[str, Any]
     if isinstance(payload, ev.ToolFinished):
-        how = {"outcome": payload.outcome, "result": payload.result, "error": payload.error}
+        names = ("outcome", "result", "error", "content", "code", "refs")
+        how = {name: getattr(payload, name) for name in names}
         return payload.call, Outcome(seq=event.seq, at=event.at, **how)
     # The event's id still names the call, so that it stays closed.
     how = {"outcome": "unknown", "result": _raw(event)}

@@ -28,6 +28,9 @@ QUIET = {
     "session.pinned",
     "session.held",
     "session.timed",
+    "timer.planned",
+    "checkpoint.made",
+    "checkpoint.dropped",
 }
 
 
@@ -176,6 +179,19 @@ def _run_finished(event: Event, p: ev.RunFinished, ops: list[Op]) -> None:
     ops.append(Op("set", "due", value=p.due))
 
 
+def _run_resumed(event: Event, p: ev.RunResumed, ops: list[Op]) -> None:
+    ops.append(Op("set", "run", value="running"))
+
+
+def _wanted(event: Event, p: Any, ops: list[Op]) -> None:
+    """A driver is to look at the log now."""
+    ops.append(Op("set", "due", value=event.at))
+
+
+def _timer_planned(event: Event, p: ev.TimerPlanned, ops: list[Op]) -> None:
+    ops.append(Op("set", "due", value=p.due))
+
+
 def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
     item: dict[str, Any] = {"what": p.what, "at": event.at, "seq": event.seq}
     for name in ("call", "assignee", "expires"):
@@ -217,8 +233,15 @@ _CHANGES: dict[str, Callable[[Event, Any, list[Op]], None]] = {
     "message.completed": _message_completed,
     "message.interrupted": _message_interrupted,
     "run.started": _run_started,
+    "run.resumed": _run_resumed,
     "run.waiting": _run_waiting,
     "run.finished": _run_finished,
+    "abort.requested": _wanted,
+    "pending.extended": _wanted,
+    "queue.changed": _wanted,
+    "timer.set": _wanted,
+    "timer.cleared": _wanted,
+    "timer.planned": _timer_planned,
     "pending.opened": _pending_opened,
     "pending.settled": _pending_settled,
 }

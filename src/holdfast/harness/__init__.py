@@ -1,0 +1,1 @@
+"""The harness: agents, tools and the loop that survives anything."""

@@ -1,0 +1,194 @@
+"""What tools and hooks are given: the session, to read and to act on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from .. import events as ev
+from ..errors import InvalidValue
+from ..events import NewEvent, new_id
+from ..state import RESERVED
+from .config import STATE_BYTES
+from .contexts import Reading
+from .driving import Driving
+from .sandbox.port import Place, Ran, Reason
+from .tools import Tool, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DEPTH = 9  # of calls within calls
+
+
+class Acting(Reading):
+    """A `ToolContext`. `key` is the same whenever and wherever this call is carried out."""
+
+    def __init__(self, driving: Driving, call: str, name: str, depth: int = 0) -> None:
+        super().__init__(driving)
+        self.call, self.name, self.key = call, name, call
+        self.sandbox = LazyPlace(driving)
+        self.log = driving.log.bind(call=call, tool=name)
+        self.aborted: asyncio.Event = driving.aborted
+        self._depth, self._nested = depth, 0
+
+    async def progress(self, data: Any) -> None:
+        """Tell those who listen how far the call is; it is written to the log."""
+        payload = ev.ProgressReported(call=self.call, data=data)
+        await self._driving.write(self._driving.event("progress.reported", payload))
+
+    async def invoke(self, tool: Tool | str, /, **arguments: Any) -> ToolResult:
+        """Call another tool of this mode; it is asked about like any other."""
+        self._nested += 1
+        invoke, id = self._driving.invoke, f"{self.call}.{self._nested}"
+        result: ToolResult = await invoke(self._driving, self, tool, arguments, id)
+        return result
+
+    @property
+    def depth(self) -> int:
+        return self._depth
+
+    async def update_state(self, **changes: Any) -> None:
+        """Set entries of the user state."""
+        await change_state(self._driving, ev.StateChanged(set=changes))
+
+    async def set_state(self, **entries: Any) -> None:
+        """Replace the user state."""
+        await change_state(self._driving, ev.StateChanged(set=entries, replace=True))
+
+    async def emit(self, kind: str, payload: Any = None) -> None:
+        """Write an event of the program's own."""
+        checked = custom(self.agent.events, kind, payload)
+        await self._driving.write(self._driving.event(kind, checked, cause=self.call))
+
+    async def send(self, text: str, how: Literal["queue", "steer"] = "queue") -> None:
+        """Queue a message, as if a person had sent it."""
+        payload = ev.MessageReceived(text=text, how=how, metadata={"by": self.name})
+        await self._driving.write(self._driving.event("message.received", payload, actor=self.name))
+
+    async def switch_mode(self, mode: str, text: str | None = None) -> None:
+        """Work in another mode from the next step on; `text` joins the run with it."""
+        events = mode_change(self._driving, mode)
+        if text is not None:
+            payload = ev.MessageReceived(text=text, how="steer", metadata={"by": self.name})
+            events.append(self._driving.event("message.received", payload))
+        if events:
+            await self._driving.write(*events)
+
+    async def add_context(
+        self,
+        content: str,
+        *,
+        id: str | None = None,
+        role: Literal["system", "message"] = "system",
+        scope: Literal["step", "run", "session"] = "run",
+        consume: Literal["once", "while_active"] = "once",
+        on: str | None = None,
+        replace: bool = False,
+    ) -> str:
+        """Show the model something from its next call on, or from the next event of kind `on`."""
+        id = id or new_id()
+        if id in self._driving.state.contexts and not replace:
+            raise InvalidValue(
+                field="id", problem=f"{id!r} is there already", remedy="pass replace=True"
+            )
+        payload = ev.ContextAdded(
+            id=id, content=content, role=role, scope=scope, consume=consume, on=on
+        )
+        await self._driving.write(self._driving.event("context.added", payload))
+        return id
+
+    async def remove_context(self, *ids: str) -> int:
+        """Take away what was added, all of it when nothing is named; how many there were."""
+        known = self._driving.state.contexts
+        gone = [id for id in (ids or known) if id in known]
+        if gone:
+            payload = ev.ContextRemoved(ids=gone)
+            await self._driving.write(self._driving.event("context.removed", payload))
+        return len(gone)
+
+
+class LazyPlace:
+    """The session's sandbox, opened when it is first used."""
+
+    def __init__(self, driving: Driving) -> None:
+        self._driving = driving
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - it is the command's
+    ) -> Ran:
+        place = await self._place()
+        return await place.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout)
+
+    async def read(self, path: str, *, limit: int | None = None) -> bytes:
+        return await (await self._place()).read(path, limit=limit)
+
+    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+        await (await self._place()).write(path, data, append=append)
+
+    async def list(self, pattern: str = "**/*", *, limit: int) -> list[str]:
+        return await (await self._place()).list(pattern, limit=limit)
+
+    async def close(self, reason: Reason) -> None:
+        """Nothing: the harness closes it."""
+
+    async def _place(self) -> Place:
+        return await self._driving.config.place(self._driving.live.key)
+
+
+def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
+    """The payload of an event of the program's own, checked by its declared type."""
+    word, dot, _ = kind.partition(".")
+    if not dot or word in RESERVED:
+        raise InvalidValue(
+            field="kind", problem=f"{kind!r} is ours or has no dot", remedy="use words of your own"
+        )
+    if (declared := known.get(kind)) is None:
+        return payload
+    try:
+        msgspec.convert(msgspec.to_builtins(payload), declared)
+    except msgspec.ValidationError as error:
+        raise InvalidValue(
+            field=kind, problem=str(error), remedy="give what the agent declared"
+        ) from error
+    return payload
+
+
+async def change_state(driving: Driving, payload: ev.StateChanged) -> None:
+    """Write a change of the user state, which belongs to the whole session."""
+    check_state(driving.user_state, payload)
+    await driving.write_shared(NewEvent.of("state.changed", payload))
+
+
+def check_state(before: dict[str, Any], payload: ev.StateChanged) -> None:
+    after = {} if payload.replace else {k: v for k, v in before.items() if k not in payload.drop}
+    size = len(msgspec.json.encode({**after, **payload.set}))
+    if size > STATE_BYTES:
+        raise InvalidValue(
+            field="state",
+            problem=f"would have {size} bytes",
+            remedy=f"keep at most {STATE_BYTES}; put large things into blobs or your own store",
+            limit=STATE_BYTES,
+        )
+
+
+def mode_change(driving: Driving, mode: str) -> list[NewEvent]:
+    """The events of a change of mode: none where it is the mode already."""
+    agent = driving.config.agent
+    if mode not in {item.name for item in agent.modes}:
+        raise InvalidValue(
+            field="mode",
+            problem=f"there is no mode {mode!r}",
+            remedy=f"use one of {', '.join(item.name for item in agent.modes)}",
+        )
+    if mode == driving.config.mode(driving.state).name:
+        return []
+    return [driving.event("mode.changed", ev.ModeChanged(mode=mode))]

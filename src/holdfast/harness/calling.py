@@ -1,0 +1,296 @@
+"""Calling the model: choose it, show it the conversation, stream what it says, log it.
+
+The only place that calls a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from .. import events as ev
+from ..errors import HoldfastError, ModelError, ModelRateLimited, ModelUnavailable, StoreUnavailable
+from ..events import NewEvent, new_id
+from ..models.port import (
+    BoundChunk,
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Model,
+    ModelCall,
+    TextChunk,
+    ThoughtChunk,
+    ToolSpec,
+)
+from ..store import BlobRef
+from .contexts import Built, ContextFailed, build
+from .driving import Driving, Flight
+from .faults import Fault, classify, public, retryable
+from .output import output_spec
+from .proposals import proposed
+
+DRAFT = 0.25  # seconds between two writes of a draft
+
+
+class Said(Struct):
+    """What a model said, as far as it came."""
+
+    text: list[str] = []
+    thought: list[str] = []
+    calls: list[CallChunk] = []
+    bound: list[Any] = []
+    end: EndChunk | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        if isinstance(chunk, TextChunk):
+            self.text.append(chunk.text)
+        elif isinstance(chunk, ThoughtChunk):
+            self.thought.append(chunk.text)
+        elif isinstance(chunk, CallChunk):
+            self.calls.append(chunk)
+        elif isinstance(chunk, BoundChunk):
+            self.bound.append(chunk.data)
+        else:
+            self.end = chunk
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.text or self.thought or self.calls or self.bound)
+
+
+async def call_model(driving: Driving) -> None:
+    """One model call of the run that is going, from its prompt to its message in the log. What
+    the model said is kept, however it ends."""
+    answer = await driving.watch(_answer(driving))
+    if answer is None:
+        return  # stopped; the flight has what was said, and what is decided next keeps it
+    if isinstance(answer, Fault):
+        await fail(driving, answer)
+        return
+    built, ref, said = answer
+    await _log(driving, built, ref, said)
+
+
+async def _answer(driving: Driving) -> tuple[Built, str, Said] | Fault:
+    """What the model says, or what went wrong when no model could say it."""
+    policy = driving.config.policy
+    try:
+        built = await build(driving)
+    except ContextFailed as failed:
+        return failed.fault
+    fault: Fault | None = None
+    first = driving.config.model_ref(driving.state, driving.run.model)
+    for ref in dict.fromkeys(filter(None, (first, *driving.config.fallbacks))):
+        try:
+            return built, ref, await _patiently(driving, driving.config.model(ref), built)
+        except HoldfastError as error:
+            fault = classify(error, source="model", policy=policy)
+            driving.log.warning("model_failed", category="model", error=error, model=ref)
+            if driving.flight is not None and driving.flight.text:
+                break  # a person has read some of it: another model would say it again
+        except Exception as error:  # a model of the program's own may raise anything
+            driving.log.error("model_failed", category="model", error=error, model=ref)
+            return classify(error, source="model", policy=policy)
+    if fault is None:
+        problem = "no model was chosen: give the harness a default_model"
+        nobody = ModelError(model="none", problem=problem)
+        fault = classify(nobody, source="model", policy=policy)
+    return fault
+
+
+async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
+    """One answer of one model, tried again as the policy says, as long as nothing was said."""
+    attempts = driving.config.policy.retry.model
+    call = await _call(driving, model, built)
+    for n in range(1, attempts.times + 1):
+        said = Said()
+        driving.flight = Flight(new_id(), model.ref)
+        try:
+            await _stream(driving, model, call, said)
+        except HoldfastError as error:
+            fault = classify(error, source="model", policy=driving.config.policy)
+            if n == attempts.times or said.begun or not retryable(fault):
+                raise
+            wanted = error.retry_after if isinstance(error, ModelRateLimited) else None
+            driving.log.warning("model_retried", category="model", error=error, attempt=n)
+            await asyncio.sleep(attempts.delay(n, retry_after=wanted))
+        else:
+            return said
+    raise AssertionError("unreachable")
+
+
+async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
+    config, live = driving.config, driving.live
+    tools = config.agent.tools_in(config.mode(driving.state)).values()
+    output: ToolSpec | None = await output_spec(driving)
+    return ModelCall(
+        model=model.ref.partition("/")[2],
+        system=built.system,
+        messages=live.history.messages(model.ref, await _blobs(driving), built.notes),
+        tools=tuple(tool.spec for tool in tools),
+        output=output,
+        run=driving.run.id,
+        step=driving.run.steps,
+    )
+
+
+async def _blobs(driving: Driving) -> dict[str, bytes]:
+    """The attachments in the window, read once while this driver drives."""
+    store, scope = driving.config.store, driving.live.key.scope
+    for part in driving.live.history.blobs():
+        if part not in driving.blobs:
+            try:
+                driving.blobs[part] = await store.get_blob(scope, BlobRef(part, 0))
+            except HoldfastError as error:
+                driving.log.warning("blob_missing", category="storage", error=error)
+    return driving.blobs
+
+
+async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -> None:
+    flight = driving.flight
+    assert flight is not None
+    drafts = Drafts(driving, flight)
+    config = driving.config
+    namespace, _, name = model.ref.partition("/")
+    with config.tracing.chat(namespace, name, driving.run.steps) as span:
+        chunks = model.stream(call)
+        try:
+            async for chunk in chunks:
+                said.add(chunk)
+                if isinstance(chunk, TextChunk):
+                    flight.text += chunk.text
+                    driving.live.say(flight.message, chunk.text)
+                    drafts.grew()
+                elif isinstance(chunk, ThoughtChunk):
+                    driving.live.say(flight.message, chunk.text, thought=True)
+        finally:
+            await chunks.aclose()
+            await drafts.written()
+        if said.end is None:
+            raise ModelUnavailable(model=model.ref, problem="the answer broke off")
+        span.usage(said.end.usage, model.ref)
+        span.finish(said.end.reason)
+
+
+class Drafts:
+    """Writes the text in flight beside the log, so that any process can show it. The stream never
+    waits for it; what completes the message does."""
+
+    def __init__(self, driving: Driving, flight: Flight) -> None:
+        self._driving, self._flight = driving, flight
+        self._sent = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def grew(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        driving, flight = self._driving, self._flight
+        while True:
+            await asyncio.sleep(DRAFT)
+            text = flight.text[self._sent :]
+            if not text:
+                continue
+            try:
+                await driving.config.store.put_draft(
+                    driving.live.key, flight.message, self._sent, text, fence=driving.lease
+                )
+                self._sent += len(text)
+            except StoreUnavailable as error:
+                driving.live.trouble(error)
+            except HoldfastError as error:
+                driving.log.warning("draft_failed", category="storage", error=error)
+                return
+
+    async def written(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+
+async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
+    """The message, and what is decided about each of its calls, in one append; with it the end
+    of the run, where nothing is left to do."""
+    flight, state = driving.flight, driving.state
+    assert flight is not None
+    assert said.end is not None
+    events: list[NewEvent] = []
+    if built.hash != state.context:
+        payload = ev.ContextBuilt(
+            hash=built.hash,
+            mode=driving.config.mode(state).name,
+            system=built.system,
+            messages=list(built.notes),
+            parts=[msgspec.to_builtins(part) for part in built.parts],
+        )
+        events.append(driving.event("context.built", payload))
+    calls, about = await proposed(driving, said.calls)
+    usage = said.end.usage
+    price = driving.config.price
+    message = ev.MessageCompleted(
+        text="".join(said.text),
+        parts=said.bound,
+        calls=calls,
+        model=ref,
+        usage=usage,
+        thought="".join(said.thought),
+        reason=said.end.reason,
+        cost=price(ref, usage) if price is not None else None,
+    )
+    events.append(driving.event("message.completed", message, id=flight.message))
+    events.extend(about)
+    driving.flight = None
+    over = not (calls or about or any(q.how == "steer" for q in state.queue))
+    end = [finished(driving, "done")] if over else []
+    if not (over and await driving.write(*events, *end, expected=state.head)):
+        await driving.write(*events)
+
+
+def finished(
+    driving: Driving, status: Any, code: str | None = None, error: str | None = None
+) -> NewEvent:
+    """The end of the run, with the time at which somebody has to look again."""
+    state = driving.state
+    times = [timer.at for timer in state.timers.values()]
+    due = driving.now() if state.queue else min(times, default=None)
+    payload = ev.RunFinished(status=status, code=code, error=error, due=due)
+    return driving.event("run.finished", payload)
+
+
+async def fail(driving: Driving, fault: Fault) -> None:
+    """End the run because of a fault; what was said so far is kept."""
+    shown = public(fault, driving.config.policy)
+    driving.log.error("run_failed", category="run", error=fault)
+    message = shown.message
+    while driving.state.active is not None:
+        kept = interrupted(driving, fault.code)
+        end = finished(driving, "failed", fault.code, message)
+        if await driving.write(*kept, end, expected=driving.state.head):
+            driving.flight = None
+            return
+        if driving.state.abort is not None:
+            return  # then it ends as what it was asked to be
+
+
+def interrupted(driving: Driving, reason: str | None) -> list[NewEvent]:
+    """What was said of a message that will not be completed."""
+    flight = driving.flight
+    if flight is None or not flight.text:
+        return []
+    payload = ev.MessageInterrupted(text=flight.text, reason=reason, model=flight.model)
+    return [driving.event("message.interrupted", payload, id=flight.message)]
+
+
+async def chunks_of(model: Model, call: ModelCall) -> AsyncIterator[Chunk]:
+    """A model call outside of a run: to summarise."""
+    stream = model.stream(call)
+    try:
+        async for chunk in stream:
+            yield chunk
+    finally:
+        await stream.aclose()

@@ -1,0 +1,161 @@
+"""What a model is shown beside the conversation: instructions, contexts, additions.
+
+Built anew before each model call, and written to the log when it is not what it was before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from .. import events as ev
+from ..events import Event, Key
+from ..state import State
+from ..transcript import Message, transcript
+from .agent import Agent, Context, Instructions, Mode, settled
+from .driving import Driving
+from .faults import Fault, classify, context_outcome
+
+_rendering: set[tuple[Key, str]] = set()
+
+
+class Part(Struct, frozen=True, omit_defaults=True):
+    """What one context said."""
+
+    name: str
+    role: str
+    content: str
+
+
+class Built(Struct, frozen=True):
+    """All that is shown: `notes` go before the newest input; `skipped` are those that failed
+    and were not needed."""
+
+    system: str
+    notes: tuple[str, ...]
+    parts: tuple[Part, ...]
+    skipped: tuple[Fault, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        text = msgspec.json.encode((self.system, self.notes))
+        return hashlib.sha256(text).hexdigest()[:16]
+
+
+class ContextFailed(Exception):
+    """A context that is needed could not be rendered."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class Reading:
+    """What instructions and contexts are given: the session, to read. Nothing here changes it."""
+
+    def __init__(self, driving: Driving) -> None:
+        self._driving = driving
+        self.session: Key = driving.live.key
+        self.agent: Agent = driving.config.agent
+        self.run: str | None = driving.run.id if driving.state.active else None
+        self.mode: str = driving.config.mode(driving.state).name
+        self.resources: Any = driving.config.resources
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A copy of the user state."""
+        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._driving.user_state))
+        return copied
+
+    @property
+    def usage(self) -> dict[str, int]:
+        return dict(self._driving.state.usage)
+
+    async def transcript(self, limit: int = 50) -> list[Message]:
+        """The last messages of the conversation, oldest first."""
+        found = transcript(await self.events(limit=20 * limit))
+        return found[-limit:]
+
+    async def events(self, limit: int = 100) -> list[Event]:
+        """The last events, oldest first."""
+        live = self._driving.live
+        last = live.store.read(live.key, reverse=True, limit=limit, log=live.log)
+        return [event async for event in last][::-1]
+
+    async def render(self, item: Context, **options: Any) -> str:
+        """What another context says. One that renders itself in the end is refused."""
+        mark = (self.session, item.name)
+        if mark in _rendering:
+            raise RecursionError(f"context {item.name!r} renders itself")
+        _rendering.add(mark)
+        try:
+            said = await settled(item.render(self, **{**item.options, **options}))
+        finally:
+            _rendering.discard(mark)
+        return as_text(said)
+
+
+async def build(driving: Driving) -> Built:
+    """Render everything. Raises `ContextFailed` where what failed is needed."""
+    mode, reading = driving.config.mode(driving.state), Reading(driving)
+    parts: list[Part] = []
+    skipped: list[Fault] = []
+    for item in driving.config.agent.contexts_in(mode):
+        try:
+            said = await reading.render(item)
+        except Exception as error:  # whatever a context of the program's own raises
+            fault = classify(error, source="context", policy=driving.config.policy)
+            policy = driving.config.policy
+            if context_outcome(policy, mode.context_failure, item.required, None) == "fail":
+                raise ContextFailed(fault) from error
+            driving.log.warning("context_skipped", category="context", error=error, name=item.name)
+            skipped.append(fault)
+            continue
+        if said.strip():
+            parts.append(Part(item.label or item.name, item.role, said))
+    parts.extend(await _added(driving, driving.state))
+    system = await _instructions(reading, driving.config.agent, mode)
+    shown = [part for part in parts if part.role == "system"]
+    text = "\n\n".join(filter(None, [system, *(f"## {p.name}\n{p.content}" for p in shown)]))
+    notes = tuple(part.content for part in parts if part.role == "message")
+    return Built(text, notes, tuple(parts), tuple(skipped))
+
+
+async def _added(driving: Driving, state: State) -> list[Part]:
+    """What tools and hooks added, as long as it lasts."""
+    found = []
+    for id, shown in state.contexts.items():
+        if shown.active:
+            added = await driving.live.payload(shown.seq, ev.ContextAdded)
+            if added is not None:
+                found.append(Part(id, added.role, added.content))
+    return found
+
+
+async def _instructions(reading: Reading, agent: Agent, mode: Mode) -> str:
+    texts = [await _said(reading, told) for told in (agent.instructions, mode.instructions)]
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+async def _said(reading: Reading, told: Instructions | None) -> str:
+    if told is None or isinstance(told, str):
+        return told or ""
+    return as_text(await settled(told(reading)))
+
+
+def as_text(said: Any) -> str:
+    """What a context returned, in words: text as it is, several things one below the other,
+    `{"content": …}` its content, other values as JSON, None as nothing."""
+    if said is None:
+        return ""
+    if isinstance(said, str):
+        return said
+    if isinstance(said, dict) and "content" in said:
+        return as_text(said["content"])
+    if isinstance(said, Iterable) and not isinstance(said, (dict, bytes)):
+        return "\n\n".join(filter(None, map(as_text, said)))
+    return msgspec.json.format(msgspec.json.encode(said), indent=2).decode()

@@ -1,0 +1,139 @@
+"""What to do next, from what is so. Pure: no clock, no I/O, no memory of its own.
+
+Whoever has the log can ask, at any moment, after any crash, and gets the same answer.
+"""
+
+from __future__ import annotations
+
+from ..state import OpenItem, Run, State
+from .steps import (
+    AskOutcome,
+    Bounds,
+    CallModel,
+    Compact,
+    Conclude,
+    Expire,
+    Finish,
+    Fire,
+    Idle,
+    Plan,
+    RunTools,
+    Start,
+    Step,
+    Supersede,
+    Wait,
+    Warn,
+)
+
+WARNING = 0.8  # of the time that an item has: then people are told that it runs out
+SETTLED = ("denied", "answered", "expired", "superseded", "abandoned")
+
+
+def decide(state: State, bounds: Bounds, now: int) -> Step:
+    """The next step of a log at `now` (ms)."""
+    return _by_the_clock(state, now) or (
+        _idle(state) if (run := state.active) is None else _running(state, run, bounds, now)
+    )
+
+
+def _by_the_clock(state: State, now: int) -> Step | None:
+    items = state.pending.items()
+    if late := tuple(id for id, item in items if item.expires and item.expires <= now):
+        return Expire(late)
+    if soon := tuple(id for id, item in items if (at := _warning(item)) and at <= now):
+        return Warn(soon)
+    if rung := tuple(id for id, timer in state.timers.items() if timer.at <= now):
+        return Fire(rung)
+    return None
+
+
+def _idle(state: State) -> Step:
+    if state.queue:
+        return Start(state.queue[0].seq)
+    due = next_due(state)
+    return Idle() if due == state.due else Plan(due)
+
+
+def _running(state: State, run: Run, bounds: Bounds, now: int) -> Step:
+    if (end := _ending(state, run, bounds, now)) is not None:
+        return end
+    if (step := _open_calls(state)) is not None:
+        return step
+    steering = tuple(q.seq for q in state.queue if q.how == "steer")
+    if run.answered and not steering:
+        return Finish("done")
+    if (code := _spent(run, bounds)) is not None:
+        return Finish("failed", code)
+    if state.window.tokens > bounds.tokens or state.window.turns > bounds.turns:
+        return Compact()
+    return CallModel(run.steps + 1, steering)
+
+
+def _ending(state: State, run: Run, bounds: Bounds, now: int) -> Finish | None:
+    if state.abort is not None:
+        by_message = any(q.seq == state.abort for q in state.queue)
+        return Finish("interrupted", "interrupted") if by_message else Finish("aborted", "aborted")
+    if run.crashes > bounds.crashes:
+        return Finish("failed", "crash_loop")
+    if run.crashes and bounds.recovery == "close":
+        return Finish("interrupted", "driver_lost")
+    if (until := deadline(run, bounds)) is not None and until <= now:
+        return Finish("failed", "limit_time")
+    return None
+
+
+def _open_calls(state: State) -> Step | None:
+    """What the calls of the last message want, the most urgent first."""
+    calls = state.calls
+    if lost := [id for id, call in calls.items() if call.status == "started"]:
+        if again := tuple(id for id in lost if calls[id].repeat and not calls[id].parent):
+            return RunTools(again)
+        if told := tuple(id for id in lost if calls[id].tell or calls[id].parent):
+            return Conclude(told)
+        return AskOutcome(tuple(lost))
+    if settled := tuple(id for id, call in calls.items() if call.status in SETTLED or call.parent):
+        return Conclude(settled)
+    if ready := tuple(id for id, c in calls.items() if c.status in ("proposed", "approved")):
+        return RunTools(ready)
+    if not calls:
+        return None
+    if any(q.how == "steer" for q in state.queue):
+        return Supersede(tuple(id for id, item in state.pending.items() if item.call in calls))
+    due = next_due(state)
+    if state.run is None or state.run.status != "waiting":
+        return Wait(due)
+    return Idle() if due == state.due else Plan(due)
+
+
+def _spent(run: Run, bounds: Bounds) -> str | None:
+    limits = bounds.limits
+    for code, used, most in (
+        ("limit_steps", run.steps, run.limits.get("steps", limits.steps)),
+        ("limit_tokens", run.tokens, run.limits.get("tokens", limits.tokens)),
+        ("limit_cost", run.cost, run.limits.get("cost", limits.cost)),
+    ):
+        if most is not None and used >= most:
+            return code
+    return None
+
+
+def deadline(run: Run, bounds: Bounds) -> int | None:
+    """When a run that is driven without a break has used up its time (ms)."""
+    seconds = run.limits.get("seconds", bounds.limits.seconds)
+    if seconds is None or run.status != "running":
+        return None
+    return run.since + int(seconds * 1000) - run.spent
+
+
+def next_due(state: State) -> int | None:
+    """When the clock alone will give something to do."""
+    times = [timer.at for timer in state.timers.values()]
+    for item in state.pending.values():
+        times.extend(at for at in (_warning(item), item.expires) if at is not None)
+    return min(times, default=None)
+
+
+def _warning(item: OpenItem) -> int | None:
+    if item.expires is None or item.warned:
+        return None
+    return item.at + int((item.expires - item.at) * WARNING)

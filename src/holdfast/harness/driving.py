@@ -1,0 +1,191 @@
+"""One driver of one log: its lease, its way to write, and what makes it stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from ..errors import HeadMoved, LeaseLost, StoreUnavailable
+from ..events import Event, NewEvent
+from ..state import Run, State
+from ..store import Lease, wall_clock
+from .config import Config
+from .decide import deadline
+from .live import Live
+from .logs import Log
+
+T = TypeVar("T")
+GRACE = 1.0  # seconds that work gets to end after it was told to stop
+
+
+class Flight:
+    """A message in flight: the id that its event will have, and the text so far."""
+
+    def __init__(self, message: str, model: str) -> None:
+        self.message, self.model = message, model
+        self.text = ""
+        self.thought = ""
+
+
+class Driving:
+    """The right to drive a log, while it lasts. Everything written here is fenced."""
+
+    def __init__(self, config: Config, live: Live, shared: Live, lease: Lease, log: Log) -> None:
+        self.config, self.live, self.lease, self.log = config, live, lease, log
+        self.shared = shared  # the log of thread `main`, which has what all threads share
+        self.invoke: Callable[..., Awaitable[Any]]  # how a tool calls another; the loop sets it
+        self.took: str | None = None  # the run that is driven here
+        self.blobs: dict[str, bytes] = {}
+        self.flight: Flight | None = None
+        self.stopping = False  # at the next safe point
+        self.halt = asyncio.Event()  # stop what is being done now
+        self.failure: BaseException | None = None
+        self.aborted = asyncio.Event()  # as tools see it
+        self.unhooked: list[Event] = []
+
+    @property
+    def state(self) -> State:
+        return self.live.state
+
+    @property
+    def run(self) -> Run:
+        run = self.live.state.run
+        assert run is not None, "a step of a run is performed when there is one"
+        return run
+
+    @property
+    def mine(self) -> bool:
+        """Whether there is no run, or this driver has taken it up."""
+        run = self.state.active
+        return run is None or (run.status == "running" and run.id == self.took)
+
+    @property
+    def user_state(self) -> dict[str, Any]:
+        """The state of the whole session: what the agent starts with, and what was changed."""
+        return self.shared.state.data
+
+    def now(self) -> int:
+        return wall_clock()
+
+    def ready(self) -> None:
+        """Forget an earlier stop, before the next step."""
+        if self.state.abort is None and not self.stopping and self.failure is None:
+            self.halt.clear()
+            if self.aborted.is_set():
+                self.aborted = asyncio.Event()
+
+    def event(self, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
+        """An event of the run that is going."""
+        rest.setdefault("run", self.run.id if self.state.active else None)
+        return NewEvent.of(kind, payload, **rest)
+
+    async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
+        """Append, and wait until it is folded here. False: the log grew meanwhile, and nothing
+        was written; decide again."""
+        try:
+            head = await self._append(events, expected)
+        except HeadMoved as moved:
+            await self.live.reach(moved.head)
+            return False
+        await self.live.reach(head)
+        return True
+
+    async def write_shared(self, event: NewEvent) -> None:
+        """Append to what all threads share."""
+        if self.shared is self.live:
+            await self.write(event)
+        else:
+            shared = self.shared
+            done = await self.config.store.append(shared.key, [event], log=shared.log)
+            await shared.reach(done.head)
+
+    async def _append(self, events: tuple[NewEvent, ...], expected: int | None) -> int:
+        """The same events again while the store is away: their ids make that safe."""
+        store, live, attempts = self.config.store, self.live, self.config.policy.retry.storage
+        for n in range(1, attempts.times + 1):
+            try:
+                done = await store.append(
+                    live.key, events, expected=expected, fence=self.lease, log=live.log
+                )
+            except StoreUnavailable as error:
+                live.trouble(error)
+                self.log.error("append_failed", category="storage", error=error, attempt=n)
+                if n == attempts.times:
+                    raise
+                await asyncio.sleep(attempts.delay(n))
+            else:
+                return done.head
+        raise AssertionError("unreachable")
+
+    async def watch(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` returns, or None if it was stopped: by an abort, by the end of its time,
+        by the end of the harness. Raises when the lease is lost."""
+        task = asyncio.create_task(work)
+        halt = asyncio.create_task(self.halt.wait())
+        until = deadline(self.run, self.config.bounds) if self.state.active else None
+        left = None if until is None else max(0.0, (until - self.now()) / 1000)
+        try:
+            await asyncio.wait({task, halt}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await self._stop(task)
+        except asyncio.CancelledError:
+            await self._stop(task)
+            raise
+        finally:
+            halt.cancel()
+        if self.failure is not None:
+            raise self.failure
+        return task.result() if task.done() and not task.cancelled() else None
+
+    async def _stop(self, task: asyncio.Task[Any]) -> None:
+        self.aborted.set()
+        task.cancel()
+        await asyncio.wait({task}, timeout=4 * GRACE)
+
+    def look(self, event: Event) -> None:
+        """Called with each event as it arrives."""
+        if self.config.agent.hooks:
+            self.unhooked.append(event)
+        if self.live.state.abort is not None:
+            self.halt.set()
+
+    def lost(self, error: BaseException) -> None:
+        self.failure = error
+        self.halt.set()
+
+    @contextlib.asynccontextmanager
+    async def holding(self) -> AsyncIterator[None]:
+        """Keep the lease alive, whatever the work does."""
+        renewer = asyncio.create_task(self._renew())
+        self.live.driven = True
+        self.live.watchers.append(self.look)
+        try:
+            yield
+        finally:
+            self.live.watchers.remove(self.look)
+            self.live.driven = False
+            renewer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await renewer
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self.lease.ttl / 3000)
+            try:
+                self.lease = await self.config.store.renew(self.lease)
+            except StoreUnavailable as error:
+                self.log.warning("renew_failed", category="storage", error=error)
+            except LeaseLost as error:
+                self.lost(error)
+                return
+
+    async def let_go(self) -> bool:
+        """Give the lease back, unless something came that is to be decided first."""
+        try:
+            await self.config.store.release(self.lease, head=self.state.head)
+        except HeadMoved as moved:
+            await self.live.reach(moved.head)
+            return False
+        return True

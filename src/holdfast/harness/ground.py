@@ -1,0 +1,72 @@
+"""What a session and its views stand on: its logs, live, and the way to append to them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ..errors import HarnessClosed
+from ..events import Key, NewEvent
+from ..store import Store
+from .config import Config
+from .inputs import Content, accept
+from .live import Live
+from .output import output_tool, wish
+
+
+class Host(Protocol):
+    """What a session asks of its harness."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    def wake(self, live: Live) -> None: ...
+
+    async def close(self, id: str) -> bool: ...
+
+
+class Ground:
+    """One thread of a session (`live`), and what all its threads share (`shared`)."""
+
+    def __init__(self, host: Host, live: Live, shared: Live) -> None:
+        self.host, self.live, self.shared = host, live, shared
+        self.closed = False
+
+    @property
+    def key(self) -> Key:
+        return self.live.key
+
+    @property
+    def config(self) -> Config:
+        return self.host.config
+
+    def check(self) -> None:
+        """Refuse to go on with what is closed or gone."""
+        if self.closed:
+            raise HarnessClosed(what=f"session {self.key.session!r}")
+        if self.live.failure is not None:
+            raise self.live.failure
+
+    async def append(
+        self, *events: NewEvent, live: Live | None = None, expected: int | None = None
+    ) -> int:
+        """Append, wait until it is folded here, and see that somebody looks at it; the number
+        of the last event."""
+        self.check()
+        live = live or self.live
+        done = await self.host.store.append(live.key, events, expected=expected, log=live.log)
+        await live.reach(done.head)
+        self.host.wake(self.live)
+        return done.seqs[-1]
+
+    async def post(self, content: Content, *, output_type: Any = None, **options: Any) -> int:
+        """Send a message and do not wait: it is accepted when this returns its number."""
+        self.check()
+        output = None if output_type is None else wish(output_type)
+        seq, _ = await accept(self.host.store, self.live, content, output=output, **options)
+        if output_type is not None:
+            self.config.outputs[str(seq)] = output_tool(output_type)
+        self.host.wake(self.live)
+        return seq

@@ -1,0 +1,441 @@
+"""The harness: hosts the sessions of an agent on a store, drives those that have something to
+do, and takes up what other processes left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+from .. import events as ev
+from ..catalog import Page, Pending, PendingQuery, Query, Row
+from ..errors import HarnessClosed, HeadMoved, HoldfastError, InvalidValue, SessionNotFound
+from ..events import Key, NewEvent, Scope, key, new_id
+from ..models import registry
+from ..models.port import Model, Provider
+from ..store import Receipt, Store
+from ..stores import connect
+from .agent import Agent, InvalidAgent, faults
+from .config import PARALLEL, Config, Price
+from .driving import Driving
+from .faults import ErrorPolicy
+from .inbox import Decision, settle
+from .live import Item, Live
+from .logs import LogConfig, Logs
+from .loop import drive
+from .results import Result
+from .sandbox import NoSandbox
+from .sandbox.port import Sandbox
+from .session import Session, Stream
+from .spans import tracing
+from .steps import Bounds, RunLimits
+
+TTL = 15.0  # seconds that a lease lasts
+GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
+Listener = Callable[[str, Item], Any]
+
+
+class Harness:
+    """Serves one agent. Use it with `async with`, or call `start` and `aclose`.
+
+    Everything that can be wrong with the agent and the settings is found here, at once.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        default_model: str | Model | None = None,
+        providers: Sequence[Provider | Model] = (),
+        fallback_models: Sequence[str] = (),
+        storage: str | Store = "memory:",
+        sandbox: Sandbox | None = None,
+        resources: Any = None,
+        logging: LogConfig | None = None,
+        error_policy: ErrorPolicy | None = None,
+        tenant: str = "main",
+        limits: RunLimits | None = None,
+        window_tokens: int = 100_000,
+        window_turns: int = 200,
+        summarise: Callable[..., Any] | str | None = None,
+        recovery: Literal["resume", "close", "leave"] = "resume",
+        crashes: int = 3,
+        ttl: float = TTL,
+        parallel_tools: int = PARALLEL,
+        price: Price | None = None,
+        trace: bool | None = None,
+    ) -> None:
+        sources: list[Provider | Model] = [*providers]
+        if default_model is not None and not isinstance(default_model, str):
+            sources.append(default_model)
+            default_model = default_model.ref
+        _check(agent, sources, [default_model, *fallback_models])
+        self.agent, self.tenant, self.storage = agent, tenant, storage
+        self.recovery = recovery
+        self.logs: Logs = (logging or LogConfig()).open()
+        self._settings = {
+            "models": registry.Models(sources),
+            "default_model": default_model,
+            "fallbacks": tuple(fallback_models),
+            "sandbox": sandbox or NoSandbox(),
+            "resources": resources,
+            "policy": error_policy or ErrorPolicy(),
+            "bounds": Bounds(
+                limits=limits or RunLimits(),
+                tokens=window_tokens,
+                turns=window_turns,
+                crashes=crashes,
+                recovery="close" if recovery == "close" else "resume",
+            ),
+            "tracing": tracing(trace),
+            "ttl": ttl,
+            "parallel": parallel_tools,
+            "price": price,
+            "summarise": summarise,
+        }
+        self._config: Config | None = None
+        self._sessions: dict[Key, Session] = {}
+        self._lives: dict[Key, Live] = {}
+        self._opening: dict[Key, asyncio.Task[Session]] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._again: set[Key] = set()
+        self._unable: dict[Key, int] = {}
+        self._drives: dict[Key, Driving] = {}
+        self._listeners: list[Callable[[str, str, Any], Any]] = []
+        self._looker: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Harness:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def start(self) -> Harness:
+        """Connect, and take up what was left undone."""
+        if self._closed:
+            raise HarnessClosed(what="the harness")
+        if self._config is None:
+            store = await connect(self.storage) if isinstance(self.storage, str) else self.storage
+            owner = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
+            self._config = Config(
+                agent=self.agent, store=store, log=self.logs.log, owner=owner, **self._settings
+            )
+            if self.recovery != "leave":
+                await self._look()
+            self._looker = asyncio.create_task(self._looking(), name="look for work")
+        return self
+
+    async def aclose(self, grace: float = GRACE) -> None:
+        """Stop taking work, let runs reach a safe point within `grace` seconds, hand over what
+        is left, and close. Nothing is written afterwards. Twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._looker is not None:
+            self._looker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looker
+        await self._stop_drives(list(self._tasks), grace)
+        await self.close_all()
+        if self._config is not None:
+            await self._config.models.aclose()
+            if isinstance(self.storage, str):
+                await self._config.store.aclose()
+        await self.logs.aclose()
+
+    @property
+    def config(self) -> Config:
+        if self._config is None:
+            raise HarnessClosed(what="the harness was not started: use `async with`, or it")
+        return self._config
+
+    @property
+    def store(self) -> Store:
+        return self.config.store
+
+    # Sessions
+
+    async def get_or_create(
+        self,
+        id: str | None = None,
+        *,
+        thread: str = "main",
+        user: str | None = None,
+        title: str | None = None,
+        workspace: str | None = None,
+        labels: Iterable[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """The live session with this id, opened or begun if need be; without an id, a new one.
+        All who ask at once get the same object."""
+        if self._closed:
+            raise HarnessClosed(what="the harness")
+        await self.start()
+        id = (id or "").strip() or new_id()
+        where = key(id, thread, self.tenant)
+        if (known := self._sessions.get(where)) is not None:
+            return known
+        opening = self._opening.get(where)
+        if opening is None:
+            created = ev.SessionCreated(
+                agent=self.agent.key,
+                user=user,
+                title=title,
+                workspace=workspace,
+                labels=list(labels),
+                metadata=dict(metadata or {}),
+            )
+            opening = self._opening[where] = asyncio.create_task(self._open(where, created))
+            opening.add_done_callback(lambda _: self._opening.pop(where, None))
+        return await asyncio.shield(opening)
+
+    async def _open(self, where: Key, created: ev.SessionCreated) -> Session:
+        main = key(where.session, "main", self.tenant)
+        if await self.store.row(main) is None:
+            await self._begin(main, created)
+        if where != main and await self.store.row(where) is None:
+            await self._begin(where, ev.ThreadCreated(agent=self.agent.key, parent="main"))
+        shared = await self._live(main)
+        session = Session(self, await self._live(where), shared)
+        self._sessions[where] = session
+        self.tell("session.opened", where.session)
+        if session.live.state.queue or session.live.state.active is not None:
+            self.wake(session.live)
+        return session
+
+    async def _begin(self, where: Key, created: ev.Payload) -> None:
+        kind = "session.created" if isinstance(created, ev.SessionCreated) else "thread.created"
+        events = [NewEvent.of(kind, created)]
+        if kind == "session.created" and (start := self.agent.initial_state()):
+            events.append(NewEvent.of("state.changed", ev.StateChanged(set=start)))
+        with contextlib.suppress(HeadMoved):  # another process was first
+            await self.store.append(where, events, expected=0, create=True)
+
+    async def _live(self, where: Key) -> Live:
+        if (known := self._lives.get(where)) is None:
+            live = Live(self.store, where)
+            await live.open()
+            known = self._lives.setdefault(where, live)
+            if known is not live:
+                await live.aclose()
+        return known
+
+    def get(self, id: str, thread: str = "main") -> Session | None:
+        """The session if it is live here; no I/O."""
+        return self._sessions.get(key(id, thread, self.tenant))
+
+    async def list(
+        self, *, active: bool = False, cursor: str | None = None, limit: int = 50, **filters: Any
+    ) -> Page[Row]:
+        """Sessions of this agent, the most recently active first; `active`: those live here."""
+        if active:
+            rows = [await self.store.row(k) for k in self._sessions if k.thread == "main"]
+            return Page(items=[row for row in rows if row is not None], cursor=None)
+        filters.setdefault("agent", self.agent.key)
+        query = Query(tenant=self.tenant, **filters)
+        limit = max(1, min(limit, 100))
+        return await self.store.find(query, cursor=cursor, limit=limit)
+
+    async def delete(self, id: str) -> Receipt:
+        """Stop what is going on in a session, and remove all of it, its sandbox too."""
+        scope = Scope(self.tenant, id)
+        await self.close(id)
+        await self.config.sandbox.destroy(scope)
+        receipt = await self.store.delete(scope)
+        self.tell("session.deleted", id)
+        return receipt
+
+    async def close(self, id: str) -> bool:
+        """Forget a live session; its run is handed over. False if it was not live."""
+        mine = [where for where in self._lives if where.session == id]
+        await self._stop_drives([where for where in self._tasks if where.session == id], GRACE)
+        found = False
+        for where in mine:
+            session = self._sessions.pop(where, None)
+            if session is not None:
+                session.closed = found = True
+            await self._lives.pop(where).aclose()
+        place = self.config.places.pop(key(id, "main", self.tenant), None)
+        if place is not None:
+            await place.close("close")
+        return found
+
+    async def close_all(self) -> None:
+        """Forget all live sessions; the harness stays usable."""
+        for id in {where.session for where in self._lives}:
+            await self.close(id)
+        self.tell("sessions.closed", None)
+
+    # The verbs of a session, by its id
+
+    async def send(self, id: str | None, content: Any, **options: Any) -> Result:
+        """`session.send` of the session with this id, opened or begun if need be."""
+        return await (await self.get_or_create(id)).send(content, **options)
+
+    async def stream(self, id: str | None, content: Any, **options: Any) -> Stream:
+        """`session.stream` of the session with this id."""
+        return (await self.get_or_create(id)).stream(content, **options)
+
+    async def approve(self, id: str, item: str | None = None, **options: Any) -> Decision:
+        """Decide on an item of any session, live here or not."""
+        return await self._settle(id, item, "approved", **options)
+
+    async def deny(self, id: str, item: str | None = None, **options: Any) -> Decision:
+        return await self._settle(id, item, "denied", **options)
+
+    async def answer(
+        self, id: str, answer: Any, item: str | None = None, **options: Any
+    ) -> Decision:
+        return await self._settle(id, item, "answered", answer=answer, **options)
+
+    async def _settle(
+        self,
+        id: str,
+        item: str | None,
+        outcome: Any,
+        *,
+        thread: str = "main",
+        arguments: Mapping[str, Any] | None = None,
+        answer: Any = None,
+        **options: Any,
+    ) -> Decision:
+        where = key(id, thread, self.tenant)
+        if arguments is not None:
+            answer = {"arguments": dict(arguments)}
+        made = await settle(self.store, where, item, outcome, answer=answer, **options)
+        live = self._lives.get(where)
+        if live is not None:
+            await live.reach(made.seq)
+            self.wake(live)
+        else:
+            await self._look()
+        return made
+
+    async def pending(
+        self, *, cursor: str | None = None, limit: int = 50, **filters: Any
+    ) -> Page[Pending]:
+        """What waits for a person, in all sessions, oldest first."""
+        query = PendingQuery(tenant=self.tenant, **filters)
+        return await self.store.pending(query, cursor=cursor, limit=limit)
+
+    def subscribe(self, listener: Callable[[str, str, Any], Any]) -> Callable[[], None]:
+        """Call `listener(event, session id, value)` for what happens to sessions here: opened,
+        deleted, closed. What it raises is logged. Returns what ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def tell(self, event: str, id: str | None, value: Any = None) -> None:
+        for listener in [*self._listeners]:
+            try:
+                listener(event, id or "", value)
+            except Exception as error:
+                self.logs.log.error("listener_failed", category="session", error=error)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The agent, described."""
+        return self.agent.manifest
+
+    # Driving
+
+    def wake(self, live: Live) -> None:
+        """See to it that somebody looks at this log."""
+        if self._closed or live.key in self._tasks:
+            self._again.add(live.key)
+            return
+        task = asyncio.create_task(self._drive(live), name=f"drive {live.key.session}")
+        self._tasks[live.key] = task
+        task.add_done_callback(lambda _: self._driven(live))
+
+    def _driven(self, live: Live) -> None:
+        self._tasks.pop(live.key, None)
+        if live.key in self._again:
+            self._again.discard(live.key)
+            if not self._closed and live.failure is None:
+                self.wake(live)
+
+    async def _drive(self, live: Live) -> None:
+        try:
+            main = key(live.key.session, "main", self.tenant)
+            shared = live if live.key == main else await self._live(main)
+            await drive(self.config, live, shared, self._drives)
+            self._unable.pop(live.key, None)
+        except SessionNotFound:
+            pass
+        except Exception as error:  # nothing of one session may hurt the others
+            self._unable[live.key] = live.state.head
+            if isinstance(error, HoldfastError):
+                live.trouble(error)
+            log = self.logs.log.bind(session=live.key.session, thread=live.key.thread)
+            log.error("drive_failed", category="run", error=error)
+
+    async def _looking(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.ttl / 2)
+            try:
+                if self.recovery != "leave":
+                    await self._look()
+            except HoldfastError as error:
+                self.logs.log.warning("look_failed", category="storage", error=error)
+
+    async def _look(self) -> None:
+        """Drive the logs of this agent that nobody drives and that have something to do."""
+        for where in await self.store.runnable(self.tenant, agents=[self.agent.key]):
+            try:
+                live = await self._live(where)
+            except HoldfastError as error:
+                self.logs.log.warning("open_failed", category="storage", error=error)
+                continue
+            if self._unable.get(where) != live.state.head:
+                self.wake(live)
+
+    async def _stop_drives(self, wheres: Sequence[Key], grace: float) -> None:
+        """Let drivers reach a safe point; after `grace` stop what they do, and hand over."""
+        tasks = [self._tasks[where] for where in wheres if where in self._tasks]
+        for where in wheres:
+            self._again.discard(where)
+            if (driving := self._drives.get(where)) is not None:
+                driving.stopping = True
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=grace)
+        for where in wheres:
+            if (driving := self._drives.get(where)) is not None:
+                driving.halt.set()
+        if late:
+            _, late = await asyncio.wait(late, timeout=grace)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> None:
+    """Refuse an agent, or models, that cannot work; every fault is listed."""
+    if not isinstance(agent, Agent):
+        problem = f"is {type(agent).__name__}"
+        raise InvalidValue(field="agent", problem=problem, remedy="pass an Agent")
+    found = [*faults(agent), *registry.faults(sources)]
+    wanted = [*refs, agent.model, *(mode.model for mode in agent.modes)]
+    if not found:
+        models = registry.Models(sources)
+        for ref in dict.fromkeys(filter(None, wanted)):
+            try:
+                models.check(ref)
+            except HoldfastError as error:
+                found.append(str(error))
+        if not any((refs[0], agent.model)) and not all(mode.model for mode in agent.modes):
+            found.append("there is no model: give the harness a default_model")
+    if found:
+        raise InvalidAgent(agent=agent.key, faults=found)

@@ -1,0 +1,77 @@
+"""Answering what waits: decided once, by whoever is first, from any process."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from .. import events as ev
+from ..codec import typed
+from ..errors import AlreadyDecided, NotPending
+from ..events import Event, Key, NewEvent
+from ..store import Store
+
+Answer: TypeAlias = Literal["approved", "denied", "answered"]
+
+
+class Decision(Struct, frozen=True):
+    """A decision that is in the log."""
+
+    item: str
+    outcome: str
+    by: str | None
+    seq: int
+
+
+async def settle(
+    store: Store,
+    key: Key,
+    item: str | None,
+    outcome: Answer,
+    *,
+    actor: str | None = None,
+    reason: str | None = None,
+    answer: Any = None,
+) -> Decision:
+    """Decide on an item; None means the only one. `AlreadyDecided` if somebody did before,
+    `NotPending` if there is no such item. It needs no driver and no lease."""
+    item = await _meant(store, key, item)
+    payload = ev.PendingSettled(id=item, outcome=outcome, answer=answer, reason=reason)
+    event = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
+    done = await store.append(key, [event])
+    if not done.fresh:
+        raise await _decided(store, key, item, done.seqs[0])
+    return Decision(item, outcome, actor, done.seqs[0])
+
+
+async def _meant(store: Store, key: Key, item: str | None) -> str:
+    row = await store.row(key)
+    waiting = list(row.pending) if row is not None else []
+    if item is None and len(waiting) == 1:
+        return waiting[0]
+    if item is not None and (item in waiting or await _was(store, key, item)):
+        return item
+    raise NotPending(session=key.session, item=item, pending=waiting)
+
+
+async def _was(store: Store, key: Key, item: str) -> bool:
+    """Whether there ever was such an item: then its decision is in the log."""
+    async for event in store.read(key, reverse=True):
+        if event.kind == "pending.settled" and event.id == f"settle:{item}":
+            return True
+        if event.kind == "pending.opened":
+            opened = typed(event)
+            if isinstance(opened, ev.PendingOpened) and opened.id == item:
+                return False
+    return False
+
+
+async def _decided(store: Store, key: Key, item: str, seq: int) -> AlreadyDecided:
+    found: Event | None = None
+    async for event in store.read(key, after=seq - 1, before=seq + 1):
+        found = event
+    said = typed(found) if found is not None else None
+    outcome = said.outcome if isinstance(said, ev.PendingSettled) else "decided"
+    by, at = (found.actor, found.at) if found is not None else (None, 0)
+    return AlreadyDecided(session=key.session, item=item, outcome=outcome, by=by, at=at)

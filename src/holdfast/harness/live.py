@@ -1,0 +1,324 @@
+"""A log as one process sees it, live: its state, its history, the text in flight, and those
+who listen. Everything comes out of the log, by one reader; nobody's slowness holds it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from typing import TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from .. import events as ev
+from ..codec import typed
+from ..errors import HoldfastError, LogReplaced, SessionNotFound
+from ..events import Event, Key
+from ..state import VERSION, State, fold
+from ..store import CaughtUp, Snapshot, Store
+from .history import History
+
+P = TypeVar("P", bound=ev.Payload)
+
+BUFFER = 512  # items that a listener may be behind before it has to read the log itself
+SNAPSHOT = 512  # events between two snapshots
+FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
+POLL = 0.25  # seconds between two looks at drafts that another process writes
+
+
+class Delta(Struct, frozen=True, tag="delta"):
+    """Some more text of a message in flight: `text` begins at code point `offset`. `message` is
+    the id of the event that will hold the whole. A thought is no part of the message."""
+
+    message: str
+    offset: int
+    text: str
+    thought: bool = False
+
+
+class Trouble(Struct, frozen=True, tag="trouble"):
+    """Something went wrong beside the log, and is being tried again or given up."""
+
+    code: str
+    problem: str
+
+
+Item: TypeAlias = Event | Delta | CaughtUp | Trouble
+
+
+class Live:
+    """One log. `open` before use; `state` is that of the newest event that has arrived here."""
+
+    def __init__(self, store: Store, key: Key) -> None:
+        self.store, self.key = store, key
+        self.log = ""
+        self.state = State()
+        self.history = History()
+        self.flying: dict[str, str] = {}
+        self.failure: HoldfastError | None = None
+        self.driven = False  # by this process; then deltas come from the driver, not from drafts
+        self.watchers: list[Callable[[Event], None]] = []
+        self._saved = 0
+        self._listeners: set[Listener] = set()
+        self._waiters: set[tuple[Callable[[], bool], asyncio.Future[None]]] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._poller: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Read what is there, then follow."""
+        row = await self.store.row(self.key)
+        if row is None:
+            raise SessionNotFound(
+                tenant=self.key.tenant, session=self.key.session, thread=self.key.thread
+            )
+        self.log = row.log
+        await self._load()
+        self._reader = asyncio.create_task(self._follow(), name=f"follow {self.key.session}")
+
+    async def aclose(self) -> None:
+        """Stop following; those who wait or listen are told."""
+        for task in (self._reader, self._poller):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        self._reader = self._poller = None
+        self._fail(self.failure or _gone(self.key))
+
+    # Waiting
+
+    async def reach(self, head: int) -> State:
+        """Wait until event `head` has arrived here."""
+        if self.state.head < head:
+            await self.until(lambda: self.state.head >= head)
+        return self.state
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait until something is true of this log; looked at after each event."""
+        if true():
+            return
+        if self.failure is not None:
+            raise self.failure
+        waiter = (true, asyncio.get_running_loop().create_future())
+        self._waiters.add(waiter)
+        try:
+            await waiter[1]
+        finally:
+            self._waiters.discard(waiter)
+
+    # Listening
+
+    def listen(self, after: int | None = None) -> Listener:
+        """All that follows event `after`, or that follows now."""
+        listener = Listener(self, self.state.head if after is None else after, after is None)
+        self._listeners.add(listener)
+        if self._poller is None:
+            self._poller = asyncio.create_task(self._poll(), name=f"drafts {self.key.session}")
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        self._listeners.discard(listener)
+
+    def say(self, message: str, text: str, *, thought: bool = False) -> None:
+        """Tell the listeners some more text of a message in flight."""
+        offset = 0
+        if not thought:
+            offset = len(self.flying.get(message, ""))
+            self.flying[message] = self.flying.get(message, "") + text
+        self._tell(Delta(message, offset, text, thought))
+
+    def trouble(self, error: HoldfastError) -> None:
+        self._tell(Trouble(error.code, str(error)))
+
+    # Reading
+
+    async def _load(self) -> None:
+        snapshot = await self.store.load_snapshot(self.key, VERSION)
+        state = State()
+        if snapshot is not None and snapshot.log == self.log:
+            with contextlib.suppress(msgspec.MsgspecError):  # one that cannot be read is none
+                state = msgspec.json.decode(snapshot.state, type=State)
+        self.state, self._saved = state, state.head
+        self.history = await self._history(state)
+        start = min(state.window.upto, state.head)
+        async for event in self.store.read(self.key, after=start, log=self.log):
+            self.history.add(event) if event.seq > self.history.upto else None
+            self.state = fold((event,), self.state)
+
+    async def _history(self, state: State) -> History:
+        if state.window.seq is None:
+            return History()
+        made = await self.payload(state.window.seq, ev.CompactionMade)
+        if made is None:
+            return History(state.window.upto)
+        carried = [event for seq in made.carry if (event := await self.event(seq)) is not None]
+        return History(made.upto, made.summary, carried)
+
+    async def event(self, seq: int) -> Event | None:
+        """The event with this number."""
+        async for event in self.store.read(self.key, after=seq - 1, before=seq + 1, log=self.log):
+            return event
+        return None
+
+    async def payload(self, seq: int, type: type[P]) -> P | None:
+        """Its payload, or None where it is gone or cannot be read."""
+        event = await self.event(seq)
+        found = typed(event) if event is not None else None
+        return found if isinstance(found, type) else None
+
+    async def _follow(self) -> None:
+        pause = FIRST
+        while True:
+            try:
+                async for item in self.store.follow(self.key, after=self.state.head, log=self.log):
+                    pause = FIRST
+                    if isinstance(item, Event):
+                        self._arrived(item)
+            except (SessionNotFound, LogReplaced) as error:
+                self._fail(error)
+                return
+            except HoldfastError as error:
+                self.trouble(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST)
+
+    def _arrived(self, event: Event) -> None:
+        self.state = fold((event,), self.state)
+        self.history.add(event)
+        self.flying.pop(event.id, None)
+        self._tell(event)
+        for look in self.watchers:
+            look(event)
+        for waiter in [w for w in self._waiters if w[0]() and not w[1].done()]:
+            waiter[1].set_result(None)
+
+    def _tell(self, item: Item) -> None:
+        for listener in self._listeners:
+            listener.put(item)
+
+    def _fail(self, error: HoldfastError) -> None:
+        self.failure = error
+        for _, future in self._waiters:
+            if not future.done():
+                future.set_exception(error)
+        for listener in self._listeners:
+            listener.end()
+
+    async def _poll(self) -> None:
+        """Drafts of a driver elsewhere, as deltas, while someone listens and a run is going."""
+        while True:
+            await asyncio.sleep(POLL)
+            if self.driven or not self._listeners or self.state.active is None:
+                continue
+            with contextlib.suppress(HoldfastError):
+                for draft in await self.store.drafts(self.key):
+                    known = self.flying.get(draft.message, "")
+                    if len(draft.text) > len(known):
+                        self.say(draft.message, draft.text[len(known) :])
+
+    def snapshot(self) -> Snapshot | None:
+        """A snapshot, if the last one is long ago."""
+        if self.state.head - self._saved < SNAPSHOT:
+            return None
+        self._saved = self.state.head
+        text = msgspec.Raw(msgspec.json.encode(self.state))
+        return Snapshot(log=self.log, seq=self.state.head, version=VERSION, state=text)
+
+
+class Listener:
+    """One reader of a log: first what it missed, then `CaughtUp`, then what happens. Each event
+    comes once, in order; deltas join without a gap. Too slow, it reads the log instead, at
+    nobody's cost. Close it, or use it up."""
+
+    def __init__(self, live: Live, after: int, now: bool) -> None:
+        self.after = after
+        self._live = live
+        self._buffer: deque[Item] = deque()
+        self._behind = not now
+        self._ended = False
+        self._told = now
+        self._woken = asyncio.Event()
+        self._offsets: dict[str, int] = {}
+
+    def put(self, item: Item) -> None:
+        if self._behind:
+            return
+        if len(self._buffer) >= BUFFER:
+            self._buffer.clear()
+            self._behind = True
+        else:
+            self._buffer.append(item)
+        self._woken.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._woken.set()
+
+    def close(self) -> None:
+        self._live.leave(self)
+        self.end()
+
+    def __aiter__(self) -> AsyncGenerator[Item, None]:
+        return self._items()
+
+    async def _items(self) -> AsyncGenerator[Item, None]:
+        try:
+            while True:
+                if self._behind:
+                    async for event in self._missed():
+                        yield event
+                    for delta in self._in_flight():
+                        yield delta
+                while self._buffer:
+                    if (item := self._next(self._buffer.popleft())) is not None:
+                        yield item
+                if self._behind:
+                    continue
+                if self._ended:
+                    if isinstance(self._live.failure, (LogReplaced, SessionNotFound)):
+                        raise self._live.failure
+                    return
+                self._woken.clear()
+                await self._woken.wait()
+        finally:
+            self._live.leave(self)
+
+    async def _missed(self) -> AsyncGenerator[Item, None]:
+        """What is in the log and was not given out, up to where the live state is."""
+        live = self._live
+        while self._behind:
+            async for event in live.store.read(live.key, after=self.after, log=live.log):
+                self.after = event.seq
+                yield event
+            if self.after >= live.state.head:
+                self._behind = False
+        if not self._told:
+            self._told = True
+            yield CaughtUp(live.log, self.after)
+
+    def _in_flight(self) -> list[Delta]:
+        found = [self._next(Delta(id, 0, text)) for id, text in self._live.flying.items()]
+        return [delta for delta in found if isinstance(delta, Delta)]
+
+    def _next(self, item: Item) -> Item | None:
+        if isinstance(item, Event):
+            if item.seq <= self.after:
+                return None
+            self.after = item.seq
+            self._offsets.pop(item.id, None)
+        elif isinstance(item, Delta) and not item.thought:
+            known = self._offsets.get(item.message, 0)
+            if item.offset > known:  # some were dropped: the text so far has them
+                text = self._live.flying.get(item.message, "")[known : item.offset] + item.text
+                item = Delta(item.message, known, text)
+            text = item.text[known - item.offset :]
+            self._offsets[item.message] = known + len(text)
+            return Delta(item.message, known, text) if text else None
+        return item
+
+
+def _gone(key: Key) -> HoldfastError:
+    return SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)

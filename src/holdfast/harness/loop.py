@@ -1,0 +1,77 @@
+"""The loop: decide, perform, again, until there is nothing to do; under a lease, so that one
+process drives a log at a time, whatever happens to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from ..errors import HoldfastError, LeaseHeld, LeaseLost, LogDamaged
+from ..events import Key
+from .config import Config
+from .decide import decide
+from .driving import Driving
+from .hooks import run_hooks
+from .live import Live
+from .nested import invoke
+from .perform import hand_over, perform, take_up
+from .steps import BESIDE, Idle
+
+
+async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driving]) -> bool:
+    """Drive a log until it waits or is done. False: somebody else drives it."""
+    try:
+        lease = await config.store.acquire(live.key, config.owner, ttl=config.ttl)
+    except LeaseHeld:
+        return False
+    log = config.log.bind(session=live.key.session, thread=live.key.thread)
+    driving = drives[live.key] = Driving(config, live, shared, lease, log)
+    driving.invoke = invoke
+    try:
+        async with driving.holding():
+            await _steps(driving)
+    except LeaseLost as error:
+        driving.log.warning("lease_lost", category="run", error=error)
+    finally:
+        drives.pop(live.key, None)
+    return True
+
+
+async def _steps(driving: Driving) -> None:
+    while not driving.stopping:
+        _must_be_understood(driving)
+        step = decide(driving.state, driving.config.bounds, driving.now())
+        if isinstance(step, Idle):
+            if await driving.let_go():
+                return
+        elif not isinstance(step, BESIDE) and not driving.mine:
+            await take_up(driving)
+        else:
+            driving.ready()
+            await perform(step, driving)
+            await run_hooks(driving)
+            await _keep_snapshot(driving)
+    await hand_over(driving)
+    with contextlib.suppress(HoldfastError):
+        await driving.config.store.release(driving.lease)
+
+
+def _must_be_understood(driving: Driving) -> None:
+    """A log that a newer version wrote is shown, never driven."""
+    if (seq := driving.state.too_new) is not None:
+        key = driving.live.key
+        raise LogDamaged(
+            problem=f"event {seq} is of a newer version: upgrade this program to drive the session",
+            tenant=key.tenant,
+            session=key.session,
+            thread=key.thread,
+            seq=seq,
+        )
+
+
+async def _keep_snapshot(driving: Driving) -> None:
+    if (snapshot := driving.live.snapshot()) is not None:
+        with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
+            await driving.config.store.save_snapshot(
+                driving.live.key, snapshot, fence=driving.lease
+            )

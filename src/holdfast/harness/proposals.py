@@ -1,0 +1,141 @@
+"""What a model proposes: each of its calls checked, and allowed, asked about or refused, before
+any of them is carried out. What was decided goes into the log with the message itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .. import events as ev
+from ..events import NewEvent, new_id
+from ..models.port import CallChunk
+from ..state import FINAL
+from .acting import Acting
+from .config import CALLS
+from .driving import Driving
+from .output import NUDGE, answer, wanted
+from .policy import allowed
+from .tools import Approval, BadArguments, Tool, ToolResult
+
+TITLE = 200
+
+
+async def proposed(
+    driving: Driving, chunks: Sequence[CallChunk]
+) -> tuple[list[ev.Call], list[NewEvent]]:
+    """The calls as they are logged, with ids of ours, and what is decided about each."""
+    config = driving.config
+    tools = config.agent.tools_in(config.mode(driving.state))
+    output = await wanted(driving)
+    if output is not None:
+        tools = {**tools, FINAL: output}
+        if not chunks:
+            return [], [_nudge(driving)]
+    calls: list[ev.Call] = []
+    events: list[NewEvent] = []
+    for n, chunk in enumerate(chunks):
+        found = tools.get(chunk.name)
+        call = ev.Call(
+            id=new_id(),
+            name=chunk.name,
+            arguments=chunk.arguments,
+            provider_id=chunk.id,
+            fingerprint=found.fingerprint if found else None,
+        )
+        calls.append(call)
+        if n >= CALLS:
+            problem = f"At most {CALLS} calls at a time: this one was not made."
+            events.append(outcome(driving, call.id, ToolResult(content=problem, failed=True)))
+        else:
+            events.extend(await judged(driving, call, found))
+    return calls, events
+
+
+async def judged(driving: Driving, call: ev.Call, tool: Tool | None) -> list[NewEvent]:
+    """What is decided about one call: nothing to write means that it may be carried out."""
+    if tool is None:
+        problem = f"There is no tool {call.name!r} here."
+        refused = ToolResult(content=problem, failed=True, code="no_such_tool")
+        return [outcome(driving, call.id, refused)]
+    try:
+        arguments = tool.parse(call.arguments)
+    except BadArguments as error:
+        return [outcome(driving, call.id, error.result())]
+    if tool.name == FINAL:
+        return [outcome(driving, call.id, ToolResult(data=answer(call.arguments)))]
+    match await _approval(driving, call, tool, arguments):
+        case "deny":
+            result = ToolResult(content="This call is not allowed here.", code="denied")
+            return [outcome(driving, call.id, result, "denied")]
+        case "ask":
+            return [asked(driving, call, tool)]
+        case _:
+            return []
+
+
+async def _approval(
+    driving: Driving, call: ev.Call, tool: Tool, arguments: dict[str, Any]
+) -> Approval:
+    mode = driving.config.mode(driving.state)
+    try:
+        said = await tool.approval_of(arguments, Acting(driving, call.id, tool.name))
+    except Exception as error:  # what cannot be judged is put to a person
+        driving.log.error("approval_failed", category="approval", error=error, tool=tool.name)
+        said = "ask"
+    return allowed(said, mode.approval)
+
+
+def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> NewEvent:
+    """A person is asked. The question is bound to the tool, its version and the arguments."""
+    expires = None if tool.expires is None else driving.now() + int(tool.expires * 1000)
+    detail = {
+        "tool": tool.name,
+        "arguments": call.arguments,
+        "fingerprint": tool.fingerprint,
+        "category": tool.category,
+        "risk": tool.risk,
+        "permissions": msgspec.to_builtins(tool.permissions),
+        "mode": driving.config.mode(driving.state).name,
+    }
+    payload = ev.PendingOpened(
+        id=f"{call.id}~{again}" if again else call.id,
+        what="approval",
+        call=call.id,
+        title=title(call),
+        expires=expires,
+        detail={name: value for name, value in detail.items() if value},
+    )
+    return driving.event("pending.opened", payload)
+
+
+def title(call: ev.Call) -> str:
+    """A call as people read it: `refund(order='42', cents=1999)`."""
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    listed = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    return f"{call.name}({listed})"[:TITLE]
+
+
+def outcome(
+    driving: Driving, call: str, result: ToolResult, how: Any = None, **more: Any
+) -> NewEvent:
+    """The end of a call. Its id derives from the call's, so that there is only one."""
+    text = None if result.data is None else msgspec.json.encode(result.data).decode()
+    same = text is None or text == result.content
+    payload = ev.ToolFinished(
+        call=call,
+        outcome=how or ("failed" if result.failed else "ok"),
+        result=result.content or None if result.data is None else result.data,
+        content=None if same or not result.content else result.content,
+        refs=[msgspec.to_builtins(ref) for ref in result.refs],
+        metadata=result.metadata,
+        code=result.code or ("tool_failed" if result.failed else None),
+        **more,
+    )
+    return driving.event("tool.finished", payload, id=f"done:{call}")
+
+
+def _nudge(driving: Driving) -> NewEvent:
+    payload = ev.MessageReceived(text=NUDGE, how="steer", metadata={"by": "holdfast"})
+    return driving.event("message.received", payload)

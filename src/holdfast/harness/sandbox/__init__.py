@@ -1,0 +1,16 @@
+"""Where a session's tools read, write and run: the port, and the places there are."""
+
+from .docker import DockerSandbox, Mount
+from .local import LocalSandbox
+from .port import Command, NoSandbox, Place, Ran, Sandbox
+
+__all__ = [
+    "Command",
+    "DockerSandbox",
+    "LocalSandbox",
+    "Mount",
+    "NoSandbox",
+    "Place",
+    "Ran",
+    "Sandbox",
+]

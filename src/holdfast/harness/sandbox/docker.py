@@ -1,0 +1,284 @@
+"""A sandbox in a container of Docker, by its command line.
+
+The session's files are a folder on this machine, mounted into the container; tools that read
+and write files do it there, commands are run by `docker exec`. The daemon must see the same
+files as we do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, TypeAlias
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+
+from ...errors import InvalidValue, OutsideSandbox, SandboxError
+from ...events import Key, Scope, new_id
+from .dockercli import DEAD, END, MISSING, TAKEN, DockerCli, flags, limits, mount, variables
+from .folder import Folder, remove
+from .port import Command, Ran, Reason, digest
+from .process import MARK, Running
+
+WORKSPACE = "/workspace"
+_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,44}[a-z0-9])?")
+
+
+class Mount(Struct, frozen=True, kw_only=True):
+    """Something more of this machine in the container. A relative `source` is inside the
+    session's own folder; an absolute one is trusted. `env` names a variable that tells a
+    command where it is."""
+
+    source: str
+    target: str
+    read_only: bool = True
+    env: str | None = None
+
+
+Mounts: TypeAlias = Sequence[Mount] | Callable[[Key, Any], Sequence[Mount]]
+
+
+class DockerSandbox:
+    """A container for each session, made of `image` when it is first needed.
+
+    `workspace` is a folder of this machine with a folder for each session in it, or, `shared`,
+    the one that all have; it is at /workspace in the container. With `persistence`
+    "workspace" the container is removed when the session is closed and the files stay; with
+    "container" it is stopped, and goes on with all that was installed in it. A container that
+    is there already is used as it is. Commands run without a network unless `network` names
+    one, and as `user`, by default the one that we are. `mounts` are more folders, or a function
+    of session and resources that names them.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        workspace: str | os.PathLike[str],
+        *,
+        prefix: str = "holdfast",
+        shared: bool = False,
+        read_only: bool = False,
+        mounts: Mounts = (),
+        persistence: Literal["workspace", "container"] = "workspace",
+        cpus: float | None = None,
+        memory: str | None = None,
+        pids: int = 512,
+        network: str = "none",
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+        output_limit: int = 1_000_000,
+        kill_grace: float = 1.0,
+        shell: str = "sh",
+        docker_path: str = "docker",
+    ) -> None:
+        if not _PREFIX.fullmatch(prefix):
+            raise InvalidValue(
+                field="prefix",
+                problem=f"is {prefix!r}",
+                remedy="use 1 to 46 of a-z, 0-9 and -, with no - at either end",
+                limit=46,
+            )
+        if persistence not in ("workspace", "container"):
+            raise InvalidValue(
+                field="persistence",
+                problem=f"is {persistence!r}",
+                remedy='pass "workspace" or "container"',
+            )
+        self._image = image
+        self._workspace = Path(workspace)
+        self._prefix = prefix
+        self._shared = shared
+        self._mounts = mounts
+        self._limits = limits(cpus=cpus, memory=memory, pids=pids, network=network, user=user)
+        self._env = variables(env or {})
+        self.read_only = read_only
+        self.keep = persistence == "container"
+        self.timeout = timeout
+        self.shell = shell
+        self.cli = DockerCli(docker_path, limit=output_limit, grace=kill_grace)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._users: dict[str, int] = {}
+
+    def name(self, scope: Scope) -> str:
+        """The name of a session's container."""
+        return f"{self._prefix}-{digest(scope)[:16]}"
+
+    async def open(self, session: Key, *, agent: str, resources: Any) -> DockerPlace:
+        name = self.name(session.scope)
+        mounts = self._mounts(session, resources) if callable(self._mounts) else self._mounts
+        folder = await asyncio.to_thread(self._folder, session.scope)
+        arguments = await asyncio.to_thread(self._arguments, name, folder, mounts)
+        place = DockerPlace(self, name, folder, arguments)
+        async with self._lock(name):
+            await place.start()
+            self._users[name] = self._users.get(name, 0) + 1
+        return place
+
+    async def destroy(self, session: Scope) -> None:
+        """Remove the session's container and its files; a workspace that all share stays."""
+        name = self.name(session)
+        async with self._lock(name):
+            await self.cli.call("rm", "--force", name, fine=MISSING)
+        if not self._shared:
+            await asyncio.to_thread(remove, self._workspace / digest(session)[:32])
+
+    async def leave(self, name: str, reason: Reason) -> None:
+        """One place of a container is closed; the last of this process ends the container."""
+        async with self._lock(name):
+            self._users[name] = self._users.get(name, 1) - 1
+            if self._users[name] > 0:
+                return
+            del self._users[name]
+            if self.keep and reason == "close":
+                await self.cli.call("stop", "-t", "1", name, fine=MISSING)
+            else:
+                await self.cli.call("rm", "--force", name, fine=MISSING)
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def _folder(self, scope: Scope) -> Folder:
+        mine = self._workspace if self._shared else self._workspace / digest(scope)[:32]
+        try:
+            mine.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return Folder(str(mine.resolve()), seen_as=WORKSPACE)
+        except OSError as error:
+            raise SandboxError(problem=f"cannot make a folder: {error}") from error
+
+    def _arguments(self, name: str, folder: Folder, mounts: Sequence[Mount]) -> list[str]:
+        """What is said to `docker create`."""
+        env = {"HOME": WORKSPACE, **self._env}
+        where = [mount(folder.path, WORKSPACE, read_only=self.read_only)]
+        for each in mounts:
+            where.append(mount(_source(folder, each), each.target, read_only=each.read_only))
+            if each.env is not None:
+                env |= variables({each.env: each.target})
+        return [
+            *("create", "--name", name, "--init", "--label", "holdfast.sandbox=1"),
+            *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+            *self._limits,
+            *flags("--mount", where),
+            *("--workdir", WORKSPACE),
+            *flags("--env", map("=".join, env.items())),
+            *("--entrypoint", "tail", self._image, "-f", "/dev/null"),
+        ]
+
+
+class DockerPlace:
+    """The container of one session, running."""
+
+    folder = WORKSPACE
+
+    def __init__(
+        self, sandbox: DockerSandbox, name: str, folder: Folder, arguments: Sequence[str]
+    ) -> None:
+        self._sandbox = sandbox
+        self._name = name
+        self._folder = folder
+        self._arguments = arguments
+        self._running: set[Running] = set()
+        self._closed = False
+        self._started = False
+
+    async def start(self) -> None:
+        """Make the container, or take the one that is there, and start it."""
+        await self._sandbox.cli.call(*self._arguments, fine=TAKEN)
+        await self._sandbox.cli.call("start", self._name)
+        self._started = True
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  # it ends the command, not the wait
+    ) -> Ran:
+        asked = Command.of(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout)
+        if self._closed:
+            raise SandboxError(problem="the sandbox is closed")
+        if not self._started:
+            await self.start()
+        mark = new_id()
+        running = await self._exec(asked, mark)
+        self._running.add(running)
+        try:
+            ran = await running.result()
+        except asyncio.CancelledError:
+            await self._end(mark)
+            raise
+        finally:
+            self._running.discard(running)
+        if ran.timed_out or self._closed:
+            await self._end(mark)
+        elif ran.exit_code == 1 and not ran.stdout and DEAD.match(ran.stderr):
+            self._started = False  # the next command starts it again
+            raise SandboxError(problem=ran.stderr.strip())
+        return ran
+
+    async def _exec(self, asked: Command, mark: str) -> Running:
+        where = await asyncio.to_thread(self._enter, asked.cwd or ".")
+        env = variables(asked.env)
+        # Values go by our environment, not by arguments, which any user of the machine can
+        # see; unless docker itself would heed them.
+        said = {name for name in env if name in os.environ or name.startswith("DOCKER_")}
+        named = (f"{name}={env[name]}" if name in said else name for name in env)
+        words = [
+            *("exec", "--workdir", where, *flags("--env", [*named, f"{MARK}={mark}"])),
+            *(["--interactive"] if asked.input else []),
+            *(self._name, *asked.words(self._sandbox.shell)),
+        ]
+        return self._sandbox.cli.running(
+            words,
+            env={name: env[name] for name in env if name not in said},
+            stdin=asked.input,
+            timeout=asked.timeout or self._sandbox.timeout,
+        )
+
+    def _enter(self, cwd: str) -> str:
+        with self._folder.enter(cwd, make=not self._sandbox.read_only) as (_, names):
+            return str(PurePosixPath(WORKSPACE, names))
+
+    async def _end(self, mark: str) -> None:
+        """End a command inside: with our side of it gone, it would go on there."""
+        grace = f"{self._sandbox.cli.grace:g}"
+        with suppress(SandboxError):  # the container is gone, and the command with it
+            await self._sandbox.cli.call(
+                "exec", self._name, "sh", "-c", END, "sh", MARK, mark, grace
+            )
+
+    async def read(self, path: str, *, limit: int | None = None) -> bytes:
+        return await asyncio.to_thread(self._folder.read, path, limit)
+
+    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+        if self._sandbox.read_only:
+            raise SandboxError(problem=f"{path!r}: the workspace is read-only")
+        await asyncio.to_thread(self._folder.write, path, data, append=append)
+
+    async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
+        return await asyncio.to_thread(self._folder.list, pattern, limit)
+
+    async def close(self, reason: Reason) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for running in self._running:
+            running.stop()
+        await self._sandbox.leave(self._name, reason)
+
+
+def _source(folder: Folder, mount: Mount) -> str:
+    if mount.source.startswith("/"):
+        return mount.source
+    found = os.path.realpath(os.path.join(folder.path, mount.source))
+    if os.path.commonpath([found, folder.path]) != folder.path:
+        raise OutsideSandbox(path=mount.source)
+    return found

@@ -1,0 +1,114 @@
+"""How Docker is spoken to: its command line, and the words of a call. Knows no sessions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from ...errors import InvalidValue, SandboxError
+from .port import Ran
+from .process import Running
+
+CLI_TIMEOUT = 120.0  # seconds for a call that runs no command; it may pull an image
+MISSING = re.compile(r"no such container", re.IGNORECASE)
+TAKEN = re.compile(r"already in use|already exists", re.IGNORECASE)
+DEAD = re.compile(r"Error( response from daemon)?:.*(no such container|is not running)", re.I)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Ends everything in a container that has a mark in its environment. The shell that runs this
+# has the mark as an argument, and so is not among them.
+END = """
+each() {
+  for p in /proc/[0-9]*; do
+    if tr '\\0' '\\n' 2>/dev/null <"$p/environ" | grep -q "^$1=$2$"; then
+      kill "-$3" "${p#/proc/}" 2>/dev/null && n=1
+    fi
+  done
+}
+n=0; each "$1" "$2" TERM
+if [ "$n" = 1 ]; then sleep "$3"; each "$1" "$2" KILL; fi
+exit 0
+"""
+
+
+class DockerCli:
+    """The program `docker`, wherever it is."""
+
+    def __init__(self, path: str, *, limit: int, grace: float) -> None:
+        self._path = path
+        self._limit = limit
+        self.grace = grace
+
+    async def call(self, *words: str, fine: re.Pattern[str] | None = None) -> None:
+        """One call to its end. Raises `SandboxError` if it fails other than in a way that is
+        `fine`."""
+        ran = await self.running(words, timeout=CLI_TIMEOUT).result()
+        if ran.exit_code != 0 and not (fine and fine.search(ran.stderr)):
+            raise SandboxError(problem=f"docker {words[0]}: {_said(ran)}")
+
+    def running(
+        self,
+        words: Sequence[str],
+        *,
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+    ) -> Running:
+        """A call that is about to begin, with `env` beside what this process has."""
+        return Running(
+            [self._path, *words],
+            env={**os.environ, **(env or {})},
+            stdin=stdin,
+            timeout=timeout,
+            limit=self._limit,
+            grace=self.grace,
+        )
+
+
+def _said(ran: Ran) -> str:
+    if ran.timed_out:
+        return "took too long"
+    return ran.stderr.strip()[-500:] or f"ended with {ran.exit_code}"
+
+
+def flags(option: str, values: Iterable[str]) -> list[str]:
+    """An option that is said once for each value."""
+    return [word for value in values for word in (option, value)]
+
+
+def limits(
+    *, cpus: float | None, memory: str | None, pids: int, network: str, user: str | None
+) -> list[str]:
+    """What a container may use; as the user that we are, unless another is named."""
+    said = ["--network", network, "--pids-limit", str(pids)]
+    if user is None and hasattr(os, "getuid"):
+        user = f"{os.getuid()}:{os.getgid()}"
+    for option, value in {"--cpus": cpus, "--memory": memory, "--user": user}.items():
+        if value is not None:
+            said += [option, str(value)]
+    return said
+
+
+def variables(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment whose names docker can pass on."""
+    for name in env:
+        if not _VARIABLE.fullmatch(name):
+            raise InvalidValue(
+                field="env", problem=f"names {name!r}", remedy="use letters, digits and _"
+            )
+    return dict(env)
+
+
+def mount(source: str, target: str, *, read_only: bool) -> str:
+    """One value of `--mount`: fields as in a line of CSV, so that paths may have commas."""
+    if not target.startswith("/"):
+        raise InvalidValue(
+            field="mounts", problem=f"target is {target!r}", remedy="pass an absolute path"
+        )
+    fields = ["type=bind", f"source={source}", f"target={target}"]
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields + ["readonly"] * read_only)
+    return line.getvalue()

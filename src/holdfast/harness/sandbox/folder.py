@@ -1,0 +1,273 @@
+"""Files inside one folder, by paths that somebody else chose.
+
+A path is walked from the folder down, one name at a time, each relative to the open folder
+before it, and the kernel never follows a link: we read it and go on with what it says. So a
+link that is put in place of a folder meanwhile leads nowhere else. A hard link to a file
+outside cannot be told from a file. Everything here blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+from ...errors import OutsideSandbox, SandboxError
+from .patterns import Pattern
+
+LINKS = 40  # followed in one path, as Linux does
+DEPTH = 100  # folders in folders that a list looks into
+GONE = ".gone-"  # in the name of a folder that is being removed
+SKIPPED = frozenset({".git", "node_modules"})
+_PIECE = 1 << 20
+
+
+class Folder:
+    """The files below `path`. Absolute paths and links are taken as seen from `seen_as`, which
+    is where a command finds the same folder."""
+
+    def __init__(self, path: str, *, seen_as: str | None = None) -> None:
+        self.path = path
+        self.seen_as = (seen_as or path).rstrip("/")
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        """A file's bytes, at most `limit`."""
+        with self._walk(path) as walk:
+            name = walk.go(path)
+            file = walk.open(name, os.O_RDONLY)
+            try:
+                return _read(file, limit)
+            finally:
+                os.close(file)
+
+    def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+        """Put a file in place, whole or not at all; or add to its end."""
+        with self._walk(path) as walk:
+            name = walk.go(path, make=True)
+            if append:
+                file = walk.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+                try:
+                    _write(file, data)
+                finally:
+                    os.close(file)
+            else:
+                walk.replace(name, data)
+
+    def list(self, pattern: str, limit: int) -> list[str]:
+        """The first `limit` files that match."""
+        found: list[str] = []
+        with self._walk(pattern) as walk:
+            wanted = Pattern("/".join(walk.names_of(pattern)))
+            if ".." in wanted.names:
+                raise OutsideSandbox(path=pattern)
+            skipped = SKIPPED - wanted.names
+            for folder, folders, files, _ in os.fwalk(".", dir_fd=walk.at):
+                above = folder.split("/")[1:]
+                folders[:] = [
+                    name
+                    for name in sorted(folders)
+                    if name not in skipped
+                    and len(above) < DEPTH
+                    and wanted.leads_into([*above, name])
+                ]
+                for name in sorted(files):
+                    if len(found) >= limit:
+                        return found
+                    if wanted.matches([*above, name]):
+                        found.append(_text("/".join([*above, name])))
+        return found
+
+    @contextmanager
+    def enter(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
+        """A folder, made if it is not there: open, and its path from here without any link."""
+        with ExitStack() as stack:
+            with _told(path):
+                walk = stack.enter_context(closing(_Walk(self)))
+                walk.go(path, make=make, into=True)
+            yield walk.at, "/".join(walk.names)
+
+    @contextmanager
+    def _walk(self, path: str) -> Iterator[_Walk]:
+        with _told(path), closing(_Walk(self)) as walk:
+            yield walk
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """What the system refuses, as our error."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        said = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise SandboxError(problem=f"{path!r}: {said}") from error
+
+
+class _Walk:
+    """A way down from the root: the folders open, and their names."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._open = [os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+        self.names: list[str] = []
+
+    @property
+    def at(self) -> int:
+        return self._open[-1]
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+    def names_of(self, path: str) -> list[str]:
+        """A path's names from the root; an absolute path must lead there."""
+        root = self._folder.seen_as
+        if path.startswith("/"):
+            if path != root and not path.startswith(f"{root}/"):
+                raise OutsideSandbox(path=path)
+            path = path[len(root) :]
+        return [name for name in path.split("/") if name not in ("", ".")]
+
+    def go(self, path: str, *, make: bool = False, into: bool = False) -> str:
+        """Enter the folders of a path, and give the name that is left: that of a file, which is
+        no link, or "." if the path is a folder that we are in. `into` enters the last as well."""
+        left = self.names_of(path)[::-1]
+        tries = 0
+        while left:
+            name = left.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                self._up(path)
+            elif (target := self._link(name)) is not None:
+                tries += 1
+                if target.startswith("/"):
+                    left += self._names_of_link(path, target)[::-1]
+                    self._to_root()
+                else:
+                    left += target.split("/")[::-1]
+            elif not left and not into:
+                return name
+            elif not self._down(name, make=make):
+                tries += 1  # it has become a link, or is gone
+                left.append(name)
+            if tries > LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        return "."
+
+    def _names_of_link(self, path: str, target: str) -> list[str]:
+        try:
+            return self.names_of(target)
+        except OutsideSandbox:
+            raise OutsideSandbox(path=path) from None
+
+    def _up(self, path: str) -> None:
+        if not self.names:
+            raise OutsideSandbox(path=path)
+        self.names.pop()
+        os.close(self._open.pop())
+
+    def _to_root(self) -> None:
+        while self.names:
+            self._up("")
+
+    def _link(self, name: str) -> str | None:
+        try:
+            return os.readlink(name, dir_fd=self.at)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return None
+            raise
+
+    def _down(self, name: str, *, make: bool) -> bool:
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self.at)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._open.append(os.open(name, flags, dir_fd=self.at))
+        except OSError:
+            if self._link(name) is None:
+                raise
+            return False
+        self.names.append(name)
+        return True
+
+    def open(self, name: str, flags: int) -> int:
+        """A regular file, never by a link. Anything else is refused, and none makes us wait."""
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(name, flags, 0o666, dir_fd=self.at)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise ValueError("is not a regular file")
+        return file
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write beside the file, then take its name; its mode stays."""
+        mode = None
+        with suppress(FileNotFoundError):
+            found = os.stat(name, dir_fd=self.at, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode):
+                raise ValueError("is not a regular file")
+            mode = stat.S_IMODE(found.st_mode)
+        new = f".{secrets.token_hex(8)}.new"
+        file = self.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            try:
+                if mode is not None:
+                    os.fchmod(file, mode)
+                _write(file, data)
+            finally:
+                os.close(file)
+            os.replace(new, name, src_dir_fd=self.at, dst_dir_fd=self.at)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(new, dir_fd=self.at)
+            raise
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with all in it, also what its owner may not change. Whoever makes it
+    again meanwhile begins with an empty one; what an earlier removal left goes too."""
+    try:
+        with suppress(FileNotFoundError):
+            folder.rename(folder.with_name(f"{folder.name}{GONE}{secrets.token_hex(8)}"))
+        for gone in folder.parent.glob(f"{folder.name}{GONE}*"):
+            _allow(gone)
+            shutil.rmtree(gone)
+    except OSError as error:
+        raise SandboxError(problem=f"cannot remove a folder: {error}") from error
+
+
+def _allow(folder: Path) -> None:
+    for _, folders, _, opened in os.fwalk(folder):
+        for name in folders:
+            found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o700 != 0o700:
+                os.chmod(name, 0o700, dir_fd=opened)
+
+
+def _read(file: int, limit: int | None) -> bytes:
+    pieces, left = [], limit
+    while left is None or left > 0:
+        piece = os.read(file, _PIECE if left is None else min(left, _PIECE))
+        if not piece:
+            break
+        pieces.append(piece)
+        left = None if left is None else left - len(piece)
+    return b"".join(pieces)
+
+
+def _write(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _text(path: str) -> str:
+    """A path as text that JSON can hold."""
+    return os.fsencode(path).decode("utf-8", "replace")

@@ -1,0 +1,396 @@
+"""A live session: the verbs of one conversation, and small views of what it is.
+
+It keeps no state of its own: what it shows is folded from the log, and what it does is to
+append. Any number of processes may hold the same session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from .. import events as ev
+from ..errors import HarnessClosed, InvalidValue, UnsafePoint
+from ..events import Event, NewEvent, new_id
+from ..state import State, fold
+from ..store import wall_clock
+from ..transcript import Message, transcript
+from .acting import custom
+from .decide import decide
+from .ground import Ground, Host
+from .inbox import Decision, settle
+from .inputs import Content
+from .live import Item, Listener, Live
+from .results import Ask, Result, Watch, ask
+from .steps import Idle, Plan
+from .views import Checkpoints, ModelView, ModeView, Queue, StateView, Timers, View
+
+
+class Status(Struct, frozen=True):
+    """Where a session stands, at a glance."""
+
+    session: str
+    thread: str
+    agent: str
+    phase: str
+    mode: str
+    model: str | None
+    run: str | None
+    queued: int
+    pending: int
+    head: int
+    tool: str | None = None
+    error: str | None = None
+
+
+class Opener(Host, Protocol):
+    """A host that opens other threads."""
+
+    async def get_or_create(self, id: str | None = None, *, thread: str = "main") -> Session: ...
+
+
+class Session(Ground):
+    """One conversation, live in this process. Made by `harness.get_or_create`."""
+
+    host: Opener
+
+    def __init__(self, host: Opener, live: Live, shared: Live) -> None:
+        super().__init__(host, live, shared)
+        self.mode = ModeView(self)
+        self.model = ModelView(self)
+        self.state = StateView(self)
+        self.checkpoints = Checkpoints(self)
+        self.timers = Timers(self)
+        self.queue = Queue(self)
+        self.threads = Threads(self)
+
+    @property
+    def id(self) -> str:
+        return self.live.key.session
+
+    # Talking
+
+    async def send(self, content: Content, *, output_type: Any = None, **options: Any) -> Result:
+        """Send a message and wait until its run waits for a person, or has ended. The message
+        is in the log before anything else happens; leaving early stops nothing.
+
+        Options: `busy` (queue, steer, interrupt, reject), `key` (idempotency), `actor`,
+        `metadata`, `model`, `limits`.
+        """
+        stream = self.stream(content, output_type=output_type, **options)
+        async for _ in stream:
+            pass
+        return stream.result
+
+    def stream(self, content: Content, *, output_type: Any = None, **options: Any) -> Stream:
+        """Send a message and see everything that its run does, as it happens."""
+        return Stream(self, content, output_type, options)
+
+    async def wait(self) -> Result:
+        """Wait until the run that is going, or was last, waits for a person or has ended, and
+        nothing is left in the queue."""
+        self.check()
+        await self.live.until(self._settled)
+        run = self.live.state.run
+        start = run.seq if run is not None else 1
+        watch = Watch(self.key, -1)
+        async for event in self.live.store.read(self.key, after=start - 1, log=self.live.log):
+            watch.run = run.id if run is not None else None
+            watch.see(event)
+        return await self._result(watch)
+
+    def _settled(self) -> bool:
+        """Whether there is nothing that a driver could do."""
+        step = decide(self.live.state, self.config.bounds, wall_clock())
+        return isinstance(step, (Idle, Plan))
+
+    async def abort(self, reason: str | None = None, *, actor: str | None = None) -> None:
+        """Stop the run that is going or waits, whichever process drives it. What was said is
+        kept, and so is the queue."""
+        self.check()
+        run = self.live.state.active
+        if run is None:
+            return
+        event = NewEvent.of(
+            "abort.requested", ev.AbortRequested(run=run.id, reason=reason), actor=actor
+        )
+        await self.append(event)
+
+    def subscribe(self, after: int | None = None) -> Listener:
+        """Everything that follows event `after`, or that follows now: events, and deltas of
+        messages in flight. Slow or gone, a reader costs the run nothing."""
+        self.check()
+        return self.live.listen(after)
+
+    # Answering
+
+    async def pending(self) -> list[Ask]:
+        """What waits for a person, oldest first."""
+        return list(await self._asks())
+
+    async def approve(
+        self,
+        item: str | None = None,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Decision:
+        """Let a call be made, perhaps with other arguments. Without an item: the only one."""
+        answer = None if arguments is None else {"arguments": dict(arguments)}
+        return await self._settle(item, "approved", actor, reason, answer)
+
+    async def deny(
+        self, item: str | None = None, reason: str | None = None, *, actor: str | None = None
+    ) -> Decision:
+        """Refuse a call; the model is told the reason."""
+        return await self._settle(item, "denied", actor, reason, None)
+
+    async def answer(
+        self, answer: Any, item: str | None = None, *, actor: str | None = None
+    ) -> Decision:
+        """Answer a question, or say what an outside call came to."""
+        return await self._settle(item, "answered", actor, None, answer)
+
+    # Reading
+
+    @property
+    def status(self) -> Status:
+        """Where the session stands now."""
+        config, state = self.config, self.live.state
+        run, started = state.run, [c for c in state.calls.values() if c.status == "started"]
+        return Status(
+            session=self.id,
+            thread=self.key.thread,
+            agent=config.agent.key,
+            phase=phase_of(self),
+            mode=config.mode(state).name,
+            model=config.model_ref(state, run.model if run is not None and run.open else None),
+            run=run.id if run is not None and run.open else None,
+            queued=len(state.queue),
+            pending=len(state.pending),
+            head=state.head,
+            tool=started[0].name if started else None,
+            error=run.code if run is not None else None,
+        )
+
+    async def transcript(
+        self, *, limit: int | None = None, roles: tuple[str, ...] = ()
+    ) -> list[Message]:
+        """The conversation as messages, oldest first; the last `limit` of them."""
+        found = [m for m in transcript(await self.events()) if not roles or m.role in roles]
+        return found if limit is None else found[-limit:]
+
+    async def events(
+        self,
+        *,
+        after: int = 0,
+        kinds: tuple[str, ...] = (),
+        run: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int | None = None,
+    ) -> list[Event]:
+        """The events of this thread that answer all of these, in order; the last `limit`."""
+        found = [
+            event
+            async for event in self.live.store.read(self.key, after=after, log=self.live.log)
+            if (not kinds or event.kind in kinds)
+            and (run is None or event.run == run)
+            and (since is None or event.at >= since)
+            and (until is None or event.at <= until)
+        ]
+        return found if limit is None else found[-limit:]
+
+    # Writing beside a run
+
+    async def emit(self, kind: str, payload: Any = None, *, actor: str | None = None) -> int:
+        """Write an event of the program's own."""
+        checked = custom(self.config.agent.events, kind, payload)
+        return await self.append(NewEvent.of(kind, checked, actor=actor))
+
+    async def seed(self, messages: list[tuple[str, str]]) -> None:
+        """Begin a conversation with messages from elsewhere: (role, text), user or assistant."""
+        events = []
+        for role, text in messages:
+            if role == "user":
+                events.append(NewEvent.of("message.received", ev.MessageReceived(text=text)))
+            elif role == "assistant":
+                events.append(NewEvent.of("message.completed", ev.MessageCompleted(text=text)))
+            else:
+                problem, remedy = f"has role {role!r}", "use user or assistant"
+                raise InvalidValue(field="messages", problem=problem, remedy=remedy)
+        if events:
+            await self.append(*events)
+
+    async def close(self) -> None:
+        """Forget this live object; the conversation stays, and a run that is going goes on."""
+        await self.host.close(self.id)
+
+    # Within
+
+    async def _settle(
+        self, item: str | None, outcome: Any, actor: str | None, reason: str | None, answer: Any
+    ) -> Decision:
+        self.check()
+        store = self.host.store
+        made = await settle(
+            store, self.key, item, outcome, actor=actor, reason=reason, answer=answer
+        )
+        await self.live.reach(made.seq)
+        self.host.wake(self.live)
+        return made
+
+    async def _asks(self) -> tuple[Ask, ...]:
+        found = []
+        for id, item in self.live.state.pending.items():
+            found.append(ask(id, item, await self.live.payload(item.seq, ev.PendingOpened)))
+        return tuple(found)
+
+    async def _result(self, watch: Watch, type: Any = None) -> Result:
+        config = self.config
+        kind = type if type is not None else config.agent.output_type
+        mode = config.mode(self.live.state).name
+        return watch.result(await self._asks(), config.agent.key, mode, kind)
+
+
+class Stream:
+    """What becomes of one message: events and deltas, in order, until its run waits or has
+    ended; then `result`. Leaving the loop stops nothing; `cancel` does."""
+
+    def __init__(
+        self, session: Session, content: Content, kind: Any, options: dict[str, Any]
+    ) -> None:
+        self._session, self._content, self._kind, self._options = session, content, kind, options
+        self._result: Result | None = None
+        self.seq: int | None = None
+        self._watch: Watch | None = None
+
+    @property
+    def result(self) -> Result:
+        if self._result is None:
+            raise HarnessClosed(what="a stream that was not read to its end")
+        return self._result
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self._items()
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Stop this run; if it has not begun, take the message out of the queue."""
+        if self.seq is None:
+            return
+        if any(q.seq == self.seq for q in self._session.live.state.queue):
+            await self._session.queue.remove(self.seq)
+        elif self._watch is not None and self._watch.end is None:
+            await self._session.abort(reason)
+
+    async def _items(self) -> AsyncGenerator[Item, None]:
+        session = self._session
+        session.check()
+        listener = session.live.listen()
+        try:
+            self.seq = await session.post(self._content, output_type=self._kind, **self._options)
+            if self.seq <= listener.after:  # an idempotent repeat: it happened before
+                listener.close()
+                listener = session.live.listen(self.seq - 1)
+            self._watch = watch = Watch(session.key, self.seq)
+            async for item in listener:
+                if watch.see(item):
+                    yield item
+                if watch.end is not None:
+                    break
+            self._result = await session._result(watch, self._kind)
+        finally:
+            listener.close()
+
+
+def phase_of(session: Session) -> str:
+    """One word for what is going on."""
+    if session.closed:
+        return "closed"
+    state = session.live.state
+    run = state.run
+    if run is None or (not run.open and not state.queue):
+        if run is not None and run.status == "failed":
+            return "error"
+        return "idle"
+    if not run.open:
+        return "queued"
+    if state.pending and run.status == "waiting":
+        return "waiting_approval"
+    if run.status == "waiting":
+        return "waiting"
+    if any(call.status == "started" for call in state.calls.values()):
+        return "running_tool"
+    return "closing" if run.answered else "waiting_model"
+
+
+class Threads(View):
+    """Other conversations of the same session."""
+
+    _ground: Session
+
+    async def fork(
+        self,
+        *,
+        at: int | None = None,
+        thread: str | None = None,
+        title: str | None = None,
+        restore_state: bool = False,
+    ) -> Session:
+        """A thread of its own that shares all up to event `at`, and goes on differently. The
+        parent is not touched. `UnsafePoint` where something is open."""
+        session, live = self._ground, self._ground.live
+        name, place = thread or new_id(), live.state.head if at is None else at
+        then = await self._safe(place)
+        first = NewEvent.of(
+            "thread.forked",
+            ev.ThreadForked(
+                parent=live.key.thread,
+                at=place,
+                agent=session.config.agent.key,
+                title=title,
+            ),
+        )
+        await live.store.fork(live.key, name, at=place, first=first)
+        if restore_state and session.shared.state.data != then.data:
+            await session.state.replace(then.data)
+        return await session.host.get_or_create(session.id, thread=name)
+
+    async def edit(self, seq: int, text: str) -> Session:
+        """Go back to before message `seq` and send other words, in a thread of its own."""
+        forked = await self.fork(at=await self._before(seq))
+        await forked.post(text)
+        return forked
+
+    async def regenerate(self, seq: int) -> Session:
+        """Ask message `seq` again, in a thread of its own."""
+        message = await self._ground.live.payload(seq, ev.MessageReceived)
+        return await self.edit(seq, message.text if message is not None else "")
+
+    async def _before(self, seq: int) -> int:
+        return seq - 1
+
+    async def _safe(self, place: int) -> State:
+        """The state at an event; refused where something is open."""
+        live = self._ground.live
+        if place == live.state.head and live.state.safe:
+            return live.state
+        state, nearest = State(), 1
+        async for event in live.store.read(live.key, before=place + 1, log=live.log):
+            state = fold((event,), state)
+            nearest = event.seq if state.safe else nearest
+        if not state.safe:
+            raise UnsafePoint(session=live.key.session, at=place, nearest=nearest)
+        return state
+
+    async def restore(self, id: str) -> Session:
+        """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
+        made = await self._ground.checkpoints.get(id)
+        if made is None:
+            raise InvalidValue(
+                field="id", problem=f"there is no checkpoint {id!r}", remedy="list them"
+            )
+        return await self.fork(at=made.seq, restore_state=True)

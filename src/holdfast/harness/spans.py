@@ -1,0 +1,149 @@
+"""Traces by the GenAI conventions of OpenTelemetry: a span for a run, each model call, each tool.
+
+The package is imported when tracing is asked for, or when the program uses it already; else
+every span is a silent one. Spans name models, tools and ids. They never hold what was said:
+no messages, no arguments, no results, no text of an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MissingExtra
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span as OtelSpan
+    from opentelemetry.trace import Tracer, TracerProvider
+
+# Our names of usage that the conventions spell in another way.
+USAGE = {
+    "cache_read_tokens": "cache_read.input_tokens",
+    "cache_write_tokens": "cache_creation.input_tokens",
+    "reasoning_tokens": "reasoning.output_tokens",
+}
+
+
+class Span:
+    """One span while it is open; without OpenTelemetry, nothing at all."""
+
+    def __init__(self, span: OtelSpan | None = None) -> None:
+        self._span = span
+
+    def set(self, name: str, value: Any) -> None:
+        """Put an attribute down; None puts nothing down."""
+        if self._span is not None and value is not None:
+            self._span.set_attribute(name, value)
+
+    def usage(self, usage: Mapping[str, int], model: str | None = None) -> None:
+        """What the model call used, and which model answered if it told."""
+        for name, number in usage.items():
+            self.set(f"gen_ai.usage.{USAGE.get(name, name)}", number)
+        self.set("gen_ai.response.model", model)
+
+    def finish(self, *reasons: str) -> None:
+        """Why the model stopped."""
+        self.set("gen_ai.response.finish_reasons", list(reasons) or None)
+
+    def fail(self, code: str) -> None:
+        """It went wrong: `code` is a fault's, or the name of an error's type."""
+        if self._span is not None:
+            from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - an extra
+
+            self._span.set_attribute("error.type", code)
+            self._span.set_status(Status(StatusCode.ERROR, code))
+
+
+SILENT = Span()
+
+
+class Tracing:
+    """Where spans are begun. A span is the parent of those that begin inside it."""
+
+    def __init__(self, tracer: Tracer | None = None) -> None:
+        self._tracer = tracer
+
+    @property
+    def enabled(self) -> bool:
+        return self._tracer is not None
+
+    def run(
+        self, session: str, agent: str | None, run: str, thread: str | None = None
+    ) -> AbstractContextManager[Span]:
+        """One run of an agent."""
+        return self._span(
+            f"invoke_agent {agent}" if agent else "invoke_agent",
+            {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": agent,
+                "gen_ai.conversation.id": session,
+                "holdfast.run": run,
+                "holdfast.thread": thread,
+            },
+        )
+
+    def chat(
+        self, provider: str, model: str, step: int | None = None
+    ) -> AbstractContextManager[Span]:
+        """One call of a model."""
+        return self._span(
+            f"chat {model}",
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": provider,
+                "gen_ai.request.model": model,
+                "holdfast.step": step,
+            },
+            remote=True,
+        )
+
+    def tool(self, name: str, call: str) -> AbstractContextManager[Span]:
+        """One call of a tool."""
+        return self._span(
+            f"execute_tool {name}",
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": name,
+                "gen_ai.tool.call.id": call,
+                "gen_ai.tool.type": "function",
+            },
+        )
+
+    @contextmanager
+    def _span(
+        self, name: str, attributes: dict[str, Any], *, remote: bool = False
+    ) -> Iterator[Span]:
+        if self._tracer is None:
+            yield SILENT
+            return
+        from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra
+
+        with self._tracer.start_as_current_span(
+            name,
+            kind=SpanKind.CLIENT if remote else SpanKind.INTERNAL,
+            attributes={key: value for key, value in attributes.items() if value is not None},
+            record_exception=False,  # its text may hold what was said
+            set_status_on_exception=False,
+        ) as opened:
+            span = Span(opened)
+            try:
+                yield span
+            except BaseException as error:
+                span.fail(str(getattr(error, "code", None) or type(error).__name__))
+                raise
+
+
+def tracing(enabled: bool | None = None, tracer_provider: TracerProvider | None = None) -> Tracing:
+    """Where to begin spans. None: if there is a provider, or the program has imported
+    OpenTelemetry; True: always, and `MissingExtra` without the package."""
+    if enabled is None:
+        enabled = tracer_provider is not None or "opentelemetry.trace" in sys.modules
+    if not enabled:
+        return Tracing()
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra(extra="otel", needed_for="tracing") from error
+    return Tracing(trace.get_tracer("holdfast", tracer_provider=tracer_provider))

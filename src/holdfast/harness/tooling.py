@@ -1,0 +1,187 @@
+"""Carrying out tool calls: intent into the log, then the tool, then its outcome into the log.
+
+The only place that calls a tool. Whatever a tool does, the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+
+from .. import events as ev
+from ..errors import HoldfastError, LogDamaged, ToolMissing
+from ..events import NewEvent
+from ..state import OpenCall
+from .acting import Acting
+from .driving import GRACE, Driving
+from .faults import classify
+from .proposals import asked, outcome
+from .tools import BadArguments, Tool, ToolResult
+
+STOPPED = "It was stopped while it was running; what it had done until then stands."
+
+
+class Ready(Struct, frozen=True):
+    """A call that may be carried out, with what allowed it."""
+
+    call: ev.Call
+    tool: Tool
+    arguments: Any
+    by: str
+    edited: bool = False
+
+
+async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
+    """Carry these calls out, several at once. Each outcome is in the log as soon as it is there."""
+    ready: list[Ready] = []
+    events: list[NewEvent] = []
+    for id in ids:
+        found = await prepared(driving, id, driving.state.calls[id])
+        (ready if isinstance(found, Ready) else events).append(found)  # type: ignore[arg-type]
+    events.extend(started(driving, item) for item in ready)
+    if await driving.write(*events, expected=driving.state.head) and ready:
+        await driving.watch(_all(driving, ready))
+
+
+async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
+    """A call with all that it needs. A tool that is not the one that was decided on is asked
+    about again; one that is not there at all stops the driver before anything happens."""
+    call = await _call(driving, id, open)
+    config = driving.config
+    tool = config.agent.tool(open.name, config.mode(driving.state))
+    if tool is None:
+        key = driving.live.key
+        raise ToolMissing(session=key.session, agent=config.agent.key, tool=open.name)
+    arguments, by, edited = call.arguments, "policy", False
+    if open.status == "approved":
+        by = open.item or "approval"
+        settled = await driving.live.payload(open.since, ev.PendingSettled)
+        if settled is not None and isinstance(settled.answer, dict):
+            edited = "arguments" in settled.answer
+            arguments = settled.answer.get("arguments", arguments)
+    if call.fingerprint not in (None, tool.fingerprint) and not await _agreed(driving, open, tool):
+        return asked(driving, call, tool, again=open.since)
+    try:
+        tool.parse(arguments)
+    except BadArguments as error:
+        return outcome(driving, id, error.result())
+    return Ready(call, tool, arguments, by, edited)
+
+
+async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
+    """Whether a person said yes to this very tool, after it had changed."""
+    if open.status != "approved" or "~" not in (open.item or ""):
+        return False
+    opened = int((open.item or "").rpartition("~")[2])
+    async for event in driving.live.store.read(driving.live.key, after=opened):
+        if event.kind == "pending.opened":
+            payload = event.payload(ev.PendingOpened)
+            if payload.id == open.item:
+                return bool((payload.detail or {}).get("fingerprint") == tool.fingerprint)
+    return False
+
+
+async def _call(driving: Driving, id: str, open: OpenCall) -> ev.Call:
+    if open.parent is not None:
+        nested = await driving.live.payload(open.seq, ev.ToolNested)
+        calls = [nested.call] if nested else []
+    else:
+        message = await driving.live.payload(open.seq, ev.MessageCompleted)
+        calls = message.calls if message else []
+    found = next((call for call in calls if call.id == id), None)
+    if found is None:
+        key = driving.live.key
+        raise LogDamaged(
+            problem=f"event {open.seq} cannot be read any more: abort the run to go on",
+            tenant=key.tenant,
+            session=key.session,
+            thread=key.thread,
+            seq=open.seq,
+        )
+    return found
+
+
+def started(driving: Driving, ready: Ready) -> NewEvent:
+    """The intent: after this, a call that leaves no outcome may have acted."""
+    tool = ready.tool
+    payload = ev.ToolStarted(
+        call=ready.call.id,
+        name=tool.name,
+        key=ready.call.id,
+        by=ready.by,
+        arguments=ready.arguments if ready.edited else None,
+        repeat=tool.repeat_safe,
+        tell=tool.on_unknown == "tell",
+    )
+    return driving.event("tool.started", payload)
+
+
+async def _all(driving: Driving, ready: list[Ready]) -> None:
+    everything = asyncio.Semaphore(driving.config.parallel)
+    names = {item.tool.name: item.tool.concurrency for item in ready}
+    each = {name: asyncio.Semaphore(most or len(ready)) for name, most in names.items()}
+
+    async def one(item: Ready) -> None:
+        async with each[item.tool.name], everything:
+            result = await carried_out(driving, item)
+        await driving.write(outcome(driving, item.call.id, result))
+
+    tasks = {asyncio.create_task(one(item)): item for item in ready}
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        await _cut(driving, tasks)
+        raise
+
+
+async def _cut(driving: Driving, tasks: dict[asyncio.Task[None], Ready]) -> None:
+    """Stop what still runs, and say so of each; what has finished is in the log."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=GRACE)
+    if driving.failure is not None or driving.stopping:
+        return  # not ours to say any more; the next driver says that it is unknown
+    stopped = ToolResult(content=f"This call was cancelled. {STOPPED}", code="cancelled")
+    open = [item.call.id for item in tasks.values() if item.call.id in driving.state.calls]
+    if open:
+        await driving.write(*(outcome(driving, id, stopped, "cancelled") for id in open))
+
+
+async def carried_out(driving: Driving, ready: Ready, depth: int = 0) -> ToolResult:
+    """What the tool returns, or what went wrong in words that the model can read."""
+    tool, call = ready.tool, ready.call
+    acting = Acting(driving, call.id, tool.name, depth)
+    driving.log.info("tool_started", category="tool", tool=tool.name, call=call.id)
+    try:
+        with driving.config.tracing.tool(tool.name, call.id):
+            async with asyncio.timeout(tool.timeout):
+                result = await tool.call(tool.parse(ready.arguments), acting)
+    except TimeoutError as error:
+        problem = f"The tool did not finish within {tool.timeout:g} s." if tool.timeout else None
+        return _failed(driving, tool, error, problem, "tool_timeout" if tool.timeout else None)
+    except Exception as error:  # a tool may raise anything
+        return _failed(driving, tool, error)
+    driving.log.info("tool_finished", category="tool", tool=tool.name, call=call.id)
+    return result
+
+
+def _failed(
+    driving: Driving,
+    tool: Tool,
+    error: Exception,
+    problem: str | None = None,
+    code: str | None = None,
+) -> ToolResult:
+    fault = classify(error, source="tool", policy=driving.config.policy)
+    driving.log.error("tool_failed", category="tool", tool=tool.name, error=error)
+    if problem is None:
+        # Our own errors are written to be read; those of others may hold anything.
+        plain = isinstance(error, HoldfastError) or driving.config.policy.expose_internal_errors
+        problem = f"The tool failed: {error}" if plain else "The tool failed."
+    code = code or fault.code
+    data = {"error": {"code": code, "message": problem, "tool": tool.name}}
+    return ToolResult(content=problem, data=data, failed=True, code=code)

@@ -1,0 +1,29 @@
+"""Models: the port, a scripted one, a recorded one, and those of every vendor.
+
+Nothing here imports a vendor's package before one of its models is called.
+"""
+
+from .port import Model, ModelCall, Provider, split_ref
+from .pydantic_ai import PydanticAIProvider, provider
+from .recorded import RecordedModel
+from .registry import Models, faults
+from .scripted import Cut, Fail, Say, ScriptedModel, Use, check_prompt, offline
+
+__all__ = [
+    "Cut",
+    "Fail",
+    "Model",
+    "ModelCall",
+    "Models",
+    "Provider",
+    "PydanticAIProvider",
+    "RecordedModel",
+    "Say",
+    "ScriptedModel",
+    "Use",
+    "check_prompt",
+    "faults",
+    "offline",
+    "provider",
+    "split_ref",
+]

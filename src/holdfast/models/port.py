@@ -1,0 +1,160 @@
+"""The model port: one call of one model, as a stream of chunks.
+
+A model is told everything in a `ModelCall` and keeps nothing. It runs no tools and has no
+loop; it says what the model said. Everything here is plain values, so that a call can be
+recorded, compared and replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
+
+from ..errors import InvalidValue
+
+
+class Text(Struct, frozen=True, tag="text"):
+    """A piece of text that a person wrote."""
+
+    text: str
+
+
+class Media(Struct, frozen=True, tag="media"):
+    """An image, a sound, a document: its bytes, and what they are."""
+
+    data: bytes
+    media_type: str
+    name: str | None = None
+
+
+class Asked(Struct, frozen=True):
+    """A tool call as the model made it. `id` is the provider's where there is one."""
+
+    id: str
+    name: str
+    arguments: Any = None
+
+
+class Answered(Struct, frozen=True):
+    """What a tool call came to, in the words that the model reads."""
+
+    id: str
+    name: str
+    content: str
+    failed: bool = False
+
+
+class FromUser(Struct, frozen=True, tag="user"):
+    """A person's message."""
+
+    content: tuple[Text | Media, ...]
+
+
+class FromModel(Struct, frozen=True, tag="model"):
+    """An earlier message of a model. `bound` holds what only the model that made it can
+    read (signatures, encrypted reasoning), exactly as it came; for another it is empty."""
+
+    text: str = ""
+    calls: tuple[Asked, ...] = ()
+    bound: tuple[Any, ...] = ()
+
+
+class FromTools(Struct, frozen=True, tag="tools"):
+    """What the calls of the message before came to: one answer for each."""
+
+    results: tuple[Answered, ...]
+
+
+PromptMessage: TypeAlias = FromUser | FromModel | FromTools
+
+
+class ToolSpec(Struct, frozen=True):
+    """A tool as a model is told of it; `schema` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+class ModelCall(Struct, frozen=True, kw_only=True):
+    """All that one call of a model depends on. `model` is its name at the provider.
+    With `output`, the answer is to be a call of that one tool."""
+
+    model: str
+    system: str = ""
+    messages: tuple[PromptMessage, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    output: ToolSpec | None = None
+    settings: dict[str, Any] = {}
+    run: str | None = None
+    step: int = 0
+
+
+class TextChunk(Struct, frozen=True, tag="text"):
+    """Some more of the answer's text."""
+
+    text: str
+
+
+class ThoughtChunk(Struct, frozen=True, tag="thought"):
+    """Some more of the model's reasoning, where it shows any."""
+
+    text: str
+
+
+class CallChunk(Struct, frozen=True, tag="call"):
+    """A whole tool call. Arguments that are not JSON come as the text they are."""
+
+    name: str
+    arguments: Any = None
+    id: str | None = None
+
+
+class BoundChunk(Struct, frozen=True, tag="bound"):
+    """Something that only this model can read again; kept exactly, and handed back."""
+
+    data: Any
+
+
+class EndChunk(Struct, frozen=True, tag="end"):
+    """The last chunk: why the model stopped, and what the call used."""
+
+    reason: Literal["stop", "calls", "length", "filtered", "other"] = "stop"
+    usage: dict[str, int] = field(default_factory=dict)
+
+
+Chunk: TypeAlias = TextChunk | ThoughtChunk | CallChunk | BoundChunk | EndChunk
+
+
+class Model(Protocol):
+    """One model. `ref` is `provider/name`, and stands in the log beside what it said.
+
+    `stream` ends with exactly one `EndChunk`, or raises a `ModelError`; a stream that ends
+    without one was cut. Closing the generator ends the call.
+    """
+
+    ref: str
+
+    def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]: ...
+
+
+class Provider(Protocol):
+    """Where models come from: `openai/gpt-5.1` is model `gpt-5.1` of provider `openai`.
+    `names` lists the models that may be asked for; None means any."""
+
+    namespace: str
+    names: Sequence[str] | None
+
+    def model(self, name: str) -> Model: ...
+
+
+def split_ref(ref: str, field: str = "model") -> tuple[str, str]:
+    """`a/b/c` is model `b/c` of provider `a`."""
+    namespace, slash, name = ref.partition("/") if isinstance(ref, str) else ("", "", "")
+    if not (slash and namespace.strip() and name.strip()):
+        raise InvalidValue(
+            field=field, problem=f"is {ref!r}", remedy="write provider/model, as openai/gpt-5.1"
+        )
+    return namespace, name

@@ -1,0 +1,119 @@
+"""Every vendor's models, through pydantic-ai's model classes.
+
+They are asked for one streamed call at a time; their agents, tools and retries are not used.
+This module is light: pydantic-ai itself, and the vendor's package, are imported in a thread
+when a model is first called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InvalidValue, MissingExtra
+from ..port import Chunk, ModelCall
+
+if TYPE_CHECKING:
+    from .calls import Connection
+
+TIMEOUT = 600.0
+
+
+class PydanticAIProvider:
+    """The models of one vendor: those that pydantic-ai knows under `kind`, which is the
+    namespace unless it is given (`openai`, `openai-chat`, `anthropic`, `google`, `groq` …).
+
+    Without `api_key` and `base_url` the vendor's own environment variables count. `settings`
+    are pydantic-ai's model settings, for every call. `timeout` is how many seconds the vendor
+    may be silent. `http_client` stays its owner's to close; `aclose` closes all else, and the
+    next call opens it again. To be used on one event loop at a time.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        *,
+        kind: str | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        names: Sequence[str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        timeout: float = TIMEOUT,
+        http_client: Any = None,
+    ) -> None:
+        if timeout <= 0:
+            raise InvalidValue(field="timeout", problem=f"is {timeout}", remedy="give seconds")
+        self.namespace = namespace
+        self.names = names
+        self.kind = kind or namespace
+        self.settings = dict(settings or {})
+        self.timeout = timeout
+        given = {"api_key": api_key, "base_url": base_url, "http_client": http_client}
+        self._options = {name: value for name, value in given.items() if value is not None}
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"PydanticAIProvider({self.namespace!r})"
+
+    def model(self, name: str) -> PydanticAIModel:
+        """The model of this name. Opens nothing, and does not ask whether it exists."""
+        if find_spec("pydantic_ai") is None:
+            raise MissingExtra(extra="models", needed_for=f"{self.namespace}/{name}")
+        return PydanticAIModel(self, name)
+
+    async def connection(self, name: str) -> Connection:
+        """What calls go through on this event loop; `name` is the model that needs it."""
+        loop = asyncio.get_running_loop()
+        connection = self._connection
+        if connection is None or connection.loop is not loop:
+            connection = await asyncio.to_thread(self._connect, name, loop)
+        await connection.open()
+        return connection
+
+    def _connect(self, name: str, loop: asyncio.AbstractEventLoop) -> Connection:
+        ref = f"{self.namespace}/{name}"
+        try:
+            from .calls import connect  # noqa: PLC0415 - brings pydantic-ai, so only when used
+        except ImportError as error:
+            raise MissingExtra(extra="models", needed_for=ref) from error
+        with self._lock:
+            if self._connection is None or self._connection.loop is not loop:
+                self._connection = connect(ref, self.kind, self._options, loop)
+            return self._connection
+
+    async def aclose(self) -> None:
+        """Close the connections to the vendor. Safe to call twice."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+class PydanticAIModel:
+    """One model of a vendor. Nothing is retried here, so that the harness alone decides."""
+
+    def __init__(self, provider: PydanticAIProvider, name: str) -> None:
+        self.ref = f"{provider.namespace}/{name}"
+        self.name = name
+        self._provider = provider
+
+    def __repr__(self) -> str:
+        return f"PydanticAIModel({self.ref})"
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+        connection = await self._provider.connection(self.name)
+        settings = {"timeout": self._provider.timeout, **self._provider.settings, **call.settings}
+        chunks = connection.stream(self.ref, self.name, call, settings)
+        try:
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            await chunks.aclose()
+
+
+def provider(namespace: str) -> PydanticAIProvider:
+    """The vendor of this name, with its key from the environment."""
+    return PydanticAIProvider(namespace)

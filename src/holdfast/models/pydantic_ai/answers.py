@@ -1,0 +1,123 @@
+"""A vendor's stream in the words of the port.
+
+Text and reasoning go on at once. Calls wait for the end of the stream, since vendors may
+interleave them, and a call of a stream that was cut must never be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from pydantic_ai.messages import (
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+)
+from pydantic_ai.models import StreamedResponse
+from pydantic_ai.usage import RequestUsage
+
+from ...errors import ModelUnavailable
+from ..port import BoundChunk, CallChunk, Chunk, EndChunk, TextChunk, ThoughtChunk
+from .prompts import layout
+
+Reason: TypeAlias = Literal["stop", "calls", "length", "filtered", "other"]
+
+REASONS: dict[str | None, Reason] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "filtered",
+    "tool_call": "calls",
+}
+MADE_UP = "pyd_ai_"  # how pydantic-ai begins the id of a call that the vendor gave none
+
+
+class Answer:
+    """One answer as it comes in."""
+
+    def __init__(self, ref: str) -> None:
+        self._ref = ref
+        self._text: list[str] = []
+
+    def heard(self, event: Any) -> Iterator[Chunk]:
+        """What an event of the stream adds to the answer."""
+        if isinstance(event, PartStartEvent):
+            if isinstance(event.part, TextPart) and event.part.content:
+                yield self._said(event.part.content)
+            elif isinstance(event.part, ThinkingPart) and event.part.content:
+                yield ThoughtChunk(event.part.content)
+        elif isinstance(event, PartDeltaEvent):
+            if isinstance(event.delta, TextPartDelta) and event.delta.content_delta:
+                yield self._said(event.delta.content_delta)
+            elif isinstance(event.delta, ThinkingPartDelta) and event.delta.content_delta:
+                yield ThoughtChunk(event.delta.content_delta)
+
+    def _said(self, text: str) -> TextChunk:
+        self._text.append(text)
+        return TextChunk(text)
+
+    def ending(self, stream: StreamedResponse) -> list[Chunk]:
+        """The calls, what is bound to the model, and the end; refuses a stream that was cut."""
+        if _was_cut(stream):
+            raise ModelUnavailable(model=self._ref, problem="the answer was cut short")
+        if stream.finish_reason == "error":
+            raise ModelUnavailable(model=self._ref, problem="the provider broke the answer off")
+        response = stream.get()
+        calls = [_call(part) for part in response.parts if isinstance(part, ToolCallPart)]
+        bound = layout(response, "".join(self._text))
+        reason = REASONS.get(stream.finish_reason, "other")
+        if calls and reason == "stop":
+            reason = "calls"
+        return [
+            *calls,
+            *([BoundChunk(bound)] if bound is not None else []),
+            EndChunk(reason, _usage(response)),
+        ]
+
+
+def _was_cut(stream: StreamedResponse) -> bool:
+    """Whether the vendor never said why the model stopped. For OpenAI's chat protocol
+    pydantic-ai makes a reason up, so there only the vendor's own word counts."""
+    told = (stream.provider_details or {}).get("finish_reason") is not None
+    if stream.state == "incomplete":
+        return True
+    if _speaks_chat(stream):
+        return not told and stream.finish_reason != "content_filter"
+    return not told and stream.finish_reason is None
+
+
+def _speaks_chat(stream: StreamedResponse) -> bool:
+    return any(base.__name__ == "OpenAIStreamedResponse" for base in type(stream).__mro__)
+
+
+def _call(part: ToolCallPart) -> CallChunk:
+    id = None if part.tool_call_id.startswith(MADE_UP) else part.tool_call_id
+    return CallChunk(name=part.tool_name, arguments=_arguments(part.args), id=id)
+
+
+def _arguments(args: str | dict[str, Any] | None) -> Any:
+    if not isinstance(args, str):
+        return args or {}
+    try:
+        return msgspec.json.decode(args) if args.strip() else {}
+    except msgspec.DecodeError:
+        return args
+
+
+def _usage(response: ModelResponse) -> dict[str, int]:
+    usage = response.usage
+    counted: dict[str, int] = {
+        name: value for name, value in usage.details.items() if isinstance(value, int) and value
+    }
+    for field in fields(RequestUsage):
+        value = getattr(usage, field.name)
+        if type(value) is int and (value or field.name in ("input_tokens", "output_tokens")):
+            counted[field.name] = value
+    return counted

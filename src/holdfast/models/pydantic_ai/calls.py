@@ -1,0 +1,183 @@
+"""One call of a vendor's model: opening it, reading it, and saying why it failed.
+
+Brings pydantic-ai with it, so it is imported only when a model is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing, suppress
+from contextvars import ContextVar
+from typing import Any, cast
+
+from httpx2 import AsyncClient
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model, StreamedResponse, create_async_httpx2_client, infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.settings import ModelSettings
+
+from ...errors import HoldfastError, MissingExtra, ModelError
+from ..port import Chunk, ModelCall
+from .answers import Answer
+from .failures import while_asking, while_reading
+from .prompts import messages, parameters
+
+EXTRA = ("openai", "anthropic", "google")  # what the extra `models` brings
+
+# Google's client forgets to hang up, so we keep hold of the responses of the call at hand.
+GOOGLE = ("google", "google-cloud")
+_responses: ContextVar[list[Any] | None] = ContextVar("_responses", default=None)
+
+
+class Connection:
+    """A vendor's client on one event loop, and its models."""
+
+    def __init__(
+        self,
+        kind: str,
+        provider: Provider[Any],
+        loop: asyncio.AbstractEventLoop,
+        client: AsyncClient | None = None,
+    ) -> None:
+        self.loop = loop
+        self._client = client
+        self._kind = kind
+        self._provider = provider
+        self._models: dict[str, Model[Any]] = {}
+        self._open = False
+
+    async def open(self) -> None:
+        if not self._open:
+            self._open = True
+            await self._provider.__aenter__()
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            await self._provider.__aexit__(None, None, None)
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def stream(
+        self, ref: str, name: str, call: ModelCall, settings: Mapping[str, Any]
+    ) -> AsyncGenerator[Chunk, None]:
+        """The chunks of one call. Every failure is a `ModelError`, and a stream that ends before
+        the vendor said why it stopped is one too."""
+        async with AsyncExitStack() as stack:
+            with while_asking(ref):
+                model = self._model(name)
+                silence = _silence(model, settings)
+                stream = await _ask(stack, model, call, settings, silence)
+            answer = Answer(ref)
+            with while_reading(ref):
+                async with aclosing(_events(stream, silence)) as events:
+                    async for event in events:
+                        for chunk in answer.heard(event):
+                            yield chunk
+                ending = answer.ending(stream)
+            for chunk in ending:
+                yield chunk
+
+    def _model(self, name: str) -> Model[Any]:
+        if name not in self._models:
+            made = infer_model(f"{self._kind}:{name}", lambda _: self._provider)
+            self._models[name] = made
+        return self._models[name]
+
+
+def connect(
+    ref: str, kind: str, options: Mapping[str, Any], loop: asyncio.AbstractEventLoop
+) -> Connection:
+    """A client of the vendor that pydantic-ai knows as `kind`. Blocks."""
+    try:
+        vendor = infer_provider_class(kind)
+    except ImportError as error:
+        raise _missing(ref, kind) from error
+    except Exception as error:
+        problem = f"pydantic-ai has no provider {kind!r}; give `kind`, or a provider of your own"
+        raise ModelError(model=ref, problem=problem) from error
+    client = None
+    if kind in GOOGLE and "http_client" not in options:
+        client = _remembering_client()
+        options = {**options, "http_client": client}
+    try:
+        provider = vendor(**options)
+        infer_model(f"{kind}:{ref.partition('/')[2]}", lambda _: provider)
+    except ImportError as error:
+        raise _missing(ref, kind) from error
+    except UserError as error:  # a key that is missing, and the variable that it could be in
+        problem = str(error).partition(". ")[0]
+        raise ModelError(model=ref, problem=problem) from error
+    except Exception as error:
+        problem = f"the provider {kind!r} cannot be made with {' and '.join(options) or 'nothing'}"
+        raise ModelError(model=ref, problem=problem) from error
+    return Connection(kind, provider, loop, client)
+
+
+def _remembering_client() -> AsyncClient:
+    client = create_async_httpx2_client()
+    client.event_hooks["response"].append(_remember)
+    return client
+
+
+async def _remember(response: Any) -> None:
+    kept = _responses.get()
+    if kept is not None:
+        kept.append(response)
+
+
+def _missing(ref: str, kind: str) -> HoldfastError:
+    if kind.partition("-")[0] in EXTRA:
+        return MissingExtra(extra="models", needed_for=ref)
+    problem = f"it needs an optional package: pip install 'pydantic-ai-slim[{kind}]'"
+    return ModelError(model=ref, problem=problem)
+
+
+async def _ask(
+    stack: AsyncExitStack,
+    model: Model[Any],
+    call: ModelCall,
+    settings: Mapping[str, Any],
+    silence: float | None,
+) -> StreamedResponse:
+    wanted = {**settings, "max_retries": 0}
+    if call.output is not None and call.tools:
+        wanted["tool_choice"] = "none"  # of the ordinary tools: the output is what is left
+    sent = {k: v for k, v in wanted.items() if k not in model.unsupported_settings}
+    prompt = messages(call, model.profile.get("tool_call_id_length"))
+    asked = model.request_stream(prompt, cast(ModelSettings, sent), parameters(call))
+    responses: list[Any] = []
+    token = _responses.set(responses)
+    try:
+        async with asyncio.timeout(silence):
+            stream = await stack.enter_async_context(asked)
+    finally:
+        _responses.reset(token)
+    stack.push_async_callback(_hang_up, stream, responses)
+    return stream
+
+
+async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
+    """End the vendor's work on an answer that nobody waits for; nothing if it is whole."""
+    with suppress(Exception):  # some cannot, and then the connection just closes
+        await stream.cancel()
+    for response in responses:
+        await response.aclose()
+
+
+def _silence(model: Model[Any], settings: Mapping[str, Any]) -> float | None:
+    """How long to wait for a chunk, where the vendor's client does not see to it itself."""
+    if "timeout" not in model.unsupported_settings:
+        return None
+    return cast(float, settings["timeout"])
+
+
+async def _events(stream: StreamedResponse, silence: float | None) -> AsyncGenerator[Any, None]:
+    events = aiter(stream)
+    while True:
+        async with asyncio.timeout(silence):
+            event = await anext(events, None)
+        if event is None:
+            return
+        yield event

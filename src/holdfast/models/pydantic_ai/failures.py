@@ -1,0 +1,105 @@
+"""Why a vendor's call failed, in our words. The vendor's words may hold a key or what a
+person wrote, so they stay in `__cause__`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelNotFoundError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelRequestRejectedError,
+    ModelRequestTimeout,
+    ModelTimeoutError,
+    UnexpectedModelBehavior,
+    UserError,
+)
+
+from ...errors import HoldfastError, ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
+
+WORD = re.compile(r"[a-z][a-z_]{2,39}")  # what a vendor calls a failure, and no key looks like
+AGAIN = (409,)  # besides 408, 429 and 5xx
+
+
+@contextmanager
+def while_asking(ref: str) -> Iterator[None]:
+    """An unforeseen error here is about what was asked: the same call would fail again."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise _told(ref, error) or ModelError(
+            model=ref, problem=f"the call could not be made ({type(error).__name__})"
+        ) from error
+
+
+@contextmanager
+def while_reading(ref: str) -> Iterator[None]:
+    """An unforeseen error here is about what was answered: the next answer may be well."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise _told(ref, error) or ModelUnavailable(
+            model=ref, problem=f"the answer could not be read ({type(error).__name__})"
+        ) from error
+
+
+def _told(ref: str, error: Exception) -> ModelError | None:
+    if isinstance(error, TimeoutError):
+        return ModelTimeout(model=ref, problem="no answer in time")
+    if isinstance(error, UserError):
+        return ModelError(model=ref, problem="the model cannot do what the call asks for")
+    if isinstance(error, UnexpectedModelBehavior):
+        return ModelUnavailable(model=ref, problem="the answer makes no sense")
+    if isinstance(error, ModelAPIError):
+        return _answered(ref, error, getattr(error, "status_code", None))
+    return None
+
+
+def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
+    said = _with_code(error, status)
+    if isinstance(error, ModelQuotaExceededError):
+        return ModelError(model=ref, problem=f"the account is used up{said}", status=status)
+    if isinstance(error, ModelRateLimitError) or status == 429:
+        return ModelRateLimited(
+            model=ref,
+            problem=f"too many calls{said}",
+            status=status,
+            retry_after=error.retry_after,
+        )
+    if isinstance(error, (ModelTimeoutError, ModelRequestTimeout)) or status == 408:
+        return ModelTimeout(model=ref, problem=f"no answer in time{said}", status=status)
+    if isinstance(error, ModelConnectionError):
+        return ModelUnavailable(model=ref, problem="the connection failed or was cut")
+    refused = isinstance(error, ModelRequestRejectedError) or (status or 500) < 500
+    if refused and status not in AGAIN:
+        return ModelError(model=ref, problem=f"{_refusal(error)}{said}", status=status)
+    return ModelUnavailable(model=ref, problem=f"the provider failed{said}", status=status)
+
+
+def _refusal(error: ModelAPIError) -> str:
+    if isinstance(error, ModelAuthenticationError):
+        return "the provider refused the key; check it, and what it may use"
+    if isinstance(error, ModelContextWindowExceededError):
+        return "the prompt is too long for the model"
+    if isinstance(error, ModelNotFoundError):
+        return "the provider has no such model; check its name, and the base URL"
+    return "the provider refused the call"
+
+
+def _with_code(error: ModelAPIError, status: int | None) -> str:
+    words = [str(status)] if status is not None else []
+    for word in (error.provider_error_code, error.provider_error_type):
+        if word and WORD.fullmatch(word) and word not in words:
+            words.append(word)
+    return f" ({', '.join(words)})" if words else ""

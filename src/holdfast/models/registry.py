@@ -1,0 +1,150 @@
+"""Models by reference: `openai/gpt-5.1` is model `gpt-5.1` of the provider `openai`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeGuard
+
+from ..errors import InvalidValue
+from .port import Model, Provider, split_ref
+from .pydantic_ai import PydanticAIProvider
+
+Source: TypeAlias = Provider | Model
+
+
+class Models:
+    """The models that a program may use. Each is made when first asked for, and kept.
+
+    `providers` may hold single models too, which stand under their own `ref`. With `default`,
+    a namespace that is not among them is looked for among pydantic-ai's providers; without
+    it, it is refused. What is wrong with them is refused at once, with every fault.
+    """
+
+    def __init__(self, providers: Iterable[Source] = (), *, default: bool = True) -> None:
+        given = list(providers)
+        wrong = faults(given)
+        if wrong:
+            raise InvalidValue(
+                field="providers",
+                problem="; ".join(wrong),
+                remedy="give each provider a namespace of its own, without a slash",
+            )
+        self._models: dict[str, Model] = {}
+        self._providers: dict[str, Provider] = {}
+        for source in given:
+            if _is_provider(source):
+                self._providers[source.namespace] = source
+            elif _is_model(source):
+                self._models[source.ref] = source
+        self._default = default
+
+    def __repr__(self) -> str:
+        return f"Models({', '.join(self.namespaces)})"
+
+    @property
+    def namespaces(self) -> list[str]:
+        """The namespaces that were given, in order of the alphabet."""
+        single = (ref.partition("/")[0] for ref in self._models)
+        return sorted({*self._providers, *single})
+
+    def resolve(self, ref: str, field: str = "model") -> Model:
+        """The model of this reference: the same one each time.
+
+        `InvalidValue` names the namespaces or the models that may be asked for instead.
+        """
+        self.check(ref, field)
+        if ref not in self._models:
+            namespace, name = split_ref(ref, field)
+            self._models[ref] = self._provider(namespace, ref, field).model(name)
+        return self._models[ref]
+
+    def check(self, ref: str, field: str = "model") -> None:
+        """Refuse a reference that cannot be resolved, without making the model."""
+        namespace, name = split_ref(ref, field)
+        if ref in self._models:
+            return
+        names = list(self._provider(namespace, ref, field).names or ())
+        if names and name not in names:
+            raise _refused(field, f"{ref!r} is not among the models of {namespace!r}", names)
+
+    def _provider(self, namespace: str, ref: str, field: str) -> Provider:
+        if namespace not in self._providers:
+            own = [r for r in self._models if r.partition("/")[0] == namespace]
+            if own:
+                raise _refused(field, f"{ref!r} is not among the models of {namespace!r}", own)
+            if not self._default:
+                raise _refused(field, f"{ref!r} has no known provider", self.namespaces)
+            self._providers[namespace] = PydanticAIProvider(namespace)
+        return self._providers[namespace]
+
+    async def aclose(self) -> None:
+        """Let go of what the providers hold open. Safe to call twice; a provider that is used
+        again opens again."""
+        for provider in self._providers.values():
+            close = getattr(provider, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def faults(providers: Iterable[Source]) -> list[str]:
+    """All that is wrong with these providers and models, in words; empty if they may be used."""
+    owners: dict[str, int] = {}  # a namespace, or the ref of a single model, by its place
+    found: list[str] = []
+    for number, source in enumerate(providers):
+        place = f"providers[{number}]"
+        wrong = list(_own_faults(source))
+        found += [f"{place}: {fault}" for fault in wrong]
+        if wrong:
+            continue
+        if _is_provider(source):
+            name, rivals = source.namespace, [source.namespace]
+            rivals += [other for other in owners if other.startswith(f"{name}/")]
+        elif _is_model(source):
+            name, rivals = source.ref, [source.ref, source.ref.partition("/")[0]]
+        taken = [owners[rival] for rival in rivals if rival in owners]
+        if taken:
+            found.append(f"{place}: {name!r} is taken by providers[{taken[0]}]")
+        owners.setdefault(name, number)
+    return found
+
+
+def _own_faults(source: Any) -> Iterator[str]:
+    if not _is_provider(source):
+        yield from _model_faults(source)
+        return
+    namespace = source.namespace
+    if not isinstance(namespace, str) or not namespace.strip():
+        yield f"the namespace {namespace!r} is blank"
+    elif "/" in namespace:
+        yield f"the namespace {namespace!r} has a slash"
+    if not callable(getattr(source, "model", None)):
+        yield "has no model(name)"
+    names = getattr(source, "names", None)
+    if isinstance(names, str) or not isinstance(names, Sequence | None):
+        yield f"names is {names!r}, not a list or None"
+    elif any(not isinstance(name, str) or not name.strip() for name in names or ()):
+        yield "names holds a blank"
+
+
+def _model_faults(source: Any) -> Iterator[str]:
+    if not callable(getattr(source, "stream", None)) or inspect.isclass(source):
+        yield f"{source!r} is neither a provider nor a model"
+        return
+    try:
+        split_ref(getattr(source, "ref", None))  # type: ignore[arg-type]  # it says what is wrong
+    except InvalidValue as error:
+        yield f"the ref {error.problem}; {error.remedy}"
+
+
+def _is_provider(source: Any) -> TypeGuard[Provider]:
+    return hasattr(source, "namespace") and not inspect.isclass(source)
+
+
+def _is_model(source: Any) -> TypeGuard[Model]:
+    return not _is_provider(source)
+
+
+def _refused(field: str, problem: str, known: Sequence[str]) -> InvalidValue:
+    remedy = f"there are: {', '.join(sorted(known))}" if known else "give a provider"
+    return InvalidValue(field=field, problem=problem, remedy=remedy)

@@ -1,0 +1,301 @@
+"""A model that plays a script: for tests, demos, and when there is no key.
+
+Which step comes next is read off the prompt, never off a counter, so that a process that
+takes a conversation over goes on where the last one stood. `check_prompt` is as strict as
+the strictest vendor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import ModelError
+from .port import (
+    BoundChunk,
+    CallChunk,
+    Chunk,
+    EndChunk,
+    FromModel,
+    FromTools,
+    FromUser,
+    ModelCall,
+    Text,
+    TextChunk,
+    ThoughtChunk,
+    ToolSpec,
+    split_ref,
+)
+
+WORDS = re.compile(r"\s*\S+\s*|\s+")
+
+Reason: TypeAlias = Literal["stop", "calls", "length", "filtered", "other"]
+
+
+class Say(Struct, frozen=True):
+    """What the model says in one call. The text comes word by word, or as `chunks` cut it,
+    `delay` seconds apart; the reason is `calls` or `stop` unless it is given."""
+
+    text: str = ""
+    calls: Sequence[CallChunk] = ()
+    thought: str = ""
+    bound: Sequence[Any] = ()
+    usage: Mapping[str, int] = {}
+    chunks: Sequence[str] | None = None
+    delay: float = 0.0
+    reason: Reason | None = None
+
+
+class Fail(Struct, frozen=True):
+    """The call raises `error`, once it has said `after`."""
+
+    error: Exception
+    after: str = ""
+
+
+class Cut(Struct, frozen=True):
+    """The stream ends after `text`, without an `EndChunk`."""
+
+    text: str = ""
+
+
+Plain: TypeAlias = str | Say | Fail | Cut
+Step: TypeAlias = Plain | Callable[[ModelCall], Plain]
+
+
+def Use(name: str, /, **arguments: Any) -> CallChunk:
+    """A tool call for `Say(calls=[...])`."""
+    return CallChunk(name=name, arguments=arguments)
+
+
+class ScriptedModel:
+    """Plays `steps`: each is what one call says, or a function of the call that gives it.
+
+    The step is the number of model messages in the prompt, or with `per_turn` of those since
+    the last user message. After the last step the script is over, which is a `ModelError`;
+    with `repeat` the last one is played again. `calls` keeps every call that came.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        *,
+        ref: str = "scripted/demo",
+        per_turn: bool = False,
+        repeat: bool = False,
+        strict: bool = True,
+    ) -> None:
+        split_ref(ref, "ref")
+        self.ref = ref
+        self.calls: list[ModelCall] = []
+        self._scripts: dict[str, Sequence[Step]] = {"": steps}
+        self._per_turn, self._repeat, self._strict = per_turn, repeat, strict
+
+    @classmethod
+    def by_input(
+        cls,
+        scripts: Mapping[str, Step | Sequence[Step]],
+        *,
+        ref: str = "scripted/demo",
+        repeat: bool = False,
+        strict: bool = True,
+    ) -> ScriptedModel:
+        """A script for each input: the last user message chooses, by its whole text or else
+        by the first regular expression that is found in it."""
+        model = cls([], ref=ref, per_turn=True, repeat=repeat, strict=strict)
+        model._scripts = {text: _steps(script) for text, script in scripts.items()}
+        return model
+
+    def __repr__(self) -> str:
+        return f"ScriptedModel({self.ref})"
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+        self.calls.append(call)
+        if self._strict:
+            check_prompt(call, self.ref)
+        step = self._step(call)
+        if isinstance(step, Fail):
+            for word in split_words(step.after):
+                yield TextChunk(word)
+            raise step.error
+        say = Say(step.text) if isinstance(step, Cut) else step
+        for number, chunk in enumerate(_chunks(say)):
+            if say.delay and number:
+                await asyncio.sleep(say.delay)
+            yield chunk
+        if not isinstance(step, Cut):
+            yield EndChunk(say.reason or ("calls" if say.calls else "stop"), dict(say.usage))
+
+    def _step(self, call: ModelCall) -> Say | Fail | Cut:
+        steps = self._script(call)
+        number = _said(call, self._per_turn)
+        if number >= len(steps):
+            if not (self._repeat and steps):
+                problem = f"the script is over: it has {len(steps)} steps"
+                raise ModelError(model=self.ref, problem=problem)
+            number = len(steps) - 1
+        step = steps[number]
+        plain = step(call) if callable(step) else step
+        return Say(plain) if isinstance(plain, str) else plain
+
+    def _script(self, call: ModelCall) -> Sequence[Step]:
+        text = last_input(call)
+        if text in self._scripts:
+            return self._scripts[text]
+        for pattern, steps in self._scripts.items():
+            if _found(pattern, text):
+                return steps
+        raise ModelError(model=self.ref, problem=f"no script for the input {text[:80]!r}")
+
+
+def _found(pattern: str, text: str) -> bool:
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:  # words that are no expression are only words
+        return pattern in text
+
+
+def _steps(script: Step | Sequence[Step]) -> Sequence[Step]:
+    if isinstance(script, (str, Say, Fail, Cut)) or callable(script):
+        return [script]
+    return script
+
+
+def split_words(text: str) -> list[str]:
+    """The text in small pieces that join to it again."""
+    return WORDS.findall(text)
+
+
+def _chunks(say: Say) -> Iterator[Chunk]:
+    yield from map(ThoughtChunk, split_words(say.thought))
+    yield from map(TextChunk, split_words(say.text) if say.chunks is None else say.chunks)
+    yield from say.calls
+    yield from map(BoundChunk, say.bound)
+
+
+def _said(call: ModelCall, per_turn: bool) -> int:
+    count = 0
+    for message in call.messages:
+        if isinstance(message, FromModel):
+            count += 1
+        elif per_turn and isinstance(message, FromUser):
+            count = 0
+    return count
+
+
+def last_input(call: ModelCall) -> str:
+    """The text of the last user message."""
+    users = [message for message in call.messages if isinstance(message, FromUser)]
+    return text_of(users[-1]) if users else ""
+
+
+def text_of(message: FromUser) -> str:
+    """The texts of a user message, each on lines of its own."""
+    return "\n".join(part.text for part in message.content if isinstance(part, Text))
+
+
+# What strict vendors demand of a prompt
+
+
+def check_prompt(call: ModelCall, model: str = "scripted/strict") -> None:
+    """Refuse a prompt that a strict vendor would refuse, with a `ModelError` of status 400.
+
+    It begins with a user message and ends with one or with tool results; every message with
+    calls is followed at once by one answer for each of them, and answers stand nowhere else;
+    no call id comes twice; no two model messages follow each other; nothing is empty.
+    """
+    problem = next(_prompt_faults(call), None)
+    if problem is not None:
+        raise ModelError(model=model, problem=f"illegal prompt: {problem}", status=400)
+
+
+def _prompt_faults(call: ModelCall) -> Iterator[str]:
+    if not call.messages:
+        yield "it has no messages"
+        return
+    if not isinstance(call.messages[0], FromUser):
+        yield "it does not begin with a user message"
+    seen = set[str]()
+    before: FromUser | FromModel | FromTools | None = None
+    for number, message in enumerate(call.messages):
+        place = f"messages[{number}]"
+        open_ids = [c.id for c in before.calls] if isinstance(before, FromModel) else []
+        if isinstance(message, FromTools):
+            yield from (f"{place} {fault}" for fault in _result_faults(message, open_ids))
+        elif open_ids:
+            yield f"{place} comes before the results of {', '.join(open_ids)}"
+        elif isinstance(message, FromModel):
+            if isinstance(before, FromModel):
+                yield f"{place} is a second model message in a row"
+            if not (message.text or message.calls):
+                yield f"{place} says nothing"
+        elif not any(not isinstance(p, Text) or p.text.strip() for p in message.content):
+            yield f"{place} is an empty user message"
+        for made in message.calls if isinstance(message, FromModel) else ():
+            if made.id in seen:
+                yield f"{place} uses call id {made.id!r} again"
+            seen.add(made.id)
+        before = message
+    if isinstance(before, FromModel):
+        yield "it ends with a model message"
+
+
+def _result_faults(message: FromTools, asked: list[str]) -> Iterator[str]:
+    answered = [result.id for result in message.results]
+    if not asked:
+        yield "answers no call"
+    elif sorted(answered) != sorted(asked):
+        yield f"answers {answered}, but the calls were {asked}"
+
+
+# Without a key
+
+
+def offline() -> ScriptedModel:
+    """A model that needs no key. It says that it is offline and repeats what it heard; if the
+    first word is the name of a tool, it calls it: `refund order=42`, or `refund order 42`."""
+    return ScriptedModel([_offline], ref="scripted/offline", repeat=True)
+
+
+def _offline(call: ModelCall) -> Say:
+    last = call.messages[-1]
+    if isinstance(last, FromTools):
+        return Say("\n".join(f"{r.name}: {r.content}" for r in last.results))
+    text = last_input(call)
+    tools = {tool.name: tool for tool in (*call.tools, *([call.output] if call.output else ()))}
+    words = text.split()
+    if call.output is not None:
+        return Say(calls=[CallChunk(call.output.name, _arguments(call.output, words))])
+    if words and words[0] in tools:
+        return Say(calls=[CallChunk(words[0], _arguments(tools[words[0]], words[1:]))])
+    known = f" Begin with the name of a tool to call it: {', '.join(tools)}." if tools else ""
+    return Say(f"I am offline, since no model is set.{known} You said: {text}")
+
+
+def _arguments(tool: ToolSpec, words: list[str]) -> dict[str, Any]:
+    """`a=1` and, for a name that the tool knows, `a 1`."""
+    known: dict[str, Any] = tool.schema.get("properties", {})
+    found: dict[str, Any] = {}
+    left = iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if equals and name:
+            found[name] = _value(value, known.get(name))
+        elif word in known and (following := next(left, None)) is not None:
+            found[word] = _value(following, known[word])
+    return found
+
+
+def _value(word: str, schema: Any) -> Any:
+    if isinstance(schema, dict) and schema.get("type") == "string":
+        return word
+    try:
+        value = msgspec.json.decode(word)
+    except msgspec.DecodeError:
+        return word
+    return word if isinstance(value, (dict, list)) else value
