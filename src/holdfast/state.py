@@ -153,6 +153,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     window: Window = Window()
     timers: dict[str, Timer] = {}
     checkpoints: dict[str, int] = {}
+    expired: bool = False
     too_new: int | None = None
 
     @property
@@ -179,7 +180,7 @@ class _Work:
     """A state that may change: one copy per fold instead of one per event."""
 
     def __init__(self, start: State) -> None:
-        self.head, self.too_new = start.head, start.too_new
+        self.head, self.too_new, self.expired = start.head, start.too_new, start.expired
         self.run, self.abort, self.due = start.run, start.abort, start.due
         self.mode, self.model, self.context = start.mode, start.model, start.context
         self.queue, self.window = start.queue, start.window
@@ -230,6 +231,14 @@ class _Work:
 # A payload is None where it was erased or cannot be read. What the envelope still says
 # (the kind, the run, the ids behind `done:` and `settle:`) counts even then, so that an
 # erasure neither opens again what was closed nor repeats what was begun.
+
+
+def _session_expired(work: _Work, event: Event, p: ev.SessionExpired | None) -> None:
+    work.expired = True
+
+
+def _session_reopened(work: _Work, event: Event, p: ev.SessionReopened | None) -> None:
+    work.expired = False
 
 
 def _thread_forked(work: _Work, event: Event, p: ev.ThreadForked | None) -> None:
@@ -467,6 +476,8 @@ def _checkpoint_dropped(work: _Work, event: Event, p: ev.CheckpointDropped | Non
 
 
 _STEPS: dict[str, Callable[[_Work, Event, Any], None]] = {
+    "session.expired": _session_expired,
+    "session.reopened": _session_reopened,
     "thread.forked": _thread_forked,
     "message.received": _message_received,
     "message.completed": _message_completed,

@@ -6,6 +6,7 @@ The only place that calls a model.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -183,6 +184,7 @@ class Drafts:
     def __init__(self, driving: Driving, flight: Flight) -> None:
         self._driving, self._flight = driving, flight
         self._sent = 0
+        self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def grew(self) -> None:
@@ -191,8 +193,7 @@ class Drafts:
 
     async def _write(self) -> None:
         driving, flight = self._driving, self._flight
-        while True:
-            await asyncio.sleep(DRAFT)
+        while not await self._pause():
             text = flight.text[self._sent :]
             if not text:
                 continue
@@ -207,9 +208,16 @@ class Drafts:
                 driving.log.warning("draft_failed", category="storage", error=error)
                 return
 
+    async def _pause(self) -> bool:
+        """Whether the message came to its end meanwhile: then its draft is not needed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), DRAFT)
+        return self._over.is_set()
+
     async def written(self) -> None:
+        """Write nothing more; return when what was being written is."""
+        self._over.set()
         if self._task is not None:
-            self._task.cancel()
             await asyncio.wait({self._task})
 
 
@@ -277,12 +285,14 @@ async def fail(driving: Driving, fault: Fault) -> None:
             return  # then it ends as what it was asked to be
 
 
-def interrupted(driving: Driving, reason: str | None) -> list[NewEvent]:
+def interrupted(driving: Driving, reason: str | None, *, shown: bool = True) -> list[NewEvent]:
     """What was said of a message that will not be completed."""
     flight = driving.flight
     if flight is None or not flight.text:
         return []
-    payload = ev.MessageInterrupted(text=flight.text, reason=reason, model=flight.model)
+    payload = ev.MessageInterrupted(
+        text=flight.text, reason=reason, model=flight.model, shown=shown
+    )
     return [driving.event("message.interrupted", payload, id=flight.message)]
 
 

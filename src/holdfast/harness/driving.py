@@ -125,7 +125,7 @@ class Driving:
         task = asyncio.create_task(work)
         halt = asyncio.create_task(self.halt.wait())
         until = deadline(self.run, self.config.bounds) if self.state.active else None
-        left = None if until is None else max(0.0, (until - self.now()) / 1000)
+        left = None if until is None else max(0.0, (until - self.now() + 2) / 1000)
         try:
             await asyncio.wait({task, halt}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():

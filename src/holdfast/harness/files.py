@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable
+from posixpath import normpath
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -28,13 +29,13 @@ _WRITE = (Permission(kind="filesystem", access="write", path="."),)
 _SHELL = (Permission(kind="shell", access="execute", path="."),)
 
 # Looks at the path as the sandbox sees it, so that a link cannot lead the search out of it.
-# A search that finds nothing and one that fails end alike; only the latter says something.
+# That nothing matches (1) is no failure; what is more (2) is.
 _GREP = """
 real=$(realpath "$1") || exit 2
 root=$(pwd -P)
 case "$real/" in "$root"/*) ;; *) echo "$1 leads outside the sandbox" >&2; exit 2;; esac
-exec find -H "$1" -name .git -prune -o -name node_modules -prune -o \
-  -type f -exec grep -nHI "$2" -e "$3" -- {} +
+exec find -H "$1" -name .git -prune -o -name node_modules -prune -o -type f \\
+  -exec sh -c 'p=$1; shift; grep -nHI "$0" -e "$p" -- "$@"; [ $? -le 1 ]' "$2" "$3" {} +
 """
 
 
@@ -167,13 +168,13 @@ async def grep(
         fixed: Take the pattern as plain text.
         limit: Show at most this many lines.
     """
-    where = path if path.startswith("/") else f"./{path}"
+    where = path if path.startswith("/") else f"./{normpath(path)}".removesuffix("/.")
     words = ["sh", "-c", _GREP, "sh", where, "-F" if fixed else "-E", pattern]
     try:
         ran = await _place(context).run(words)
     except SandboxError as error:
         return _refused(error)
-    if ran.timed_out or (ran.stderr and not ran.stdout):
+    if ran.timed_out or (ran.exit_code != 0 and not ran.stdout):
         return _ended_badly(ran, f"grep {pattern}")
     lines = [line.removeprefix("./") for line in ran.stdout.splitlines()]
     lines = [line if len(line) <= LINE else f"{line[:LINE]}…" for line in lines]
@@ -181,6 +182,8 @@ async def grep(
     text = _short("\n".join(lines[:limit])) or "no line matches"
     if more:
         text += f"\n[only the first {limit} lines are shown]"
+    if ran.stderr:
+        text += f"\nstderr:\n{_short(ran.stderr)}".rstrip("\n")
     files = {found[1]: None for line in lines[:limit] if (found := re.match(r"(.*?):\d+:", line))}
     data = {"lines": min(len(lines), limit), "truncated": more}
     return ToolResult(content=text, data=data, refs=_evidence(files))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ..errors import HarnessClosed
+from ..errors import HarnessClosed, PhaseError
 from ..events import Key, NewEvent
 from ..store import Store
 from .config import Config
@@ -48,6 +48,11 @@ class Ground:
             raise HarnessClosed(what=f"session {self.key.session!r}")
         if self.live.failure is not None:
             raise self.live.failure
+        if self.shared.state.expired:
+            key = self.key
+            raise PhaseError(
+                tenant=key.tenant, session=key.session, phase="expired", move="going on"
+            )
 
     async def append(
         self, *events: NewEvent, live: Live | None = None, expected: int | None = None

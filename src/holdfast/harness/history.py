@@ -158,7 +158,6 @@ class History:
     def _cut(self, made: ev.CompactionMade) -> None:
         self.upto, self.summary = made.upto, made.summary
         self.turns = [turn for turn in self.turns if turn.end > made.upto]
-        self._open = [e for e in self._open if e.seq > made.upto or _waits(e, self._taken)]
         self._rendered = ("", 0, [])
 
 

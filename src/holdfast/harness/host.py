@@ -107,6 +107,7 @@ class Harness:
         self._drives: dict[Key, Driving] = {}
         self._listeners: list[Callable[[str, str, Any], Any]] = []
         self._looker: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
         self._closed = False
 
     # Opening and closing
@@ -149,6 +150,7 @@ class Harness:
                 await self._looker
         await self._stop_drives(list(self._tasks), grace)
         await self.close_all()
+        await asyncio.gather(*self._leaving)
         if self._config is not None:
             await self._config.models.aclose()
             if isinstance(self.storage, str):
@@ -203,8 +205,15 @@ class Harness:
 
     async def _open(self, where: Key, created: ev.SessionCreated) -> Session:
         main = key(where.session, "main", self.tenant)
-        if await self.store.row(main) is None:
+        row = await self.store.row(main)
+        if row is None:
             await self._begin(main, created)
+        elif row.agent not in (None, self.agent.key):
+            raise InvalidValue(
+                field="id",
+                problem=f"session {where.session!r} is agent {row.agent!r}'s",
+                remedy=f"serve it with that agent, or take another id for {self.agent.key!r}",
+            )
         if where != main and await self.store.row(where) is None:
             await self._begin(where, ev.ThreadCreated(agent=self.agent.key, parent="main"))
         shared = await self._live(main)
@@ -224,12 +233,15 @@ class Harness:
             await self.store.append(where, events, expected=0, create=True)
 
     async def _live(self, where: Key) -> Live:
+        id = where.session
         if (known := self._lives.get(where)) is None:
             live = Live(self.store, where)
             await live.open()
             known = self._lives.setdefault(where, live)
             if known is not live:
                 await live.aclose()
+            else:
+                live.watchers.append(lambda event: self.tell("session.event", id, event))
         return known
 
     def get(self, id: str, thread: str = "main") -> Session | None:
@@ -251,16 +263,17 @@ class Harness:
     async def delete(self, id: str) -> Receipt:
         """Stop what is going on in a session, and remove all of it, its sandbox too."""
         scope = Scope(self.tenant, id)
-        await self.close(id)
+        await self.close(id, grace=0.0)
         await self.config.sandbox.destroy(scope)
         receipt = await self.store.delete(scope)
         self.tell("session.deleted", id)
         return receipt
 
-    async def close(self, id: str) -> bool:
-        """Forget a live session; its run is handed over. False if it was not live."""
+    async def close(self, id: str, *, grace: float = GRACE) -> bool:
+        """Forget a live session; its run is handed over at a safe point, at the latest after
+        `grace` seconds. False if it was not live."""
         mine = [where for where in self._lives if where.session == id]
-        await self._stop_drives([where for where in self._tasks if where.session == id], GRACE)
+        await self._stop_drives([where for where in self._tasks if where.session == id], grace)
         found = False
         for where in mine:
             session = self._sessions.pop(where, None)
@@ -365,6 +378,16 @@ class Harness:
             self._again.discard(live.key)
             if not self._closed and live.failure is None:
                 self.wake(live)
+        elif not any(where.session == live.key.session for where in self._sessions):
+            self._leave(live)
+
+    def _leave(self, live: Live) -> None:
+        """Forget a log that nobody here has open, once it is driven."""
+        if not self._closed and self._lives.get(live.key) is live:
+            del self._lives[live.key]
+            task = asyncio.create_task(live.aclose())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
 
     async def _drive(self, live: Live) -> None:
         try:
@@ -375,9 +398,11 @@ class Harness:
         except SessionNotFound:
             pass
         except Exception as error:  # nothing of one session may hurt the others
-            self._unable[live.key] = live.state.head
+            stuck = not getattr(error, "retryable", False)
+            if stuck:
+                self._unable[live.key] = live.state.head
             if isinstance(error, HoldfastError):
-                live.trouble(error)
+                live.trouble(error, stuck=stuck)
             log = self.logs.log.bind(session=live.key.session, thread=live.key.thread)
             log.error("drive_failed", category="run", error=error)
 
@@ -415,7 +440,7 @@ class Harness:
             if (driving := self._drives.get(where)) is not None:
                 driving.halt.set()
         if late:
-            _, late = await asyncio.wait(late, timeout=grace)
+            _, late = await asyncio.wait(late, timeout=GRACE)
         for task in late:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from .. import events as ev
 from ..codec import typed
-from ..errors import HoldfastError, LogReplaced, SessionNotFound
+from ..errors import HarnessClosed, HoldfastError, LogReplaced, SessionNotFound
 from ..events import Event, Key
 from ..state import VERSION, State, fold
 from ..store import CaughtUp, Snapshot, Store
@@ -59,6 +59,7 @@ class Live:
         self.history = History()
         self.flying: dict[str, str] = {}
         self.failure: HoldfastError | None = None
+        self.stuck: HoldfastError | None = None
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
         self.watchers: list[Callable[[Event], None]] = []
         self._saved = 0
@@ -86,7 +87,7 @@ class Live:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         self._reader = self._poller = None
-        self._fail(self.failure or _gone(self.key))
+        self._fail(self.failure or HarnessClosed(what=f"session {self.key.session!r}"))
 
     # Waiting
 
@@ -130,8 +131,11 @@ class Live:
             self.flying[message] = self.flying.get(message, "") + text
         self._tell(Delta(message, offset, text, thought))
 
-    def trouble(self, error: HoldfastError) -> None:
+    def trouble(self, error: HoldfastError, *, stuck: bool = False) -> None:
+        """Tell everyone. `stuck`: nobody drives this log until something comes."""
+        self.stuck = error if stuck else self.stuck
         self._tell(Trouble(error.code, str(error)))
+        self._look_again()
 
     # Reading
 
@@ -190,10 +194,15 @@ class Live:
         self.history.add(event)
         self.flying.pop(event.id, None)
         self._tell(event)
+        self.stuck = None
         for look in self.watchers:
             look(event)
-        for waiter in [w for w in self._waiters if w[0]() and not w[1].done()]:
-            waiter[1].set_result(None)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        for true, future in self._waiters:
+            if not future.done() and true():
+                future.set_result(None)
 
     def _tell(self, item: Item) -> None:
         for listener in self._listeners:
@@ -318,7 +327,3 @@ class Listener:
             self._offsets[item.message] = known + len(text)
             return Delta(item.message, known, text) if text else None
         return item
-
-
-def _gone(key: Key) -> HoldfastError:
-    return SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)

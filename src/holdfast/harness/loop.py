@@ -32,6 +32,10 @@ async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driv
             await _steps(driving)
     except LeaseLost as error:
         driving.log.warning("lease_lost", category="run", error=error)
+    except BaseException:
+        with contextlib.suppress(HoldfastError):  # so that somebody else can try at once
+            await config.store.release(driving.lease)
+        raise
     finally:
         drives.pop(live.key, None)
     return True

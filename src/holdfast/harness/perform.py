@@ -70,9 +70,12 @@ async def take_up(driving: Driving) -> None:
 
 async def hand_over(driving: Driving) -> None:
     """Leave a run to whoever comes next, at once."""
-    if driving.state.active is not None and driving.state.active.status == "running":
+    while driving.mine and driving.state.active is not None:
         payload = ev.RunWaiting(due=driving.now(), reason="handover")
-        await driving.write(driving.event("run.waiting", payload), expected=driving.state.head)
+        events = [*interrupted(driving, "handover", shown=False)]
+        events.append(driving.event("run.waiting", payload))
+        if await driving.write(*events, expected=driving.state.head):
+            driving.flight = None
 
 
 async def _start(driving: Driving, step: Start) -> None:

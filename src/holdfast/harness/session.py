@@ -22,7 +22,7 @@ from .decide import decide
 from .ground import Ground, Host
 from .inbox import Decision, settle
 from .inputs import Content
-from .live import Item, Listener, Live
+from .live import Item, Listener, Live, Trouble
 from .results import Ask, Result, Watch, ask
 from .steps import Idle, Plan
 from .views import Checkpoints, ModelView, ModeView, Queue, StateView, Timers, View
@@ -92,7 +92,9 @@ class Session(Ground):
         """Wait until the run that is going, or was last, waits for a person or has ended, and
         nothing is left in the queue."""
         self.check()
-        await self.live.until(self._settled)
+        await self.live.until(lambda: self.live.stuck is not None or self._settled())
+        if self.live.stuck is not None:
+            raise self.live.stuck
         run = self.live.state.run
         start = run.seq if run is not None else 1
         watch = Watch(self.key, -1)
@@ -301,6 +303,10 @@ class Stream:
                     yield item
                 if watch.end is not None:
                     break
+                if session.live.stuck is not None and isinstance(item, Trouble):
+                    raise session.live.stuck
+            if watch.end is None:
+                raise session.live.failure or HarnessClosed(what=f"session {session.id!r}")
             self._result = await session._result(watch, self._kind)
         finally:
             listener.close()

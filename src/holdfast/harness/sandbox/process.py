@@ -30,6 +30,7 @@ SHORT = 0.005  # seconds between two looks at a process that has nothing more to
 TICK = 0.05  # seconds between two looks at a process that says nothing
 LINGER = 0.2  # seconds that others may go on writing when the process itself has ended
 DRAIN = 1.0  # seconds that what is killed may take to let go of its pipes
+DEATH = 10.0  # seconds that a process may take to die of a signal that none can ignore
 PASSES = 20  # looks for marked processes: one may start another while we look
 _PIECE = 1 << 16
 
@@ -109,9 +110,11 @@ class Running:
                 else:
                     self._pump(lambda: not self._heard or self._stop.is_set(), _in(LINGER))
             finally:
-                code = self._kill(process)
-                self._pump(lambda: not self._heard, _in(DRAIN))
-                self._hang_up()
+                try:
+                    code = self._kill(process)
+                    self._pump(lambda: not self._heard, _in(DRAIN))
+                finally:
+                    self._hang_up()
         return Ran(
             stdout=self._out.text(),
             stderr=self._err.text(),
@@ -124,6 +127,8 @@ class Running:
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._where() as cwd:
+            if self._stop.is_set():
+                raise SandboxError(problem="the command was stopped before it began")
             return subprocess.Popen(  # noqa: S603  # what to run is the caller's to decide
                 self._words,
                 cwd=cwd,
@@ -201,7 +206,11 @@ class Running:
             if not _kill_marked(self._id):
                 break
             time.sleep(SHORT)
-        return process.wait()
+        try:
+            return process.wait(timeout=DEATH)
+        except subprocess.TimeoutExpired as error:
+            problem = f"{self._words[0]!r} cannot be killed: perhaps it runs as another user"
+            raise SandboxError(problem=problem) from error
 
 
 class _Kept:

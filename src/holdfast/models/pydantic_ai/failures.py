@@ -57,8 +57,8 @@ def while_reading(ref: str) -> Iterator[None]:
 def _told(ref: str, error: Exception) -> ModelError | None:
     if isinstance(error, TimeoutError):
         return ModelTimeout(model=ref, problem="no answer in time")
-    if isinstance(error, UserError):
-        return ModelError(model=ref, problem="the model cannot do what the call asks for")
+    if isinstance(error, UserError):  # pydantic-ai's own words, about the model and the tools
+        return ModelError(model=ref, problem=f"cannot be asked so: {str(error)[:200]}")
     if isinstance(error, UnexpectedModelBehavior):
         return ModelUnavailable(model=ref, problem="the answer makes no sense")
     if isinstance(error, ModelAPIError):
