@@ -46,6 +46,7 @@ _ABOUT = {
 _OWNED = {"access", "refresh", "auth", "oauth", "api", "bearer", "session", "csrf", "device"}
 _HEADERS = {"authorization", "cookie"}
 _PLAIN = {"none", "null", "true", "false", "str", "string", "undefined", "required", "optional"}
+_PLAIN |= {"int", "float", "bool", "bytes", "any"}
 _SCHEMA = {"type", "$ref", "anyOf", "oneOf", "allOf"}
 _SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
 
@@ -209,7 +210,7 @@ class Redactor:
         while found := _NAMED.search(text, at):
             at = found.end()
             named = self._named(found[2]) if len(found[2]) <= 128 else None
-            if named is None:
+            if named is None or found[2].lower() == "tokens":  # in a text these are counted
                 continue
             start, at = _assigned(text, at, header=words(found[2])[-1] in _HEADERS)
             secret = text[start:at]
