@@ -43,7 +43,7 @@ __init__
 """
 LINES = {part: n for n, line in enumerate(LAYOUT.split("\n")) for part in line.split()}
 
-CORE = {"errors", "events", "codec", "state", "transcript", "catalog", "store", "stores"}
+CORE = {"errors", "redact", "events", "codec", "state", "transcript", "catalog", "store", "stores"}
 DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb")  # may import their own
 
 PUBLIC = """

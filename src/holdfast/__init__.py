@@ -12,6 +12,7 @@ from .errors import (
     HarnessClosed,
     HeadMoved,
     HoldfastError,
+    InvalidAgent,
     InvalidValue,
     LeaseHeld,
     LeaseLost,
@@ -56,7 +57,7 @@ from .store import (
 from .stores import connect
 
 if TYPE_CHECKING:
-    from .harness.agent import Agent, Context, Hook, InvalidAgent, Mode, context, hook
+    from .harness.agent import Agent, Context, Hook, Mode, context, hook
     from .harness.contexts import Reading
     from .harness.faults import Attempts, ErrorPolicy, Retry
     from .harness.host import Harness
@@ -80,7 +81,6 @@ _LATER = {
     "ErrorPolicy": ".harness.faults",
     "Harness": ".harness.host",
     "Hook": ".harness.agent",
-    "InvalidAgent": ".harness.agent",
     "LogConfig": ".harness.logs",
     "Media": ".models.port",
     "Mode": ".harness.agent",

@@ -360,6 +360,20 @@ class OutsideSandbox(SandboxError):
 
 
 @dataclass(eq=False, kw_only=True)
+class InvalidAgent(HoldfastError):
+    """An agent, or the harness around it, cannot work as it is described. Every fault is listed."""
+
+    code = "invalid_agent"
+
+    agent: str
+    faults: list[str]
+
+    def __str__(self) -> str:
+        listed = "".join(f"\n- {fault}" for fault in self.faults)
+        return f"agent {self.agent!r} cannot be served:{listed}"
+
+
+@dataclass(eq=False, kw_only=True)
 class ToolError(HoldfastError):
     """For tools to raise: unlike any other exception, its words reach the model."""
 

@@ -77,8 +77,8 @@ FACTS: list[tuple[str, Any]] = [
 
 MAIN, OTHER, MOVED, BACK = key("full"), key("full", tenant="t2"), key("moved"), key("back")
 FORK, DEEP, LATER, SIDE = (key("full", name) for name in ("fork", "deep", "later", "side"))
-AGED = key("aged")
-LOGS = [MAIN, FORK, LATER, SIDE, OTHER, MOVED, BACK, AGED]
+AGED, DRIVEN = key("aged"), key("driven")
+LOGS = [MAIN, FORK, LATER, SIDE, OTHER, MOVED, BACK, AGED, DRIVEN]
 LIFE: list[tuple[str, Any]] = [
     ("session.created", {"user": "ann", "ttl": 60, "expiry": 90}),
     ("surface.attached", {"surface": "web", "address": "t1", "touch": False}),
@@ -90,6 +90,53 @@ LIFE: list[tuple[str, Any]] = [
     ("session.touched", {}),
     ("session.pinned", {"pinned": True}),
     ("session.held", {"hold": "lawsuit"}),
+]
+# What a harness writes.
+RUN: list[tuple[str, Any]] = [
+    ("session.created", {"agent": "helper"}),
+    ("state.changed", {"set": {"plan": "pro"}, "replace": True}),
+    ("mode.changed", {"mode": "plan"}),
+    ("model.changed", {"model": "a/b"}),
+    ("message.received", {"text": "go", "how": "steer", "limits": {"steps": 3}, "model": "a/c"}),
+    ("run.started", {"driver": "w", "inputs": [5], "limits": {"steps": 3}, "model": "a/c"}),
+    ("model.called", {"model": "a/c", "step": 1}),
+    ("context.built", {"hash": "h", "mode": "plan", "system": "Help.", "messages": ["now"]}),
+    (
+        "message.completed",
+        {
+            "text": "Look.",
+            "parts": [{"signature": "s"}],
+            "calls": [{"id": "c1", "name": "t", "arguments": {"a": 1}, "fingerprint": "f"}],
+            "model": "a/c",
+            "usage": {"input_tokens": 9, "output_tokens": 1},
+            "thought": "hm",
+            "cost": 0.25,
+        },
+    ),
+    ("tool.started", {"call": "c1", "name": "t", "key": "c1", "by": "policy", "repeat": True}),
+    ("tool.nested", {"call": {"id": "c1.1", "name": "u", "arguments": {}}, "parent": "c1"}),
+    ("progress.reported", {"call": "c1", "data": 0.5}),
+    ("context.added", {"id": "x", "content": "note", "scope": "session", "on": "tool.finished"}),
+    ("context.added", {"id": "y", "content": "gone"}),
+    ("context.removed", {"ids": ["y"]}),
+    ("run.resumed", {"driver": "v", "reason": "driver_lost"}),
+    ("pending.opened", {"id": "p", "what": "approval", "call": "c1.1", "expires": START + 9}),
+    ("pending.warned", {"id": "p"}),
+    ("pending.extended", {"id": "p", "expires": START + 99}),
+    ("timer.set", {"id": "t1", "at": START + 999, "text": "later"}),
+    ("timer.set", {"id": "t2", "at": START + 5, "text": "now"}),
+    ("timer.set", {"id": "t3", "at": START + 7, "text": "never"}),
+    ("timer.fired", {"id": "t2"}),
+    ("timer.cleared", {"id": "t3"}),
+    ("message.received", {"text": "and then"}),
+    ("message.received", {"text": "or not"}),
+    ("queue.changed", {"order": [26, 25], "texts": {"25": "after that"}}),
+    ("checkpoint.made", {"id": "k1", "label": "before"}),
+    ("checkpoint.made", {"id": "k2"}),
+    ("checkpoint.dropped", {"id": "k2"}),
+    ("compaction.made", {"upto": 4, "summary": "so far", "tokens": 40, "turns": 1}),
+    ("abort.requested", {"reason": "enough"}),
+    ("timer.planned", {"due": START + 999}),
 ]
 SURFACE = SURFACE_CLAIM + surface_name("slack", "D1")
 BLOBS = (b"an attachment \x00\xff", b"")
@@ -136,6 +183,12 @@ async def fill(store: Store, clock: Clock) -> Names:
     begun = {"agent": "other", "title": "Beside", "parent": "main"}
     await store.append(SIDE, [fact(107, "thread.created", begun)], create=True)
     await store.append(OTHER, [fact(1, "session.created", {"agent": "helper"})], create=True)
+
+    # What a harness left in the middle of a run.
+    for n, (kind, payload) in enumerate(RUN, 1):
+        clock.now += 10
+        run = "r9" if n > 5 else None
+        await store.append(DRIVEN, [fact(200 + n, kind, payload, run=run)], create=n == 1)
 
     # A log that moved away, and one that came back.
     for one in (MOVED, BACK):

@@ -76,6 +76,52 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
         errors.UnknownStore(kind="s3", available=["memory", "sqlite"]),
         "there is no store of kind 's3'; there are memory, sqlite",
     ),
+    (errors.ModelError(model="a/b", problem="refused", status=401), "a/b: refused"),
+    (errors.Diverged(model="a/b", problem="another prompt", step=2), "a/b: another prompt"),
+    (errors.ModelUnavailable(model="a/b", problem="away"), "a/b: away"),
+    (errors.ModelRateLimited(model="a/b", problem="slower", retry_after=2.0), "a/b: slower"),
+    (errors.ModelTimeout(model="a/b", problem="no answer"), "a/b: no answer"),
+    (
+        errors.InvalidAgent(agent="shop", faults=["no model", "two tools 'x'"]),
+        "agent 'shop' cannot be served:\n- no model\n- two tools 'x'",
+    ),
+    (errors.ToolError(problem="there is no order 42"), "there is no order 42"),
+    (
+        errors.ToolMissing(session="s1", agent="shop", tool="refund"),
+        "session 's1' waits for tool 'refund', which agent 'shop' does not have: "
+        "serve it with an agent that has it",
+    ),
+    (
+        errors.SessionBusy(session="s1", run="r"),
+        "session 's1' is busy with run 'r': wait, queue or steer",
+    ),
+    (
+        errors.QueueFull(session="s1", limit=100),
+        "100 messages wait in session 's1': send it again later",
+    ),
+    (
+        errors.NotPending(session="s1", item="p", pending=["q"]),
+        "item 'p' of session 's1' cannot be meant: pending there is q",
+    ),
+    (
+        errors.NotPending(session="s1", item=None, pending=[]),
+        "one of several items of session 's1' cannot be meant: pending there is nothing",
+    ),
+    (
+        errors.AlreadyDecided(session="s1", item="p", outcome="denied", by="ann", at=7),
+        "item 'p' was already denied by ann at 7",
+    ),
+    (
+        errors.UnsafePoint(session="s1", at=7, nearest=3),
+        "event 7 is in the middle of a turn: the nearest place is 3",
+    ),
+    (
+        errors.RunFailed(session="s1", run="r", status="failed", reason="x", problem="no luck"),
+        "run r of session 's1' failed: no luck",
+    ),
+    (errors.HarnessClosed(what="session 's1'"), "session 's1' is closed"),
+    (errors.SandboxError(problem="'a': Is a directory"), "'a': Is a directory"),
+    (errors.OutsideSandbox(path="../x"), "'../x' leads outside the sandbox"),
     (
         errors.MissingExtra(extra="postgres", needed_for="a PostgreSQL store"),
         "a PostgreSQL store needs an optional package: pip install 'holdfast[postgres]'",
@@ -101,11 +147,16 @@ def test_every_error_has_a_code_of_its_own() -> None:
     assert all(code.replace("_", "").islower() for code in codes)
 
 
-def test_a_retry_can_help_only_where_someone_else_was_faster_or_the_store_was_away() -> None:
+def test_a_retry_can_help_only_where_something_passes_by_itself() -> None:
     assert {cls for cls in classes() if cls.retryable} == {
         errors.HeadMoved,
         errors.LeaseHeld,
         errors.StoreUnavailable,
+        errors.ModelUnavailable,
+        errors.ModelRateLimited,
+        errors.ModelTimeout,
+        errors.SessionBusy,
+        errors.QueueFull,
     }
 
 

@@ -25,20 +25,6 @@ Instructions: TypeAlias = str | Callable[..., str | Awaitable[str]]
 DEFAULT = "default"
 
 
-@dataclass(eq=False, kw_only=True)
-class InvalidAgent(HoldfastError):
-    """An agent, or the harness around it, cannot work as it is described. Every fault is listed."""
-
-    code = "invalid_agent"
-
-    agent: str
-    faults: list[str]
-
-    def __str__(self) -> str:
-        listed = "".join(f"\n- {fault}" for fault in self.faults)
-        return f"agent {self.agent!r} cannot be served:{listed}"
-
-
 @dataclass(frozen=True, eq=False)
 class Context:
     """Something to tell the model beside the conversation, rendered before each model call.

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from .. import events as ev
-from ..errors import HoldfastError, ModelError, ModelRateLimited, ModelUnavailable, StoreUnavailable
+from ..errors import HoldfastError, ModelError, ModelUnavailable, StoreUnavailable
 from ..events import NewEvent, new_id
 from ..models.port import (
     BoundChunk,
@@ -30,7 +30,7 @@ from ..models.port import (
 from ..store import BlobRef
 from .contexts import Built, ContextFailed, build
 from .driving import Driving, Flight
-from .faults import Fault, classify, public, retryable
+from .faults import Fault, classify, public, retry_after, retryable
 from .output import output_spec
 from .proposals import proposed
 
@@ -88,14 +88,11 @@ async def _answer(driving: Driving) -> tuple[Built, str, Said] | Fault:
     for ref in dict.fromkeys(filter(None, (first, *driving.config.fallbacks))):
         try:
             return built, ref, await _patiently(driving, driving.config.model(ref), built)
-        except HoldfastError as error:
+        except Exception as error:  # a model of the program's own may raise anything
             fault = classify(error, source="model", policy=policy)
-            driving.log.warning("model_failed", category="model", error=error, model=ref)
+            driving.log.warning("model_failed", category="model", error=fault, model=ref)
             if driving.flight is not None and driving.flight.text:
                 break  # a person has read some of it: another model would say it again
-        except Exception as error:  # a model of the program's own may raise anything
-            driving.log.error("model_failed", category="model", error=error, model=ref)
-            return classify(error, source="model", policy=policy)
     if fault is None:
         problem = "no model was chosen: give the harness a default_model"
         nobody = ModelError(model="none", problem=problem)
@@ -112,13 +109,12 @@ async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
         driving.flight = Flight(new_id(), model.ref)
         try:
             await _stream(driving, model, call, said)
-        except HoldfastError as error:
+        except Exception as error:
             fault = classify(error, source="model", policy=driving.config.policy)
             if n == attempts.times or said.begun or not retryable(fault):
                 raise
-            wanted = error.retry_after if isinstance(error, ModelRateLimited) else None
-            driving.log.warning("model_retried", category="model", error=error, attempt=n)
-            await asyncio.sleep(attempts.delay(n, retry_after=wanted))
+            driving.log.warning("model_retried", category="model", error=fault, attempt=n)
+            await asyncio.sleep(attempts.delay(n, retry_after=retry_after(fault)))
         else:
             return said
     raise AssertionError("unreachable")
@@ -131,7 +127,7 @@ async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
     return ModelCall(
         model=model.ref.partition("/")[2],
         system=built.system,
-        messages=live.history.messages(model.ref, await _blobs(driving), built.notes),
+        messages=live.history.messages(model.ref, await _blobs(driving, model), built.notes),
         tools=tuple(tool.spec for tool in tools),
         output=output,
         run=driving.run.id,
@@ -139,10 +135,10 @@ async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
     )
 
 
-async def _blobs(driving: Driving) -> dict[str, bytes]:
-    """The attachments in the window, read once while this driver drives."""
+async def _blobs(driving: Driving, model: Model) -> dict[str, bytes]:
+    """The attachments that the model is yet to see, read once while this driver drives."""
     store, scope = driving.config.store, driving.live.key.scope
-    for part in driving.live.history.blobs():
+    for part in driving.live.history.blobs(model.ref):
         if part not in driving.blobs:
             try:
                 driving.blobs[part] = await store.get_blob(scope, BlobRef(part, 0))
@@ -272,7 +268,7 @@ def finished(
 
 async def fail(driving: Driving, fault: Fault) -> None:
     """End the run because of a fault; what was said so far is kept."""
-    shown = public(fault, driving.config.policy)
+    shown = public(fault, driving.config.policy, driving.config.redactor)
     driving.log.error("run_failed", category="run", error=fault)
     message = shown.message
     while driving.state.active is not None:

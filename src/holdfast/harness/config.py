@@ -11,6 +11,7 @@ from ..codec import LIMITS
 from ..events import Key
 from ..models.port import Model
 from ..models.registry import Models
+from ..redact import Redactor
 from ..state import State
 from ..store import Store
 from .agent import Agent, Mode
@@ -40,6 +41,7 @@ class Config:
     policy: ErrorPolicy
     bounds: Bounds
     log: Log
+    redactor: Redactor
     tracing: Tracing
     owner: str
     ttl: float

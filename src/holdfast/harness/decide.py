@@ -32,7 +32,7 @@ SETTLED = ("denied", "answered", "expired", "superseded", "abandoned")
 def decide(state: State, bounds: Bounds, now: int) -> Step:
     """The next step of a log at `now` (ms)."""
     return _by_the_clock(state, now) or (
-        _idle(state) if (run := state.active) is None else _running(state, run, bounds, now)
+        _idle(state, bounds) if (run := state.active) is None else _running(state, run, bounds, now)
     )
 
 
@@ -47,9 +47,9 @@ def _by_the_clock(state: State, now: int) -> Step | None:
     return None
 
 
-def _idle(state: State) -> Step:
+def _idle(state: State, bounds: Bounds) -> Step:
     if state.queue:
-        return Start(state.queue[0].seq)
+        return Start(state.queue[0].seq, _full(state, bounds, more=1))
     due = next_due(state)
     return Idle() if due == state.due else Plan(due)
 
@@ -64,9 +64,15 @@ def _running(state: State, run: Run, bounds: Bounds, now: int) -> Step:
         return Finish("done")
     if (code := _spent(run, bounds)) is not None:
         return Finish("failed", code)
-    if state.window.tokens > bounds.tokens or state.window.turns > bounds.turns:
+    if _full(state, bounds):
         return Compact()
     return CallModel(run.steps + 1, steering)
+
+
+def _full(state: State, bounds: Bounds, more: int = 0) -> bool:
+    """Whether a model would read more than it should, with so many turns more."""
+    window = state.window
+    return window.tokens > bounds.tokens or window.turns + more > bounds.turns
 
 
 def _ending(state: State, run: Run, bounds: Bounds, now: int) -> Finish | None:

@@ -85,13 +85,12 @@ class History:
     ) -> tuple[PromptMessage, ...]:
         """What `model` reads now. `notes` are put right before the newest input; `blobs` are
         the bytes of attachments by hash."""
-        before = [*self._earlier(model, blobs)]
+        before = self._earlier(model, blobs)
         now = _rendered(_in_order(self._open, self._taken), model, blobs)
         place = max((n for n, m in enumerate(now) if isinstance(m, FromUser)), default=len(now))
         told = [FromUser((Text(note),)) for note in notes]
-        return tuple(
-            _joined([*self._start(before, now), *before, *now[:place], *told, *now[place:]])
-        )
+        last = before[-1:] or self._start(now)
+        return (*before[:-1], *_joined([*last, *now[:place], *told, *now[place:]]))
 
     def cut(self, tokens: int, turns: int) -> ev.CompactionMade | None:
         """Where to put older turns away, so that at most so many tokens and turns stay."""
@@ -102,13 +101,13 @@ class History:
             if left_tokens <= tokens and left_turns <= turns:
                 return ev.CompactionMade(
                     upto=turn.end,
-                    carry=self._carried(turn.end),
+                    carry=self.carried(turn.end),
                     tokens=left_tokens + _tokens(self._open),
                     turns=left_turns + 1,
                 )
         return None
 
-    def _carried(self, upto: int) -> list[int]:
+    def carried(self, upto: int) -> list[int]:
         """The messages that came before the cut and were read, or will be, behind it."""
         later = [m.seq for turn in self.turns if turn.end > upto for m in turn.messages]
         later += [e.seq for e in self._open if e.kind == "message.received"]
@@ -118,11 +117,12 @@ class History:
         """What there is to summarise: the turns up to event `seq`."""
         told = [m for turn in self.turns if turn.end <= seq for m in turn.messages]
         now = _rendered(told, model, blobs)
-        return tuple(_joined([*self._start([], now), *now]))
+        return tuple(_joined([*self._start(now), *now]))
 
-    def blobs(self) -> set[str]:
-        """The hashes of all attachments that a model is to see."""
-        messages = [m for turn in self.turns for m in turn.messages]
+    def blobs(self, model: str) -> set[str]:
+        """The hashes of the attachments that `messages` needs: those that `model` has not been
+        shown in a turn that is over."""
+        messages = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
         messages += _in_order(self._open, self._taken)
         return {
             part["sha256"]
@@ -132,20 +132,27 @@ class History:
             if isinstance(part, dict) and part.get("type") == "blob"
         }
 
+    def _known(self, model: str) -> int:
+        """How many turns are rendered for this model."""
+        return self._rendered[1] if self._rendered[0] == model else 0
+
     def _earlier(self, model: str, blobs: Mapping[str, bytes]) -> list[PromptMessage]:
-        known, turns, rendered = self._rendered
-        if known != model or turns > len(self.turns):
-            turns, rendered = 0, []
-        for turn in self.turns[turns:]:
-            rendered = [*rendered, *_rendered(turn.messages, model, blobs)]
+        """The turns that are over, joined; what comes next may join the last of them."""
+        known = self._known(model)
+        rendered = self._rendered[2] if known else []
+        for turn in self.turns[known:]:
+            more = _rendered(turn.messages, model, blobs)
+            start = [] if rendered else self._start(more)
+            rendered[-1:] = _joined([*rendered[-1:], *start, *more])
         self._rendered = model, len(self.turns), rendered
         return rendered
 
-    def _start(self, *parts: list[PromptMessage]) -> list[PromptMessage]:
+    def _start(self, messages: list[PromptMessage]) -> list[PromptMessage]:
+        """What stands before the first message, if one has to."""
         if self.summary:
             return [FromUser((Text(SUMMARY + self.summary),))]
-        first = next((part[0] for part in parts if part), None)
-        return [FromUser((Text(EARLIER),))] if isinstance(first, FromModel) else []
+        begins = messages and isinstance(messages[0], FromModel)
+        return [FromUser((Text(EARLIER),))] if begins else []
 
     def _close(self, event: Event) -> None:
         waiting = [e for e in self._open if _waits(e, self._taken)]

@@ -13,13 +13,20 @@ from typing import Any, Literal
 
 from .. import events as ev
 from ..catalog import Page, Pending, PendingQuery, Query, Row
-from ..errors import HarnessClosed, HeadMoved, HoldfastError, InvalidValue, SessionNotFound
+from ..errors import (
+    HarnessClosed,
+    HeadMoved,
+    HoldfastError,
+    InvalidAgent,
+    InvalidValue,
+    SessionNotFound,
+)
 from ..events import Key, NewEvent, Scope, key, new_id
 from ..models import registry
 from ..models.port import Model, Provider
 from ..store import Receipt, Store
 from ..stores import connect
-from .agent import Agent, InvalidAgent, faults
+from .agent import Agent, faults
 from .config import PARALLEL, Config, Price
 from .driving import Driving
 from .faults import ErrorPolicy
@@ -131,7 +138,12 @@ class Harness:
             store = await connect(self.storage) if isinstance(self.storage, str) else self.storage
             owner = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
             self._config = Config(
-                agent=self.agent, store=store, log=self.logs.log, owner=owner, **self._settings
+                agent=self.agent,
+                store=store,
+                log=self.logs.log,
+                redactor=self.logs.redactor,
+                owner=owner,
+                **self._settings,
             )
             if self.recovery != "leave":
                 await self._look()

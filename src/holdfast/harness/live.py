@@ -163,9 +163,9 @@ class Live:
 
     async def event(self, seq: int) -> Event | None:
         """The event with this number."""
-        async for event in self.store.read(self.key, after=seq - 1, before=seq + 1, log=self.log):
-            return event
-        return None
+        read = self.store.read(self.key, after=seq - 1, before=seq + 1, log=self.log)
+        found = [event async for event in read]
+        return found[0] if found else None
 
     async def payload(self, seq: int, type: type[P]) -> P | None:
         """Its payload, or None where it is gone or cannot be read."""
@@ -218,7 +218,7 @@ class Live:
 
     async def _poll(self) -> None:
         """Drafts of a driver elsewhere, as deltas, while someone listens and a run is going."""
-        while True:
+        while self._listeners:
             await asyncio.sleep(POLL)
             if self.driven or not self._listeners or self.state.active is None:
                 continue
@@ -227,6 +227,7 @@ class Live:
                     known = self.flying.get(draft.message, "")
                     if len(draft.text) > len(known):
                         self.say(draft.message, draft.text[len(known) :])
+        self._poller = None
 
     def snapshot(self) -> Snapshot | None:
         """A snapshot, if the last one is long ago."""

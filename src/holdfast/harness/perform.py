@@ -94,14 +94,14 @@ async def _start(driving: Driving, step: Start) -> None:
         output=step.input if message.output is not None else None,
     )
     called = ev.ModelCalled(model=ref or "none", step=1)
-    events = [
-        NewEvent.of("run.started", started, run=run),
-        NewEvent.of("model.called", called, run=run),
-    ]
+    events = [NewEvent.of("run.started", started, run=run)]
+    if not step.full:
+        events.append(NewEvent.of("model.called", called, run=run))
     if await driving.write(*events, expected=driving.state.head):
         driving.took = run
         driving.log.info("run_started", category="run", run=run)
-        await call_model(driving)
+        if not step.full:
+            await call_model(driving)
 
 
 async def _call_model(driving: Driving, step: CallModel) -> None:
@@ -224,7 +224,7 @@ async def _finish(driving: Driving, step: Finish) -> None:
     message = None
     if step.status == "failed":
         fault = make(step.code or "run_failed")
-        message = public(fault, driving.config.policy).message
+        message = public(fault, driving.config.policy, driving.config.redactor).message
     events.append(finished(driving, step.status, step.code, message))
     if await driving.write(*events, expected=state.head):
         driving.flight = None
@@ -238,7 +238,11 @@ async def _compact(driving: Driving, step: Compact) -> None:
     if made is None:
         # One turn alone is too much: let the model say so.
         made = ev.CompactionMade(
-            upto=history.upto, summary=history.summary, tokens=0, turns=1, carry=[]
+            upto=history.upto,
+            summary=history.summary,
+            tokens=0,
+            turns=1,
+            carry=history.carried(history.upto),
         )
     elif driving.config.summarise is not None:
         summary = await driving.watch(_summary(driving, made.upto))

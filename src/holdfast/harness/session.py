@@ -6,6 +6,7 @@ append. Any number of processes may hold the same session.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, Protocol
 
@@ -298,13 +299,14 @@ class Stream:
                 listener.close()
                 listener = session.live.listen(self.seq - 1)
             self._watch = watch = Watch(session.key, self.seq)
-            async for item in listener:
-                if watch.see(item):
-                    yield item
-                if watch.end is not None:
-                    break
-                if session.live.stuck is not None and isinstance(item, Trouble):
-                    raise session.live.stuck
+            async with contextlib.aclosing(aiter(listener)) as items:
+                async for item in items:
+                    if watch.see(item):
+                        yield item
+                    if watch.end is not None:
+                        break
+                    if session.live.stuck is not None and isinstance(item, Trouble):
+                        raise session.live.stuck
             if watch.end is None:
                 raise session.live.failure or HarnessClosed(what=f"session {session.id!r}")
             self._result = await session._result(watch, self._kind)

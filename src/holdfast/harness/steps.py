@@ -64,9 +64,10 @@ class Supersede(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True):
-    """Begin a run with this input, and call the model."""
+    """Begin a run with this input, and call the model: not yet if the window is `full`."""
 
     input: int
+    full: bool = False
 
 
 class CallModel(Struct, frozen=True):

@@ -78,7 +78,8 @@ class ScriptedModel:
 
     The step is the number of model messages in the prompt, or with `per_turn` of those since
     the last user message. After the last step the script is over, which is a `ModelError`;
-    with `repeat` the last one is played again. `calls` keeps every call that came.
+    with `repeat` the last one is played again. `calls` keeps every call that came, unless
+    `keep_calls` is false.
     """
 
     def __init__(
@@ -89,12 +90,14 @@ class ScriptedModel:
         per_turn: bool = False,
         repeat: bool = False,
         strict: bool = True,
+        keep_calls: bool = True,
     ) -> None:
         split_ref(ref, "ref")
         self.ref = ref
         self.calls: list[ModelCall] = []
         self._scripts: dict[str, Sequence[Step]] = {"": steps}
         self._per_turn, self._repeat, self._strict = per_turn, repeat, strict
+        self._keep_calls = keep_calls
 
     @classmethod
     def by_input(
@@ -115,7 +118,8 @@ class ScriptedModel:
         return f"ScriptedModel({self.ref})"
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-        self.calls.append(call)
+        if self._keep_calls:
+            self.calls.append(call)
         if self._strict:
             check_prompt(call, self.ref)
         step = self._step(call)
@@ -259,7 +263,7 @@ def _result_faults(message: FromTools, asked: list[str]) -> Iterator[str]:
 def offline() -> ScriptedModel:
     """A model that needs no key. It says that it is offline and repeats what it heard; if the
     first word is the name of a tool, it calls it: `refund order=42`, or `refund order 42`."""
-    return ScriptedModel([_offline], ref="scripted/offline", repeat=True)
+    return ScriptedModel([_offline], ref="scripted/offline", repeat=True, keep_calls=False)
 
 
 def _offline(call: ModelCall) -> Say:

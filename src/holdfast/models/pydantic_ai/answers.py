@@ -86,6 +86,8 @@ def _was_cut(stream: StreamedResponse) -> bool:
     """Whether the vendor never said why the model stopped. For OpenAI's chat protocol
     pydantic-ai makes a reason up, so there only the vendor's own word counts."""
     told = (stream.provider_details or {}).get("finish_reason") is not None
+    if stream.state == "incomplete":
+        return True
     if _speaks_chat(stream):
         return not told and stream.finish_reason != "content_filter"
     return not told and stream.finish_reason is None

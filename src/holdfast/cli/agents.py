@@ -1,0 +1,173 @@
+"""Whom the command line serves: an agent by its name in a program, a model for it, and the
+harness of both. Knows nothing of terminals."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Annotated, Any, TypeAlias
+
+from cyclopts import Parameter
+
+from ..catalog import Row
+from ..errors import InvalidValue
+from ..harness.agent import Agent, context
+from ..harness.contexts import Reading
+from ..harness.host import Harness
+from ..harness.tools import ToolContext, tool
+from ..models.scripted import offline
+from ..store import Store
+
+OFFLINE = "scripted/offline"
+# The variables that hold a vendor's key, and the model that is asked if none is named.
+KEYS: dict[str, tuple[tuple[str, ...], str]] = {
+    "anthropic": (("ANTHROPIC_API_KEY",), "claude-sonnet-4-5"),
+    "openai": (("OPENAI_API_KEY",), "gpt-5.1"),
+    "google": (("GOOGLE_API_KEY", "GEMINI_API_KEY"), "gemini-2.5-pro"),
+}
+
+Name: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="The agent, as module:name; the current folder is searched too. A function that "
+        "takes **settings and returns a Harness of them is as good."
+    ),
+]
+ModelRef: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="The model, as provider/name. Default: $HOLDFAST_MODEL, else the agent's own, else "
+        "that of the vendor whose key is set."
+    ),
+]
+Made: TypeAlias = Agent | Callable[..., Harness]
+
+
+@tool(approval="ask", risk="write")
+async def remember(note: str, context: ToolContext) -> str:
+    """Keep a note for the rest of this conversation.
+
+    Args:
+        note: What to keep.
+    """
+    notes = [*context.state.get("notes", []), note]
+    await context.update_state(notes=notes)
+    return f"kept: {note}"
+
+
+@context
+def notes(reading: Reading) -> str | None:
+    kept = reading.state.get("notes", [])
+    return "\n".join(["Notes that were kept:", *(f"- {note}" for note in kept)]) if kept else None
+
+
+BUILT_IN = Agent(
+    "Holdfast chat",
+    instructions="You are a helpful assistant in a terminal. Be short and plain.",
+    tools=[remember],
+    contexts=[notes],
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A model: `ref` is asked for with every message, `default` where nothing else is named;
+    `offline` says why no vendor is asked."""
+
+    ref: str | None = None
+    default: str | None = None
+    offline: str | None = None
+
+
+def find(name: str) -> Made:
+    """The agent, or the function that makes its harness, at `module:name`. `InvalidValue` says
+    what is there instead."""
+    module_name, colon, attribute = name.partition(":")
+    if not (colon and module_name and attribute):
+        raise _no_agent(f"is {name!r}", "write module:name, as in shop.agents:support")
+    module = _module(module_name)
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            known = [key for key, value in vars(module).items() if isinstance(value, Agent)]
+            there = f"there are: {', '.join(known)}" if known else "it has no Agent"
+            raise _no_agent(f"{module_name!r} has no {attribute!r}", there)
+        found = getattr(found, part)
+    if not isinstance(found, Agent) and (isinstance(found, type) or not callable(found)):
+        what = f"{name!r} is {'a class' if isinstance(found, type) else type(found).__name__}"
+        raise _no_agent(what, "name an Agent, or a function that returns a Harness")
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            remedy = "run the command in your program's folder, or install it"
+            raise _no_agent(f"there is no module {name!r}", remedy) from error
+        raise _broken(name, error) from error
+    except Exception as error:  # whatever a program of the user's own raises
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> InvalidValue:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    problem = f"{name!r} cannot be imported ({type(error).__name__}: {error})"
+    return _no_agent(problem, f"see {place.filename}, line {place.lineno}")
+
+
+def _no_agent(problem: str, remedy: str) -> InvalidValue:
+    return InvalidValue(field="agent", problem=problem, remedy=remedy)
+
+
+def choose(made: Made, model: str | None, environ: Mapping[str, str] = os.environ) -> Choice:
+    """Which model speaks for an agent. Offline only where no key is to be had for what would
+    have been asked; a model that was named outright is asked in any case."""
+    if ref := model or environ.get("HOLDFAST_MODEL"):
+        return Choice(ref, ref)
+    if not isinstance(made, Agent):
+        return Choice()
+    if (own := made.model or made.mode(None).model) is not None:
+        missing = _missing_key(own, environ)
+        return Choice(OFFLINE, OFFLINE, f"{missing} is not set") if missing else Choice()
+    for vendor, (names, default) in KEYS.items():
+        if any(environ.get(name) for name in names) and find_spec("pydantic_ai") is not None:
+            return Choice(default=f"{vendor}/{default}")
+    return Choice(default=OFFLINE, offline="no model is named and no key is set")
+
+
+def _missing_key(ref: str, environ: Mapping[str, str]) -> str | None:
+    names, _ = KEYS.get(ref.partition("/")[0], ((), ""))
+    return names[0] if names and not any(environ.get(name) for name in names) else None
+
+
+def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: Any) -> Harness:
+    """A harness on this store; what cannot work is refused with every fault."""
+    settings = {"storage": store, "tenant": tenant, **more}
+    if isinstance(made, Agent):
+        default = choice.default
+        return Harness(made, default_model=default, providers=[offline()], **settings)
+    if choice.default is not None:
+        settings["default_model"] = choice.default
+    found = made(**settings)
+    if not isinstance(found, Harness):
+        raise _no_agent(f"the function returned {type(found).__name__}", "return a Harness")
+    return found
+
+
+def check_owner(row: Row | None, agent: Agent) -> None:
+    """Refuse to let one agent speak in a session of another."""
+    if row is not None and row.agent not in (None, agent.key):
+        raise _no_agent(
+            f"session {row.session!r} is of agent {row.agent!r}, not of {agent.key!r}",
+            "name that one with --agent module:name",
+        )

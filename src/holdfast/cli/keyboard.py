@@ -1,0 +1,58 @@
+"""Lines that a person types, or a pipe brings, without holding up the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import sys
+import threading
+
+SIZE = 65_536
+
+
+class Keyboard:
+    """The lines of standard input, one after the other; None once it has ended.
+
+    A thread reads them, straight from the descriptor: one that waits inside `sys.stdin` would
+    hold a lock that the interpreter wants when it ends.
+    """
+
+    def __init__(self) -> None:
+        self.typed = sys.stdin.isatty()
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._left = False
+        self._thread = threading.Thread(target=self._read, name="keyboard", daemon=True)
+        self._thread.start()
+
+    async def line(self) -> str | None:
+        """The next line, without its end."""
+        return await self._lines.get()
+
+    def leave(self) -> None:
+        """Nobody wants more lines."""
+        self._left = True
+
+    def _read(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        rest = ""
+        while not self._left:
+            try:
+                data = os.read(sys.stdin.fileno(), SIZE)
+            except OSError:  # a terminal that is gone
+                data = b""
+            *whole, rest = (rest + decoder.decode(data, final=not data)).split("\n")
+            for line in whole:
+                self._put(line.removesuffix("\r"))
+            if not data:
+                if rest:
+                    self._put(rest)
+                self._put(None)
+                return
+
+    def _put(self, line: str | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
+        except RuntimeError:  # the loop has ended
+            self._left = True
