@@ -92,7 +92,7 @@ class Mode:
 
     name: str
     instructions: Instructions | None = None
-    tools: Sequence[Tool] = ()
+    tools: Sequence[Any] = ()
     contexts: Literal["all"] | Sequence[Context] = "all"
     exclude: Sequence[str] = ()
     model: str | None = None
@@ -107,13 +107,14 @@ class Mode:
 @dataclass(frozen=True, eq=False)
 class Agent:
     """An assistant: instructions, tools, modes, contexts, hooks, and the state it starts with.
+    Beside tools may stand sources of tools, as an `MCPServer`.
 
     `events` are the payload types of its own event kinds, checked when they are emitted.
     """
 
     label: str
     instructions: Instructions | None = None
-    tools: Sequence[Tool] = ()
+    tools: Sequence[Any] = ()
     modes: Sequence[Mode] = ()
     initial_mode: str | None = None
     contexts: Sequence[Context] = ()
@@ -142,14 +143,15 @@ class Agent:
 
     def tools_in(self, mode: Mode) -> dict[str, Tool]:
         """The tools of a mode by name: the agent's and its own."""
-        return {tool.name: tool for tool in (*self.tools, *mode.tools)}
+        listed = (*self.tools, *mode.tools)  # a source has none before it is connected
+        return {tool.name: tool for tool in listed if isinstance(tool, Tool)}
 
     def tool(self, name: str, mode: Mode) -> Tool | None:
         """The tool of this name in `mode`, or else in any: a call that was made before the
         mode changed still finds its tool."""
         found = self.tools_in(mode).get(name)
-        others = (tool for other in self.modes for tool in other.tools if tool.name == name)
-        return found or next(others, None)
+        others = (self.tools_in(other).get(name) for other in self.modes)
+        return found or next(filter(None, others), None)
 
     def contexts_in(self, mode: Mode) -> list[Context]:
         """The contexts of a mode, in the order in which they are shown."""
@@ -241,7 +243,7 @@ def _tool_faults(agent: Any) -> Iterable[str]:
     for mode in agent.modes:
         mine = [*agent.tools, *mode.tools]
         for item in mine:
-            if not isinstance(item, Tool):
+            if not isinstance(item, Tool) and not callable(getattr(item, "tools", None)):
                 yield f"mode {mode.name!r}: {item!r} is no tool: make it with @tool"
         names = [item.name for item in mine if isinstance(item, Tool)]
         yield from (f"mode {mode.name!r} has two tools {name!r}" for name in sorted(_twice(names)))

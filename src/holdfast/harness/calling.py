@@ -6,7 +6,6 @@ The only place that calls a model.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -31,6 +30,7 @@ from ..store import BlobRef
 from .contexts import Built, ContextFailed, build
 from .driving import Driving, Flight
 from .faults import Fault, classify, public, retry_after, retryable
+from .later import Later
 from .output import output_spec
 from .proposals import proposed
 
@@ -159,7 +159,7 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -
             async for chunk in chunks:
                 said.add(chunk)
                 if isinstance(chunk, TextChunk):
-                    flight.text += chunk.text
+                    flight.said.add(chunk.text)
                     driving.live.say(flight.message, chunk.text)
                     drafts.grew()
                 elif isinstance(chunk, ThoughtChunk):
@@ -180,41 +180,30 @@ class Drafts:
     def __init__(self, driving: Driving, flight: Flight) -> None:
         self._driving, self._flight = driving, flight
         self._sent = 0
-        self._over = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._later = Later(DRAFT, self._write)
 
     def grew(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._write())
+        self._later.ask()
 
     async def _write(self) -> None:
         driving, flight = self._driving, self._flight
-        while not await self._pause():
-            text = flight.text[self._sent :]
-            if not text:
-                continue
-            try:
-                await driving.config.store.put_draft(
-                    driving.live.key, flight.message, self._sent, text, fence=driving.lease
-                )
-                self._sent += len(text)
-            except StoreUnavailable as error:
-                driving.live.trouble(error)
-            except HoldfastError as error:
-                driving.log.warning("draft_failed", category="storage", error=error)
-                return
-
-    async def _pause(self) -> bool:
-        """Whether the message came to its end meanwhile: then its draft is not needed."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), DRAFT)
-        return self._over.is_set()
+        text = flight.text[self._sent :]
+        try:
+            await driving.config.store.put_draft(
+                driving.live.key, flight.message, self._sent, text, fence=driving.lease
+            )
+            self._sent += len(text)
+        except StoreUnavailable as error:
+            driving.live.trouble(error)
+        except HoldfastError as error:
+            driving.log.warning("draft_failed", category="storage", error=error)
+            return
+        if self._sent < flight.said.length:
+            self._later.ask()
 
     async def written(self) -> None:
         """Write nothing more; return when what was being written is."""
-        self._over.set()
-        if self._task is not None:
-            await asyncio.wait({self._task})
+        await self._later.end()
 
 
 async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..codec import LIMITS
 from ..events import Key
@@ -50,7 +51,7 @@ class Config:
     summarise: Callable[..., Any] | str | None = None
     outputs: dict[str, Any] = field(default_factory=dict)
     places: dict[Key, Place] = field(default_factory=dict)
-    opening: dict[Key, asyncio.Lock] = field(default_factory=dict)
+    opening: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def mode(self, state: State) -> Mode:
         return self.agent.mode(state.mode)
@@ -66,7 +67,8 @@ class Config:
     async def place(self, key: Key) -> Place:
         """The sandbox of a session, opened at its first use and kept while it is live."""
         key = Key(key.tenant, key.session, "main")
-        async with self.opening.setdefault(key, asyncio.Lock()):
+        turn = self.opening.setdefault(key, asyncio.Lock())
+        async with turn:
             if key not in self.places:
                 self.places[key] = await self.sandbox.open(
                     key, agent=self.agent.key, resources=self.resources

@@ -13,7 +13,8 @@ from ..state import Run, State
 from ..store import Lease, wall_clock
 from .config import Config
 from .decide import deadline
-from .live import Live
+from .later import Later
+from .live import Growing, Live
 from .logs import Log
 
 T = TypeVar("T")
@@ -25,8 +26,11 @@ class Flight:
 
     def __init__(self, message: str, model: str) -> None:
         self.message, self.model = message, model
-        self.text = ""
-        self.thought = ""
+        self.said = Growing()
+
+    @property
+    def text(self) -> str:
+        return self.said.text
 
 
 class Driving:
@@ -40,7 +44,8 @@ class Driving:
         self.blobs: dict[str, bytes] = {}
         self.flight: Flight | None = None
         self.stopping = False  # at the next safe point
-        self.halt = asyncio.Event()  # stop what is being done now
+        self._halted = asyncio.get_running_loop().create_future()
+        self._renewal = Later(lease.ttl / 3000, self._renew)
         self.failure: BaseException | None = None
         self.aborted = asyncio.Event()  # as tools see it
         self.unhooked: list[Event] = []
@@ -72,7 +77,8 @@ class Driving:
     def ready(self) -> None:
         """Forget an earlier stop, before the next step."""
         if self.state.abort is None and not self.stopping and self.failure is None:
-            self.halt.clear()
+            if self._halted.done():
+                self._halted = asyncio.get_running_loop().create_future()
             if self.aborted.is_set():
                 self.aborted = asyncio.Event()
 
@@ -123,18 +129,16 @@ class Driving:
         """What `work` returns, or None if it was stopped: by an abort, by the end of its time,
         by the end of the harness. Raises when the lease is lost."""
         task = asyncio.create_task(work)
-        halt = asyncio.create_task(self.halt.wait())
         until = deadline(self.run, self.config.bounds) if self.state.active else None
         left = None if until is None else max(0.0, (until - self.now() + 2) / 1000)
         try:
-            await asyncio.wait({task, halt}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            either = {task, self._halted}
+            await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 await self._stop(task)
         except asyncio.CancelledError:
             await self._stop(task)
             raise
-        finally:
-            halt.cancel()
         if self.failure is not None:
             raise self.failure
         return task.result() if task.done() and not task.cancelled() else None
@@ -149,16 +153,21 @@ class Driving:
         if self.config.agent.hooks:
             self.unhooked.append(event)
         if self.live.state.abort is not None:
-            self.halt.set()
+            self.halt()
+
+    def halt(self) -> None:
+        """Stop what is being done now."""
+        if not self._halted.done():
+            self._halted.set_result(None)
 
     def lost(self, error: BaseException) -> None:
         self.failure = error
-        self.halt.set()
+        self.halt()
 
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
         """Keep the lease alive, whatever the work does."""
-        renewer = asyncio.create_task(self._renew())
+        self._renewal.ask()
         self.live.driven = True
         self.live.watchers.append(self.look)
         try:
@@ -166,20 +175,17 @@ class Driving:
         finally:
             self.live.watchers.remove(self.look)
             self.live.driven = False
-            renewer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await renewer
+            await self._renewal.end(cut=True)
 
     async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(self.lease.ttl / 3000)
-            try:
-                self.lease = await self.config.store.renew(self.lease)
-            except StoreUnavailable as error:
-                self.log.warning("renew_failed", category="storage", error=error)
-            except LeaseLost as error:
-                self.lost(error)
-                return
+        try:
+            self.lease = await self.config.store.renew(self.lease)
+        except StoreUnavailable as error:
+            self.log.warning("renew_failed", category="storage", error=error)
+        except LeaseLost as error:
+            self.lost(error)
+            return
+        self._renewal.ask()
 
     async def let_go(self) -> bool:
         """Give the lease back, unless something came that is to be decided first."""

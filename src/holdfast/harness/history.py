@@ -122,13 +122,14 @@ class History:
     def blobs(self, model: str) -> set[str]:
         """The hashes of the attachments that `messages` needs: those that `model` has not been
         shown in a turn that is over."""
-        messages = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
-        messages += _in_order(self._open, self._taken)
+        new = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
+        parts = [part for message in new if message.role == "user" for part in message.parts]
+        for event in self._open:
+            received = typed(event) if event.kind == "message.received" else None
+            parts += received.parts if isinstance(received, ev.MessageReceived) else []
         return {
             part["sha256"]
-            for message in messages
-            if message.role == "user"
-            for part in message.parts
+            for part in parts
             if isinstance(part, dict) and part.get("type") == "blob"
         }
 

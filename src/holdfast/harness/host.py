@@ -9,41 +9,52 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .. import events as ev
 from ..catalog import Page, Pending, PendingQuery, Query, Row
+from ..codec import typed
 from ..errors import (
     HarnessClosed,
     HeadMoved,
     HoldfastError,
     InvalidAgent,
     InvalidValue,
-    SessionNotFound,
 )
-from ..events import Key, NewEvent, Scope, key, new_id
+from ..events import Event, Key, NewEvent, Scope, key, new_id
 from ..models import registry
 from ..models.port import Model, Provider
 from ..store import Receipt, Store
 from ..stores import connect
 from .agent import Agent, faults
 from .config import PARALLEL, Config, Price
-from .driving import Driving
-from .faults import ErrorPolicy
+from .drivers import Drivers
+from .faults import CODES, ErrorPolicy
 from .inbox import Decision, settle
 from .live import Item, Live
+from .lives import Lives
 from .logs import LogConfig, Logs
-from .loop import drive
+from .prices import price
 from .results import Result
 from .sandbox import NoSandbox
-from .sandbox.port import Sandbox
+from .sandbox.port import Reason, Sandbox
 from .session import Session, Stream
+from .sources import ToolSource, gather, release
 from .spans import tracing
 from .steps import Bounds, RunLimits
 
 TTL = 15.0  # seconds that a lease lasts
 GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
 Listener = Callable[[str, Item], Any]
+
+
+class Served(NamedTuple):
+    """What a harness has once it is started."""
+
+    config: Config
+    lives: Lives
+    drivers: Drivers
+    sources: list[ToolSource]
 
 
 class Harness:
@@ -73,7 +84,7 @@ class Harness:
         crashes: int = 3,
         ttl: float = TTL,
         parallel_tools: int = PARALLEL,
-        price: Price | None = None,
+        price: Price | None = price,
         trace: bool | None = None,
     ) -> None:
         sources: list[Provider | Model] = [*providers]
@@ -104,17 +115,12 @@ class Harness:
             "price": price,
             "summarise": summarise,
         }
-        self._config: Config | None = None
+        self._served: Served | None = None
+        self._starting = asyncio.Lock()
         self._sessions: dict[Key, Session] = {}
-        self._lives: dict[Key, Live] = {}
         self._opening: dict[Key, asyncio.Task[Session]] = {}
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._again: set[Key] = set()
-        self._unable: dict[Key, int] = {}
-        self._drives: dict[Key, Driving] = {}
         self._listeners: list[Callable[[str, str, Any], Any]] = []
-        self._looker: asyncio.Task[None] | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[bool]] = set()
         self._closed = False
 
     # Opening and closing
@@ -132,23 +138,29 @@ class Harness:
 
     async def start(self) -> Harness:
         """Connect, and take up what was left undone."""
-        if self._closed:
-            raise HarnessClosed(what="the harness")
-        if self._config is None:
-            store = await connect(self.storage) if isinstance(self.storage, str) else self.storage
-            owner = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
-            self._config = Config(
-                agent=self.agent,
-                store=store,
-                log=self.logs.log,
-                redactor=self.logs.redactor,
-                owner=owner,
-                **self._settings,
-            )
-            if self.recovery != "leave":
-                await self._look()
-            self._looker = asyncio.create_task(self._looking(), name="look for work")
+        async with self._starting:
+            if self._closed:
+                raise HarnessClosed(what="the harness")
+            if self._served is None:
+                self._served = await self._serve()
+                if self.recovery != "leave":
+                    await self._served.drivers.start()
         return self
+
+    async def _serve(self) -> Served:
+        store = await connect(self.storage) if isinstance(self.storage, str) else self.storage
+        self.agent, sources = await gather(self.agent)
+        config = Config(
+            agent=self.agent,
+            store=store,
+            log=self.logs.log,
+            redactor=self.logs.redactor,
+            owner=f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}",
+            **self._settings,
+        )
+        lives = Lives(store, self._happened)
+        drivers = Drivers(config, self.tenant, lives, self._kept)
+        return Served(config, lives, drivers, sources)
 
     async def aclose(self, grace: float = GRACE) -> None:
         """Stop taking work, let runs reach a safe point within `grace` seconds, hand over what
@@ -156,28 +168,30 @@ class Harness:
         if self._closed:
             return
         self._closed = True
-        if self._looker is not None:
-            self._looker.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._looker
-        await self._stop_drives(list(self._tasks), grace)
-        await self.close_all()
-        await asyncio.gather(*self._leaving)
-        if self._config is not None:
-            await self._config.models.aclose()
+        if (served := self._served) is not None:
+            await served.drivers.aclose(grace)
+            await self.close_all()
+            await asyncio.gather(*self._closing, return_exceptions=True)
+            await served.lives.aclose()
+            await release(served.sources)
+            await served.config.models.aclose()
             if isinstance(self.storage, str):
-                await self._config.store.aclose()
+                await served.config.store.aclose()
         await self.logs.aclose()
 
     @property
-    def config(self) -> Config:
-        if self._config is None:
+    def served(self) -> Served:
+        if self._served is None:
             raise HarnessClosed(what="the harness was not started: use `async with`, or it")
-        return self._config
+        return self._served
+
+    @property
+    def config(self) -> Config:
+        return self.served.config
 
     @property
     def store(self) -> Store:
-        return self.config.store
+        return self.served.config.store
 
     # Sessions
 
@@ -228,8 +242,8 @@ class Harness:
             )
         if where != main and await self.store.row(where) is None:
             await self._begin(where, ev.ThreadCreated(agent=self.agent.key, parent="main"))
-        shared = await self._live(main)
-        session = Session(self, await self._live(where), shared)
+        shared = await self.served.lives.open(main)
+        session = Session(self, await self.served.lives.open(where), shared)
         self._sessions[where] = session
         self.tell("session.opened", where.session)
         if session.live.state.queue or session.live.state.active is not None:
@@ -243,18 +257,6 @@ class Harness:
             events.append(NewEvent.of("state.changed", ev.StateChanged(set=start)))
         with contextlib.suppress(HeadMoved):  # another process was first
             await self.store.append(where, events, expected=0, create=True)
-
-    async def _live(self, where: Key) -> Live:
-        id = where.session
-        if (known := self._lives.get(where)) is None:
-            live = Live(self.store, where)
-            await live.open()
-            known = self._lives.setdefault(where, live)
-            if known is not live:
-                await live.aclose()
-            else:
-                live.watchers.append(lambda event: self.tell("session.event", id, event))
-        return known
 
     def get(self, id: str, thread: str = "main") -> Session | None:
         """The session if it is live here; no I/O."""
@@ -275,31 +277,32 @@ class Harness:
     async def delete(self, id: str) -> Receipt:
         """Stop what is going on in a session, and remove all of it, its sandbox too."""
         scope = Scope(self.tenant, id)
-        await self.close(id, grace=0.0)
-        await self.config.sandbox.destroy(scope)
+        await self.close(id, grace=0.0, reason="delete")
         receipt = await self.store.delete(scope)
+        await self.config.sandbox.destroy(scope)
         self.tell("session.deleted", id)
         return receipt
 
-    async def close(self, id: str, *, grace: float = GRACE) -> bool:
+    async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
         """Forget a live session; its run is handed over at a safe point, at the latest after
         `grace` seconds. False if it was not live."""
-        mine = [where for where in self._lives if where.session == id]
-        await self._stop_drives([where for where in self._tasks if where.session == id], grace)
+        lives, drivers = self.served.lives, self.served.drivers
+        mine = [where for where in lives if where.session == id]
+        await drivers.stop(mine, grace)
         found = False
         for where in mine:
             session = self._sessions.pop(where, None)
             if session is not None:
                 session.closed = found = True
-            await self._lives.pop(where).aclose()
+            await lives.close(where)
         place = self.config.places.pop(key(id, "main", self.tenant), None)
         if place is not None:
-            await place.close("close")
+            await place.close(reason)
         return found
 
     async def close_all(self) -> None:
         """Forget all live sessions; the harness stays usable."""
-        for id in {where.session for where in self._lives}:
+        for id in {where.session for where in self.served.lives}:
             await self.close(id)
         self.tell("sessions.closed", None)
 
@@ -340,12 +343,12 @@ class Harness:
         if arguments is not None:
             answer = {"arguments": dict(arguments)}
         made = await settle(self.store, where, item, outcome, answer=answer, **options)
-        live = self._lives.get(where)
+        live = self.served.lives.get(where)
         if live is not None:
             await live.reach(made.seq)
             self.wake(live)
         else:
-            await self._look()
+            await self.served.drivers.look()
         return made
 
     async def pending(
@@ -377,85 +380,19 @@ class Harness:
 
     def wake(self, live: Live) -> None:
         """See to it that somebody looks at this log."""
-        if self._closed or live.key in self._tasks:
-            self._again.add(live.key)
-            return
-        task = asyncio.create_task(self._drive(live), name=f"drive {live.key.session}")
-        self._tasks[live.key] = task
-        task.add_done_callback(lambda _: self._driven(live))
+        self.served.drivers.wake(live)
 
-    def _driven(self, live: Live) -> None:
-        self._tasks.pop(live.key, None)
-        if live.key in self._again:
-            self._again.discard(live.key)
-            if not self._closed and live.failure is None:
-                self.wake(live)
-        elif not any(where.session == live.key.session for where in self._sessions):
-            self._leave(live)
+    def _kept(self, where: Key) -> bool:
+        """Whether a log stays open once it is driven: as long as its session is open here."""
+        return any(known.session == where.session for known in (*self._sessions, *self._opening))
 
-    def _leave(self, live: Live) -> None:
-        """Forget a log that nobody here has open, once it is driven."""
-        if not self._closed and self._lives.get(live.key) is live:
-            del self._lives[live.key]
-            task = asyncio.create_task(live.aclose())
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
-
-    async def _drive(self, live: Live) -> None:
-        try:
-            main = key(live.key.session, "main", self.tenant)
-            shared = live if live.key == main else await self._live(main)
-            await drive(self.config, live, shared, self._drives)
-            self._unable.pop(live.key, None)
-        except SessionNotFound:
-            pass
-        except Exception as error:  # nothing of one session may hurt the others
-            stuck = not getattr(error, "retryable", False)
-            if stuck:
-                self._unable[live.key] = live.state.head
-            if isinstance(error, HoldfastError):
-                live.trouble(error, stuck=stuck)
-            log = self.logs.log.bind(session=live.key.session, thread=live.key.thread)
-            log.error("drive_failed", category="run", error=error)
-
-    async def _looking(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.ttl / 2)
-            try:
-                if self.recovery != "leave":
-                    await self._look()
-            except HoldfastError as error:
-                self.logs.log.warning("look_failed", category="storage", error=error)
-
-    async def _look(self) -> None:
-        """Drive the logs of this agent that nobody drives and that have something to do."""
-        for where in await self.store.runnable(self.tenant, agents=[self.agent.key]):
-            try:
-                live = await self._live(where)
-            except HoldfastError as error:
-                self.logs.log.warning("open_failed", category="storage", error=error)
-                continue
-            if self._unable.get(where) != live.state.head:
-                self.wake(live)
-
-    async def _stop_drives(self, wheres: Sequence[Key], grace: float) -> None:
-        """Let drivers reach a safe point; after `grace` stop what they do, and hand over."""
-        tasks = [self._tasks[where] for where in wheres if where in self._tasks]
-        for where in wheres:
-            self._again.discard(where)
-            if (driving := self._drives.get(where)) is not None:
-                driving.stopping = True
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=grace)
-        for where in wheres:
-            if (driving := self._drives.get(where)) is not None:
-                driving.halt.set()
-        if late:
-            _, late = await asyncio.wait(late, timeout=GRACE)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    def _happened(self, where: Key, event: Event) -> None:
+        if self._listeners:
+            self.tell("session.event", where.session, event)
+        if self.config.policy.close_session_on_fatal and _fatal(event):
+            task = asyncio.create_task(self.close(where.session))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
 
 def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> None:
@@ -476,3 +413,12 @@ def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> No
             found.append("there is no model: give the harness a default_model")
     if found:
         raise InvalidAgent(agent=agent.key, faults=found)
+
+
+def _fatal(event: Event) -> bool:
+    """Whether a run ended with something that will not pass."""
+    ended = typed(event) if event.kind == "run.finished" else None
+    if not isinstance(ended, ev.RunFinished) or ended.status != "failed":
+        return False
+    kind = CODES.get(ended.code or "run_failed")
+    return kind is not None and kind.severity in ("error", "fatal")

@@ -20,6 +20,7 @@ from ..events import Event, Key
 from ..state import VERSION, State, fold
 from ..store import CaughtUp, Snapshot, Store
 from .history import History
+from .later import Later
 
 P = TypeVar("P", bound=ev.Payload)
 
@@ -49,6 +50,23 @@ class Trouble(Struct, frozen=True, tag="trouble"):
 Item: TypeAlias = Event | Delta | CaughtUp | Trouble
 
 
+class Growing:
+    """Text that comes in pieces, put together when somebody reads it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self.length = 0
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self.length += len(text)
+
+    @property
+    def text(self) -> str:
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+
 class Live:
     """One log. `open` before use; `state` is that of the newest event that has arrived here."""
 
@@ -57,7 +75,7 @@ class Live:
         self.log = ""
         self.state = State()
         self.history = History()
-        self.flying: dict[str, str] = {}
+        self.flying: dict[str, Growing] = {}
         self.failure: HoldfastError | None = None
         self.stuck: HoldfastError | None = None
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
@@ -66,7 +84,7 @@ class Live:
         self._listeners: set[Listener] = set()
         self._waiters: set[tuple[Callable[[], bool], asyncio.Future[None]]] = set()
         self._reader: asyncio.Task[None] | None = None
-        self._poller: asyncio.Task[None] | None = None
+        self._polling = Later(POLL, self._poll)
 
     async def open(self) -> None:
         """Read what is there, then follow."""
@@ -81,12 +99,12 @@ class Live:
 
     async def aclose(self) -> None:
         """Stop following; those who wait or listen are told."""
-        for task in (self._reader, self._poller):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-        self._reader = self._poller = None
+        await self._polling.end(cut=True)
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+        self._reader = None
         self._fail(self.failure or HarnessClosed(what=f"session {self.key.session!r}"))
 
     # Waiting
@@ -116,8 +134,7 @@ class Live:
         """All that follows event `after`, or that follows now."""
         listener = Listener(self, self.state.head if after is None else after, after is None)
         self._listeners.add(listener)
-        if self._poller is None:
-            self._poller = asyncio.create_task(self._poll(), name=f"drafts {self.key.session}")
+        self._polling.ask()
         return listener
 
     def leave(self, listener: Listener) -> None:
@@ -127,8 +144,9 @@ class Live:
         """Tell the listeners some more text of a message in flight."""
         offset = 0
         if not thought:
-            offset = len(self.flying.get(message, ""))
-            self.flying[message] = self.flying.get(message, "") + text
+            so_far = self.flying.setdefault(message, Growing())
+            offset = so_far.length
+            so_far.add(text)
         self._tell(Delta(message, offset, text, thought))
 
     def trouble(self, error: HoldfastError, *, stuck: bool = False) -> None:
@@ -218,16 +236,15 @@ class Live:
 
     async def _poll(self) -> None:
         """Drafts of a driver elsewhere, as deltas, while someone listens and a run is going."""
-        while self._listeners:
-            await asyncio.sleep(POLL)
-            if self.driven or not self._listeners or self.state.active is None:
-                continue
+        if not self._listeners:
+            return
+        if not self.driven and self.state.active is not None:
             with contextlib.suppress(HoldfastError):
                 for draft in await self.store.drafts(self.key):
-                    known = self.flying.get(draft.message, "")
-                    if len(draft.text) > len(known):
-                        self.say(draft.message, draft.text[len(known) :])
-        self._poller = None
+                    so_far = self.flying.get(draft.message)
+                    if more := draft.text[so_far.length if so_far is not None else 0 :]:
+                        self.say(draft.message, more)
+        self._polling.ask()
 
     def snapshot(self) -> Snapshot | None:
         """A snapshot, if the last one is long ago."""
@@ -310,7 +327,8 @@ class Listener:
             yield CaughtUp(live.log, self.after)
 
     def _in_flight(self) -> list[Delta]:
-        found = [self._next(Delta(id, 0, text)) for id, text in self._live.flying.items()]
+        flying = self._live.flying.items()
+        found = [self._next(Delta(id, 0, so_far.text)) for id, so_far in flying]
         return [delta for delta in found if isinstance(delta, Delta)]
 
     def _next(self, item: Item) -> Item | None:
@@ -322,7 +340,10 @@ class Listener:
         elif isinstance(item, Delta) and not item.thought:
             known = self._offsets.get(item.message, 0)
             if item.offset > known:  # some were dropped: the text so far has them
-                text = self._live.flying.get(item.message, "")[known : item.offset] + item.text
+                so_far = self._live.flying.get(item.message)
+                if so_far is None:
+                    return None  # the message itself is about to come
+                text = so_far.text[known : item.offset] + item.text
                 item = Delta(item.message, known, text)
             text = item.text[known - item.offset :]
             self._offsets[item.message] = known + len(text)

@@ -1,0 +1,342 @@
+"""`holdfast chat`: a conversation in the terminal, which any process may take up again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from ..errors import HoldfastError, InvalidValue
+from ..events import Event, Key, new_id
+from ..harness.host import Harness
+from ..harness.live import Trouble
+from ..harness.results import Ask
+from ..harness.session import Session
+from ..store import Store
+from ..stores import connect
+from ..stores.migrations import schema_of
+from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
+from .keyboard import Keyboard
+from .options import EVERYWHERE, Common, check_made, default_store, place, shown
+from .resume import RETRYABLE, at_rest
+from .screen import Screen, question
+from .session import BY, user
+from .show import Thread
+
+GRACE = 1.0  # seconds that a run gets to reach a safe point when the person leaves
+PAUSE = 0.5  # seconds between two looks whether a driver that died has lost its lease
+BEFORE = 10  # messages of before that are shown
+INTERRUPTED = 130
+HELP = "/abort /queue /model REF /mode NAME /quit; // begins a message with a slash"
+
+
+def chat(
+    session: Annotated[str | None, Parameter(help="Its id. Default: a new one.")] = None,
+    /,
+    *,
+    agent: Name = None,
+    model: ModelRef = None,
+    thread: Thread = "main",
+    common: Common = EVERYWHERE,
+) -> int:
+    """Talk to an agent. The conversation is in the store, and goes on wherever it was left.
+
+    ```
+    holdfast chat
+    holdfast chat customer-42 --agent shop:support --model openai/gpt-5.1
+    ```
+
+    Without `--agent` a small one is there, and without a key for any model it is answered
+    offline. What must be approved is asked: `y`, `n` with a reason, `e` to edit the arguments.
+    What you type while the agent works waits for its turn. `/abort`, `/queue`, `/model REF`,
+    `/mode NAME` and `/quit` do what they say; Ctrl-C aborts first, and leaves the second time.
+    From a pipe, each line waits until the one before is answered; the exit code is 1 if the
+    last run failed. With `--json`: one line an event or piece of text.
+    """
+    made = find(agent) if agent is not None else BUILT_IN
+    again = _again(agent, thread, common)
+    return asyncio.run(_chat(session, made, choose(made, model), thread, common, again))
+
+
+def _again(agent: str | None, thread: str, common: Common) -> list[str]:
+    """The options that lead back here."""
+    given = {
+        "--agent": agent,
+        "--thread": thread if thread != "main" else None,
+        "--tenant": common.tenant if common.tenant != "main" else None,
+        "--store": shown(common.store) if common.store else None,
+    }
+    return [word for name, value in given.items() if value for word in (name, value)]
+
+
+async def _chat(
+    id: str | None, made: Made, choice: Choice, thread: str, common: Common, again: list[str]
+) -> int:
+    out = common.output()
+    async with opened(common.url) as store:
+        harness = harness_of(made, choice, store, common.tenant, recovery="leave")
+        row = await store.row(Key(common.tenant, id, thread)) if id is not None else None
+        check_owner(row, harness.agent)
+        id = id or new_id()
+        command = shlex.join(["holdfast", "chat", *again, *(["--"] if id[:1] == "-" else []), id])
+        try:
+            await harness.start()
+            session = await harness.get_or_create(id, thread=thread, user=user())
+            talk = Chat(harness, session, Screen(out), choice)
+            await talk.greet(new=row is None, command=command)
+            return await talk.run()
+        finally:
+            await harness.aclose(GRACE)
+            out.remark(f"come back with: {command}")
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[Store, None]:
+    """The store, made if there is none: a conversation begins somewhere."""
+    schema = await schema_of(url)
+    if schema.found:
+        check_made(url, schema)
+    elif url == default_store() and (path := place(url)) is not None:
+        await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+    async with connect(url) as store:
+        yield store
+
+
+class Chat:
+    """One person at one session: what is typed goes in, what happens is shown."""
+
+    def __init__(self, harness: Harness, session: Session, screen: Screen, choice: Choice) -> None:
+        self.harness, self.session, self.screen = harness, session, screen
+        self.keyboard = Keyboard()
+        self.model, self.offline = choice.ref, choice.offline
+        self.code = 0
+        self._first = session.live.state.head
+        self._shown = self._first
+        self._moved = asyncio.Event()
+        self._leaving, self._broken = asyncio.Event(), asyncio.Event()
+        self._warned = False
+        self._asked: str | None = None
+        self._editing: Ask | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def greet(self, *, new: bool, command: str) -> None:
+        """Say where we are, what was said before, and how to come back."""
+        status, out = self.session.status, self.screen.out
+        if out.json:
+            facts = {"id": status.session, "thread": status.thread, "agent": status.agent}
+            told = {**facts, "new": new, "model": self.model or status.model}
+            out.emit({"session": {**told, "offline": self.offline is not None}})
+        begun = "new session" if new else "session"
+        self.screen.remark(f"{begun} {status.session}; come back with: {command}")
+        if self.offline is not None:
+            self.screen.remark(f"offline: {self.offline}; name a model with --model provider/name")
+        if self.keyboard.typed:
+            self.screen.remark(HELP)
+        if not new:
+            self.screen.history(await self.session.transcript(limit=BEFORE))
+
+    async def run(self) -> int:
+        """Talk until the person leaves; the exit code."""
+        with contextlib.suppress(NotImplementedError):  # Windows
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+        parts = [self._show(), self._read(), self._nudge(), self._leaving.wait()]
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        try:
+            await self._ask()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.keyboard.leave()
+            for task in (*tasks, *self._tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+        self.screen.end_line()
+        return self.code
+
+    # What happens
+
+    async def _show(self) -> None:
+        async for item in self.session.subscribe(self._first):
+            self.screen.show(item)
+            if isinstance(item, Trouble) and item.code not in RETRYABLE:
+                self._broken.set()
+            if isinstance(item, Event):
+                self._shown = item.seq
+                self._moved.set()
+                if item.kind in ("pending.opened", "pending.settled", "run.waiting"):
+                    await self._ask()
+                elif item.kind == "run.finished":
+                    self.code = int(item.json().get("status") == "failed")
+                    self._prompt()
+
+    async def _ask(self) -> None:
+        """Put the oldest question to the person, once."""
+        asks = await self.session.pending()
+        before, self._asked = self._asked, asks[0].id if asks else None
+        if asks and self._asked != before:
+            self.screen.prompt(question(asks[0]))
+        elif not asks:
+            self._prompt()
+
+    def _prompt(self) -> None:
+        if at_rest(self.session) and not self.session.status.pending:
+            self.screen.prompt("> ")
+
+    async def _nudge(self) -> None:
+        """Take over from a driver that died, once its lease has lapsed."""
+        while True:
+            await asyncio.sleep(PAUSE)
+            idle = self.session.live.driven or self._broken.is_set()
+            if not idle and not at_rest(self.session):
+                self.harness.wake(self.session.live)
+
+    def _interrupt(self) -> None:
+        status = self.session.status
+        if self._warned or (status.run is None and not status.queued):
+            self.code = INTERRUPTED
+            self._leaving.set()
+            return
+        self._warned = True
+        if status.phase.startswith("waiting_approval"):
+            self.screen.remark("it waits for an answer: Ctrl-C again leaves, /abort ends the run")
+        else:
+            self.screen.remark("aborting; Ctrl-C again leaves")
+            self._tasks.add(asyncio.ensure_future(self._abort()))
+
+    # What is typed
+
+    async def _read(self) -> None:
+        self._prompt()
+        while (line := await self.keyboard.line()) is not None:
+            self.screen.entered()
+            text = line.strip()
+            if not self.keyboard.typed and text != "/abort":
+                await self._answered()
+            if text and await self._take(text):
+                return
+        if not self.keyboard.typed:
+            await self._answered()
+
+    async def _answered(self) -> None:
+        """Wait until there is nothing to wait for but the person, and all of it is shown."""
+        waits = [self.session.live.until(lambda: at_rest(self.session)), self._broken.wait()]
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if self._broken.is_set():
+            self.code = 1
+            self._leaving.set()
+        while self._shown < self.session.live.state.head:
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _take(self, text: str) -> bool:
+        """Do what a line says; True if it says to leave."""
+        self._warned = False
+        self._broken.clear()
+        try:
+            if text.startswith("/") and not text.startswith("//"):
+                return await self._command(*text[1:].partition(" ")[::2])
+            asks = await self.session.pending()
+            if self._editing is not None:
+                ask, self._editing = self._editing, None
+                await self._approve(ask, text)
+            elif asks:
+                await self._decide(asks[0], text)
+            else:
+                await self._post(text.removeprefix("/") if text.startswith("//") else text)
+        except HoldfastError as error:
+            self.screen.problem(error)
+            self._asked = None
+            await self._ask()
+        return False
+
+    async def _post(self, text: str) -> None:
+        key = new_id()
+        self.screen.mine.add(f"in:{key}")
+        await self.session.post(text, key=key, actor=BY.who, model=self.model)
+
+    async def _decide(self, ask: Ask, text: str) -> None:
+        word, _, rest = text.partition(" ")
+        rest = rest.strip()
+        self.screen.mine.add(f"settle:{ask.id}")
+        if ask.what == "question":
+            await self.session.answer(_json(text, strict=False), ask.id, actor=BY.who)
+        elif word in ("y", "yes"):
+            await self.session.approve(ask.id, actor=BY.who, reason=rest or None)
+        elif word in ("n", "no"):
+            await self.session.deny(ask.id, rest or None, actor=BY.who)
+        elif word in ("e", "edit") and rest:
+            await self._approve(ask, rest)
+        elif word in ("e", "edit"):
+            self._editing = ask
+            self.screen.line(f"arguments: {msgspec.json.encode(ask.arguments).decode()}", "dim")
+            self.screen.prompt("new arguments, as JSON: ")
+        else:
+            self.screen.remark(f"not understood: {question(ask)}")
+
+    async def _approve(self, ask: Ask, text: str) -> None:
+        arguments = _json(text)
+        if not isinstance(arguments, dict):
+            remedy = "write them as a JSON object"
+            raise InvalidValue(field="arguments", problem=f"are {text!r}", remedy=remedy)
+        await self.session.approve(ask.id, arguments=arguments, actor=BY.who)
+
+    async def _abort(self) -> None:
+        if self.session.status.run is None:
+            self.screen.remark("nothing is going on")
+        else:
+            await self.session.abort("asked for", actor=BY.who)
+
+    async def _command(self, word: str, rest: str) -> bool:
+        rest = rest.strip()
+        match word:
+            case "quit" | "exit":
+                return True
+            case "abort":
+                await self._abort()
+            case "queue":
+                await self._queue()
+            case "model" if rest:
+                await self.session.model.set(rest)
+                self.model = None
+            case "model":
+                self.screen.line(f"model: {self.model or self.session.model.ref}")
+            case "mode" if rest:
+                await self.session.mode.switch(rest)
+            case "mode":
+                self.screen.line(f"mode: {self.session.mode.name}")
+            case _:
+                self.screen.remark(HELP)
+        self._prompt()
+        return False
+
+    async def _queue(self) -> None:
+        waiting = await self.session.queue.list()
+        for item in waiting:
+            self.screen.line(f"{item.seq:>6}  {item.how}  {item.text}")
+        if not waiting:
+            self.screen.line("nothing waits")
+
+
+def _json(text: str, *, strict: bool = True) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        if not strict:
+            return text
+        raise InvalidValue(
+            field="arguments", problem=f"are no JSON ({error})", remedy="write a JSON object"
+        ) from error

@@ -1,0 +1,157 @@
+"""A conversation as it is shown while it goes on: text as it comes, calls, questions, ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from .. import events as ev
+from ..codec import typed
+from ..errors import HoldfastError
+from ..events import Event
+from ..harness.live import Delta, Item, Trouble
+from ..harness.results import Ask
+from ..transcript import Message
+from .failure import scrubbed
+from .output import Output, json_text, plain
+from .render import moment
+
+LONG = 500  # characters of a tool's result that are shown
+
+
+class Screen:
+    """Shows items, in the form that the user asked for. `mine` are the ids of events that the
+    person at this screen made, and need not be told of."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+        self.mine: set[str] = set()
+        self.terminal = out.console.is_terminal and not out.json
+        self._said: dict[str, int] = {}  # how much of each message is shown
+        self._within = False  # a line
+
+    def show(self, item: Item) -> None:
+        """One item of a session's stream."""
+        if self.out.json:
+            self._emit(item)
+        elif isinstance(item, Event):
+            for text, style in self._event(item):
+                self.line(text, style)
+        elif isinstance(item, Delta):
+            self._delta(item)
+        elif isinstance(item, Trouble):
+            self.remark(f"trouble: {item.problem} ({item.code})")
+
+    def line(self, text: str, style: str = "") -> None:
+        """A line of its own."""
+        self.end_line()
+        self._write(text + "\n", style)
+
+    def remark(self, text: str) -> None:
+        """Something beside the conversation; to stderr."""
+        self.end_line()
+        self.out.remark(plain(scrubbed(text)))
+
+    def problem(self, error: HoldfastError) -> None:
+        """What could not be done; the conversation goes on."""
+        self.remark(f"error: {error}")
+
+    def prompt(self, text: str) -> None:
+        """Ask for input, where somebody sees it."""
+        if self.terminal:
+            self.end_line()
+            self._write(text, "bold")
+            self._within = True
+
+    def entered(self) -> None:
+        """The person has ended the line."""
+        self._within = False
+
+    def end_line(self) -> None:
+        if self._within:
+            self.out.console.print()
+            self._within = False
+
+    def history(self, messages: list[Message]) -> None:
+        """What was said before."""
+        for message in messages if not self.out.json else ():
+            who = f"{message.role}> " if message.role != "assistant" else ""
+            if message.text:
+                self.line(f"{who}{message.text}", "dim")
+
+    def _emit(self, item: Item) -> None:
+        name = type(item).__name__.lower()
+        if name in ("event", "delta", "trouble"):
+            self.out.emit({name: item})
+
+    def _write(self, text: str, style: str = "") -> None:
+        safe = "\n".join(map(plain, text.replace("\t", "    ").split("\n")))
+        self.out.console.print(Text(safe, style), end="", soft_wrap=True)
+
+    def _delta(self, delta: Delta) -> None:
+        if delta.thought:
+            if self.terminal:
+                self._write(delta.text, "dim italic")
+                self._within = True
+            return
+        if self._within and delta.message not in self._said:
+            self.end_line()
+        self._write(delta.text)
+        self._within = not delta.text.endswith("\n")
+        self._said[delta.message] = delta.offset + len(delta.text)
+
+    def _event(self, event: Event) -> Iterator[tuple[str, str]]:
+        match typed(event):
+            case ev.MessageReceived() as said if event.id not in self.mine:
+                yield f"{event.actor or 'message'}> {said.text}", "bold"
+            case ev.MessageCompleted() as said:
+                self._rest(event.id, said.text)
+                for call in said.calls:
+                    yield f"→ {call.name}({json_text(call.arguments)})", "yellow"
+            case ev.MessageInterrupted() as said:
+                self._rest(event.id, said.text)
+                yield f"[broken off: {said.reason or 'no reason given'}]", "dim"
+            case ev.ToolFinished() as done:
+                yield f"← {_outcome(done)}", "yellow"
+            case ev.ProgressReported() as progress:
+                yield f"… {json_text(progress.data)}", "dim"
+            case ev.PendingOpened() as opened:
+                until = f" (until {moment(opened.expires)})" if opened.expires else ""
+                yield f"? {opened.what}: {opened.title or opened.id}{until}", "magenta"
+            case ev.PendingSettled() as settled if event.id not in self.mine:
+                why = f": {settled.reason}" if settled.reason else ""
+                yield f"{settled.outcome} by {event.actor or 'someone'}{why}", "magenta"
+            case ev.ModeChanged(mode=mode):
+                yield f"mode: {mode}", "dim"
+            case ev.ModelChanged(model=model):
+                yield f"model: {model or 'as before'}", "dim"
+            case ev.RunFinished(status=status) as ended if status != "done":
+                why = ": ".join(filter(None, (ended.code, ended.error)))
+                yield f"[{status}{f': {why}' if why and why != status else ''}]", "red"
+
+    def _rest(self, id: str, text: str) -> None:
+        """What of a message was not shown as it came."""
+        left = text[self._said.pop(id, 0) :]
+        if left:
+            if self._within and left == text:
+                self.end_line()
+            self._write(left)
+            self._within = not left.endswith("\n")
+        self.end_line()
+
+
+def question(ask: Ask) -> str:
+    """How a person is asked about an item, in one line."""
+    if ask.what == "question":
+        return "your answer: "
+    ways = "y, n REASON, e to edit" if ask.what != "external" else "y runs it again, n REASON"
+    return f"{ask.tool or ask.what}? {ways}: "
+
+
+def _outcome(done: ev.ToolFinished) -> str:
+    said: Any = done.content if done.content is not None else done.result
+    text = said if isinstance(said, str) else json_text(said)
+    text = f"{text[:LONG]}…" if len(text) > LONG else text
+    return text if done.outcome == "ok" else f"{done.outcome}: {text or done.error or ''}"

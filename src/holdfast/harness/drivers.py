@@ -1,0 +1,124 @@
+"""Who drives what in one process: a task for each log that has something to do, and a look, every
+now and then, for logs that nobody drives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+
+from ..errors import HoldfastError, SessionNotFound
+from ..events import Key
+from .config import Config
+from .driving import Driving
+from .live import Live
+from .lives import Lives
+from .loop import drive
+
+LATE = 10.0  # seconds that a driver gets to end after it was halted
+
+
+class Drivers:
+    """The drivers of one harness. `kept` says whether a log stays open when it is driven."""
+
+    def __init__(
+        self, config: Config, tenant: str, lives: Lives, kept: Callable[[Key], bool]
+    ) -> None:
+        self._config, self._tenant, self._lives, self._kept = config, tenant, lives, kept
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._again: set[Key] = set()
+        self._stuck: dict[Key, int] = {}  # what cannot be driven here, until its log grows
+        self._drives: dict[Key, Driving] = {}
+        self._looker: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def wake(self, live: Live) -> None:
+        """See to it that somebody looks at this log."""
+        if self._closed or live.key in self._tasks:
+            self._again.add(live.key)
+            return
+        task = asyncio.create_task(self._drive(live), name=f"drive {live.key.session}")
+        self._tasks[live.key] = task
+        task.add_done_callback(lambda _: self._driven(live))
+
+    async def start(self) -> None:
+        """Take up what was left undone, and go on looking for it."""
+        await self.look()
+        self._looker = asyncio.create_task(self._looking(), name="look for work")
+
+    async def look(self) -> None:
+        """Drive the logs of this agent that nobody drives and that have something to do."""
+        agents = [self._config.agent.key]
+        for where in await self._config.store.runnable(self._tenant, agents=agents):
+            try:
+                live = await self._lives.open(where)
+            except HoldfastError as error:
+                self._config.log.warning("open_failed", category="storage", error=error)
+                continue
+            if self._stuck.get(where) != live.state.head:
+                self.wake(live)
+
+    async def stop(self, wheres: Iterable[Key], grace: float) -> None:
+        """Let drivers reach a safe point; after `grace` seconds stop what they do. What is left
+        is handed over."""
+        wheres = [where for where in wheres if where in self._tasks]
+        tasks = [self._tasks[where] for where in wheres]
+        for where in wheres:
+            self._again.discard(where)
+            if (driving := self._drives.get(where)) is not None:
+                driving.stopping = True
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=grace)
+        for where in wheres:
+            if (driving := self._drives.get(where)) is not None:
+                driving.halt()
+        if late:
+            _, late = await asyncio.wait(late, timeout=LATE)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def aclose(self, grace: float) -> None:
+        """Take no more work, and stop."""
+        self._closed = True
+        if self._looker is not None:
+            self._looker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looker
+        await self.stop([*self._tasks], grace)
+
+    async def _drive(self, live: Live) -> None:
+        key = live.key
+        try:
+            main = Key(key.tenant, key.session, "main")
+            shared = live if key == main else await self._lives.open(main)
+            await drive(self._config, live, shared, self._drives)
+            self._stuck.pop(key, None)
+        except SessionNotFound:
+            pass  # deleted meanwhile
+        except Exception as error:  # nothing of one session may hurt the others
+            stuck = not getattr(error, "retryable", False)
+            if stuck:
+                self._stuck[key] = live.state.head
+            if isinstance(error, HoldfastError):
+                live.trouble(error, stuck=stuck)
+            log = self._config.log.bind(session=key.session, thread=key.thread)
+            log.error("drive_failed", category="run", error=error)
+
+    def _driven(self, live: Live) -> None:
+        self._tasks.pop(live.key, None)
+        if live.key in self._again:
+            self._again.discard(live.key)
+            if not self._closed and live.failure is None:
+                self.wake(live)
+        elif not self._closed and not self._kept(live.key):
+            self._lives.leave(live.key)
+
+    async def _looking(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.ttl / 2)
+            try:
+                await self.look()
+            except HoldfastError as error:
+                self._config.log.warning("look_failed", category="storage", error=error)
