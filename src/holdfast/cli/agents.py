@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Parameter
 
 from ..catalog import Row
-from ..errors import InvalidValue
+from ..errors import HoldfastError, InvalidValue
 from ..harness.agent import Agent, context
 from ..harness.contexts import Reading
 from ..harness.host import Harness
@@ -114,15 +114,15 @@ def _module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             remedy = "run the command in your program's folder, or install it"
             raise _no_agent(f"there is no module {name!r}", remedy) from error
-        raise _broken(name, error) from error
+        raise _broken(f"{name!r} cannot be imported", error) from error
     except Exception as error:  # whatever a program of the user's own raises
-        raise _broken(name, error) from error
+        raise _broken(f"{name!r} cannot be imported", error) from error
 
 
-def _broken(name: str, error: Exception) -> InvalidValue:
+def _broken(problem: str, error: Exception) -> InvalidValue:
     place = traceback.extract_tb(error.__traceback__)[-1]
-    problem = f"{name!r} cannot be imported ({type(error).__name__}: {error})"
-    return _no_agent(problem, f"see {place.filename}, line {place.lineno}")
+    said = f"{problem} ({type(error).__name__}: {error})"
+    return _no_agent(said, f"see {place.filename}, line {place.lineno}")
 
 
 def _no_agent(problem: str, remedy: str) -> InvalidValue:
@@ -158,7 +158,12 @@ def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: An
         return Harness(made, default_model=default, providers=[offline()], **settings)
     if choice.default is not None:
         settings["default_model"] = choice.default
-    found = made(**settings)
+    try:
+        found = made(**settings)
+    except HoldfastError:
+        raise
+    except Exception as error:  # whatever a function of the user's own raises
+        raise _broken("the harness cannot be made", error) from error
     if not isinstance(found, Harness):
         raise _no_agent(f"the function returned {type(found).__name__}", "return a Harness")
     return found

@@ -12,29 +12,40 @@ from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 
 from ..errors import HoldfastError
 from . import claude, failure, person, session
+from .chat import chat
 from .copy import copy
 from .demo import demo
 from .doctor import doctor, version
 from .listing import sessions
 from .migrate import migrate
 from .output import tolerant
+from .pending import abort, answer, approve, deny, pending
+from .resume import resume
 from .show import show
 from .sweep import sweep
 from .tail import tail
 from .upkeep import delete, purge, repair, verify
 
-HELP = """Durable sessions for AI agents: look at them, follow them, keep them sound.
+HELP = """Durable sessions for AI agents: talk to them, answer them, follow them, keep them sound.
 
 ```
+holdfast chat
 holdfast sessions --store sqlite:shop.db
 holdfast show customer-42
 holdfast VERB --help
 ```
 """
 READING, UPKEEP = Group("Reading", sort_key=1), Group("Upkeep", sort_key=2)
-LIFE = Group("Life cycle", sort_key=1.5)
+RUNNING, LIFE = Group("Running", sort_key=0.5), Group("Life cycle", sort_key=1.5)
 TRYING, OPTIONS = Group("Trying", sort_key=3), Group("Options", sort_key=4)
 VERBS: dict[Callable[..., Any], Group] = {
+    chat: RUNNING,
+    pending: RUNNING,
+    approve: RUNNING,
+    deny: RUNNING,
+    answer: RUNNING,
+    abort: RUNNING,
+    resume: RUNNING,
     sessions: READING,
     show: READING,
     tail: READING,

@@ -6,18 +6,16 @@ import asyncio
 import contextlib
 import shlex
 import signal
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-import msgspec
 from cyclopts import Parameter
 
-from ..errors import HoldfastError, InvalidValue
 from ..events import Event, Key, new_id
 from ..harness.host import Harness
 from ..harness.live import Trouble
-from ..harness.results import Ask
 from ..harness.session import Session
 from ..store import Store
 from ..stores import connect
@@ -25,16 +23,16 @@ from ..stores.migrations import schema_of
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .keyboard import Keyboard
 from .options import EVERYWHERE, Common, check_made, default_store, place, shown
+from .orders import HELP, Orders
 from .resume import RETRYABLE, at_rest
-from .screen import Screen, question
-from .session import BY, user
+from .screen import Screen
+from .session import user
 from .show import Thread
 
 GRACE = 1.0  # seconds that a run gets to reach a safe point when the person leaves
 PAUSE = 0.5  # seconds between two looks whether a driver that died has lost its lease
 BEFORE = 10  # messages of before that are shown
 INTERRUPTED = 130
-HELP = "/abort /queue /model REF /mode NAME /quit; // begins a message with a slash"
 
 
 def chat(
@@ -87,14 +85,14 @@ async def _chat(
         id = id or new_id()
         command = shlex.join(["holdfast", "chat", *again, *(["--"] if id[:1] == "-" else []), id])
         try:
-            await harness.start()
             session = await harness.get_or_create(id, thread=thread, user=user())
             talk = Chat(harness, session, Screen(out), choice)
             await talk.greet(new=row is None, command=command)
             return await talk.run()
         finally:
             await harness.aclose(GRACE)
-            out.remark(f"come back with: {command}")
+            if sys.stdin.isatty():
+                out.remark(f"come back with: {command}")
 
 
 @asynccontextmanager
@@ -115,7 +113,8 @@ class Chat:
     def __init__(self, harness: Harness, session: Session, screen: Screen, choice: Choice) -> None:
         self.harness, self.session, self.screen = harness, session, screen
         self.keyboard = Keyboard()
-        self.model, self.offline = choice.ref, choice.offline
+        self.orders = Orders(session, screen, choice.ref)
+        self.offline = choice.offline
         self.code = 0
         self._first = session.live.state.head
         self._shown = self._first
@@ -123,7 +122,6 @@ class Chat:
         self._leaving, self._broken = asyncio.Event(), asyncio.Event()
         self._warned = False
         self._asked: str | None = None
-        self._editing: Ask | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def greet(self, *, new: bool, command: str) -> None:
@@ -131,7 +129,7 @@ class Chat:
         status, out = self.session.status, self.screen.out
         if out.json:
             facts = {"id": status.session, "thread": status.thread, "agent": status.agent}
-            told = {**facts, "new": new, "model": self.model or status.model}
+            told = {**facts, "new": new, "model": self.orders.model or status.model}
             out.emit({"session": {**told, "offline": self.offline is not None}})
         begun = "new session" if new else "session"
         self.screen.remark(f"{begun} {status.session}; come back with: {command}")
@@ -177,12 +175,12 @@ class Chat:
                     self.code = int(item.json().get("status") == "failed")
                     self._prompt()
 
-    async def _ask(self) -> None:
-        """Put the oldest question to the person, once."""
+    async def _ask(self, *, again: bool = False) -> None:
+        """Put the oldest question to the person, once, or again."""
         asks = await self.session.pending()
         before, self._asked = self._asked, asks[0].id if asks else None
-        if asks and self._asked != before:
-            self.screen.prompt(question(asks[0]))
+        if asks and (again or self._asked != before):
+            self.screen.prompt(self.orders.question(asks[0]))
         elif not asks:
             self._prompt()
 
@@ -209,7 +207,7 @@ class Chat:
             self.screen.remark("it waits for an answer: Ctrl-C again leaves, /abort ends the run")
         else:
             self.screen.remark("aborting; Ctrl-C again leaves")
-            self._tasks.add(asyncio.ensure_future(self._abort()))
+            self._tasks.add(asyncio.ensure_future(self.orders.abort()))
 
     # What is typed
 
@@ -220,8 +218,11 @@ class Chat:
             text = line.strip()
             if not self.keyboard.typed and text != "/abort":
                 await self._answered()
-            if text and await self._take(text):
+            self._warned = False
+            self._broken.clear()
+            if text and await self.orders.take(text):
                 return
+            await self._ask(again=bool(text))
         if not self.keyboard.typed:
             await self._answered()
 
@@ -241,102 +242,3 @@ class Chat:
         while self._shown < self.session.live.state.head:
             self._moved.clear()
             await self._moved.wait()
-
-    async def _take(self, text: str) -> bool:
-        """Do what a line says; True if it says to leave."""
-        self._warned = False
-        self._broken.clear()
-        try:
-            if text.startswith("/") and not text.startswith("//"):
-                return await self._command(*text[1:].partition(" ")[::2])
-            asks = await self.session.pending()
-            if self._editing is not None:
-                ask, self._editing = self._editing, None
-                await self._approve(ask, text)
-            elif asks:
-                await self._decide(asks[0], text)
-            else:
-                await self._post(text.removeprefix("/") if text.startswith("//") else text)
-        except HoldfastError as error:
-            self.screen.problem(error)
-            self._asked = None
-            await self._ask()
-        return False
-
-    async def _post(self, text: str) -> None:
-        key = new_id()
-        self.screen.mine.add(f"in:{key}")
-        await self.session.post(text, key=key, actor=BY.who, model=self.model)
-
-    async def _decide(self, ask: Ask, text: str) -> None:
-        word, _, rest = text.partition(" ")
-        rest = rest.strip()
-        self.screen.mine.add(f"settle:{ask.id}")
-        if ask.what == "question":
-            await self.session.answer(_json(text, strict=False), ask.id, actor=BY.who)
-        elif word in ("y", "yes"):
-            await self.session.approve(ask.id, actor=BY.who, reason=rest or None)
-        elif word in ("n", "no"):
-            await self.session.deny(ask.id, rest or None, actor=BY.who)
-        elif word in ("e", "edit") and rest:
-            await self._approve(ask, rest)
-        elif word in ("e", "edit"):
-            self._editing = ask
-            self.screen.line(f"arguments: {msgspec.json.encode(ask.arguments).decode()}", "dim")
-            self.screen.prompt("new arguments, as JSON: ")
-        else:
-            self.screen.remark(f"not understood: {question(ask)}")
-
-    async def _approve(self, ask: Ask, text: str) -> None:
-        arguments = _json(text)
-        if not isinstance(arguments, dict):
-            remedy = "write them as a JSON object"
-            raise InvalidValue(field="arguments", problem=f"are {text!r}", remedy=remedy)
-        await self.session.approve(ask.id, arguments=arguments, actor=BY.who)
-
-    async def _abort(self) -> None:
-        if self.session.status.run is None:
-            self.screen.remark("nothing is going on")
-        else:
-            await self.session.abort("asked for", actor=BY.who)
-
-    async def _command(self, word: str, rest: str) -> bool:
-        rest = rest.strip()
-        match word:
-            case "quit" | "exit":
-                return True
-            case "abort":
-                await self._abort()
-            case "queue":
-                await self._queue()
-            case "model" if rest:
-                await self.session.model.set(rest)
-                self.model = None
-            case "model":
-                self.screen.line(f"model: {self.model or self.session.model.ref}")
-            case "mode" if rest:
-                await self.session.mode.switch(rest)
-            case "mode":
-                self.screen.line(f"mode: {self.session.mode.name}")
-            case _:
-                self.screen.remark(HELP)
-        self._prompt()
-        return False
-
-    async def _queue(self) -> None:
-        waiting = await self.session.queue.list()
-        for item in waiting:
-            self.screen.line(f"{item.seq:>6}  {item.how}  {item.text}")
-        if not waiting:
-            self.screen.line("nothing waits")
-
-
-def _json(text: str, *, strict: bool = True) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        if not strict:
-            return text
-        raise InvalidValue(
-            field="arguments", problem=f"are no JSON ({error})", remedy="write a JSON object"
-        ) from error

@@ -9,6 +9,7 @@ from typing import Any
 from .. import errors
 from ..errors import HoldfastError
 from .output import json_text, plain
+from .render import moment
 
 HINTS: dict[type[HoldfastError], str] = {
     errors.SessionNotFound: "`holdfast sessions` lists what is there",
@@ -17,6 +18,8 @@ HINTS: dict[type[HoldfastError], str] = {
     errors.DeletionRefused: "`holdfast session hold SESSION --lift` ends a hold",
     errors.LogReplaced: "it was deleted and begun again: run the command again",
     errors.LeaseHeld: "wait until its driver is done",
+    errors.NotPending: "`holdfast pending` lists what waits",
+    errors.AlreadyDecided: "`holdfast show SESSION` shows what came of it",
     errors.StoreError: "`holdfast doctor` looks at the store",
     errors.StoreUnavailable: "`holdfast doctor` looks at the store",
     errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
@@ -39,7 +42,7 @@ def scrubbed(text: str) -> str:
 
 def report(error: HoldfastError, *, json: bool) -> int:
     """Tell the user of an error; returns the exit code."""
-    message = str(error)
+    message = _words(error)
     if json:
         print(json_text(told_of(error)), file=sys.stderr)
     else:
@@ -47,6 +50,17 @@ def report(error: HoldfastError, *, json: bool) -> int:
         away = isinstance(error, errors.StoreUnavailable) and "again" not in message
         _tell_person("; ".join(filter(None, (message, "try again" if away else None, hint))))
     return 1
+
+
+def _words(error: HoldfastError) -> str:
+    """The error's text, with times as people read them."""
+    match error:
+        case errors.AlreadyDecided():
+            by = error.by or "someone"
+            return f"item {error.item!r} was {error.outcome} by {by} at {moment(error.at)}"
+        case errors.NotPending(item=None, pending=[]):
+            return f"nothing waits in session {error.session!r}"
+    return str(error)
 
 
 def report_usage(message: str, verb: str | None, *, json: bool) -> int:

@@ -1,7 +1,8 @@
-"""A process that writes until it is killed, one that reads after it, and their comparison.
+"""The processes of the demo: a shop's agent that is killed, twice, and what is left of it.
 
-What the first was told is safe, number by number through a pipe, is held against what the
-second reads. Runs as `python -m holdfast.cli.killed write|read URL SESSION`. Needs no extra.
+`agent` may look orders up, and must ask before it refunds; each of its tools leaves a line in a
+file of effects. Runs as `python -m holdfast.cli.killed ask|approve|resume URL SESSION`; the last
+two only where the command line's extra is not installed.
 """
 
 from __future__ import annotations
@@ -9,166 +10,162 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, Any
 
-from ..events import NewEvent, key
+from ..errors import AlreadyDecided
+from ..events import Event, key
+from ..harness.agent import Agent
+from ..harness.host import Harness
+from ..harness.inbox import settle
+from ..harness.tools import ToolContext, tool
+from ..models.scripted import Say, ScriptedModel, Use
 from ..stores import connect
 
 Line = dict[str, Any]
 TIMEOUT = 30.0  # seconds that a process may take before it is given up
-MORE = 3  # turns that the second process adds
+EFFECTS = "HOLDFAST_DEMO_EFFECTS"  # where the path of the file of effects stands
+ASKED = "My lamp arrived broken. Please refund order 42."
+MODULE = "holdfast.cli.killed"
 
 
-# What the conversation says, so that a reader can tell a whole event from a part of one.
+# The agent
 
 
-def begin() -> NewEvent:
-    return NewEvent.of("session.created", {"agent": "shop", "title": "A talk that is cut short"})
+def _effect(context: ToolContext, text: str) -> None:
+    # One write, so that a kill leaves a line whole or leaves none of it.
+    with open(context.resources, "a") as file:
+        file.write(f"{text} by process {os.getpid()}\n")
 
 
-def turn(number: int) -> list[NewEvent]:
-    """A question and its answer: one append, so both are there or neither."""
-    order = 1_000 + number
-    question = f"Where is my order {order}?"
-    answer = f"Order {order} left the warehouse and arrives in {number % 5 + 1} days."
-    return [
-        NewEvent.of("message.received", {"text": question}, actor="customer"),
-        NewEvent.of("message.completed", {"text": answer, "model": "demo/scripted"}),
-    ]
+@tool(repeat_safe=True)
+def look_up(order: str, context: ToolContext) -> dict[str, Any]:
+    """Look an order up."""
+    _effect(context, f"look_up {order}")
+    return {"order": order, "item": "lamp", "cents": 1999}
 
 
-def expected(seq: int) -> Line:
-    """What event `seq` must say."""
-    event = begin() if seq == 1 else turn(seq // 2)[seq % 2]
-    return {"kind": event.kind, "data": json.loads(bytes(event.data))}
+@tool(approval="ask", risk="write")
+def refund(order: str, cents: int, context: ToolContext) -> str:
+    """Pay money back."""
+    _effect(context, f"refund {order} {cents}")
+    return f"paid back {cents / 100:.2f}"
 
 
-# The two processes
+agent = Agent("Demo shop", instructions="You help customers.", tools=[look_up, refund])
+
+# What the model says next is read off the conversation, whichever process asks.
+MODEL = ScriptedModel(
+    [
+        Say("I am sorry about the lamp. Let me see.", calls=[Use("look_up", order="42")]),
+        Say("It cost 19.99. I will pay that back.", calls=[Use("refund", order="42", cents=1999)]),
+        Say("Done: the 19.99 for your lamp are on their way to you.", delay=0.15),
+    ],
+    ref="demo/script",
+)
+
+
+def harness(**settings: Any) -> Harness:
+    """The harness of every process; a dead one's lease lapses after a second."""
+    effects = Path(os.environ[EFFECTS])
+    return Harness(agent, default_model=MODEL, resources=effects, ttl=1.0, **settings)
+
+
+# The processes
 
 
 def _say(**line: Any) -> None:
-    # One write, so that a kill leaves a line whole or leaves none of it.
     os.write(1, (json.dumps(line) + "\n").encode())
 
 
-async def write(url: str, session: str) -> None:
-    """The first process: append for ever, and say each number when its append has returned."""
-    async with connect(url) as store:
-        batch, number = [begin()], 0
-        while True:
-            done = await store.append(key(session), batch, create=number == 0)
-            for seq, event in zip(done.seqs, batch, strict=True):
-                _say(seq=seq, id=event.id)
-            number += 1
-            batch = turn(number)
+def _tell(event: Event) -> None:
+    _say(event={"kind": event.kind, "data": event.json()})
 
 
-async def read(url: str, session: str) -> None:
-    """The second process: read all, verify, and carry on where the log ends."""
+async def ask(url: str, session: str) -> None:
+    """The customer writes; the agent works until it needs a person. Then this waits."""
+    async with harness(storage=url) as served:
+        live = await served.get_or_create(session)
+        stream = live.stream(ASKED, actor="customer")
+        async for item in stream:
+            if isinstance(item, Event):
+                _tell(item)
+        _say(waiting=[item.id for item in stream.result.pending])
+        await asyncio.Event().wait()
+
+
+async def approve(url: str, session: str, item: str) -> int:
+    """What `holdfast approve` does."""
     async with connect(url) as store:
-        head = 0
-        async for event in store.read(key(session)):
-            head = event.seq
-            _say(seq=head, id=event.id, kind=event.kind, data=event.json())
-        async for damage in store.verify(key(session)):
-            _say(damage=damage.detail)
-        for number in range(MORE):
-            batch = turn(head // 2 + 1)
-            done = await store.append(key(session), batch, expected=head)
-            _say(appended=list(done.seqs), number=number)
-            head = done.head
+        try:
+            made = await settle(store, key(session), item, "approved", actor="ann")
+        except AlreadyDecided:
+            return 1
+    _say(item=made.item, outcome=made.outcome, by=made.by)
+    return 0
+
+
+async def resume(url: str, session: str) -> None:
+    """What `holdfast resume` does."""
+    async with harness(storage=url) as served:
+        live = await served.get_or_create(session)
+        async for item in live.subscribe(0):
+            if isinstance(item, Event):
+                _tell(item)
+                if item.kind == "run.finished":
+                    return
 
 
 # The one that watches them
-
-
-@dataclass
-class Outcome:
-    """What was acknowledged, what was read, and every way in which they disagree."""
-
-    acknowledged: dict[int, str] = field(default_factory=dict)
-    read: dict[int, Line] = field(default_factory=dict)
-    appended: list[int] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def compare(self) -> None:
-        """Find what was lost, what is not whole, and where the numbers are not dense."""
-        for seq, id in self.acknowledged.items():
-            if seq not in self.read:
-                self.problems.append(f"event {seq} was acknowledged and is lost")
-            elif self.read[seq]["id"] != id:
-                self.problems.append(f"event {seq} is another one than was acknowledged")
-        for seq, event in self.read.items():
-            if {name: event[name] for name in ("kind", "data")} != expected(seq):
-                self.problems.append(f"event {seq} is not whole")
-        head = len(self.read)
-        if head % 2 == 0:
-            self.problems.append(f"event {head} is there without the other half of its append")
-        if list(self.read) != list(range(1, head + 1)):
-            self.problems.append("the numbers read have gaps")
-        if self.appended != list(range(head + 1, head + 2 * MORE + 1)):
-            self.problems.append(f"the new numbers do not follow {head}: {self.appended}")
 
 
 class DemoFailed(Exception):
     """A process of the demo did not do its part."""
 
 
-def _start(part: str, url: str, session: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "holdfast.cli.killed", part, url, session]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603  our own module
+class Process:
+    """A process of the demo, and what it says, line by line."""
 
+    def __init__(self, command: list[str], effects: Path) -> None:
+        self.command = command
+        self._process = subprocess.Popen(  # noqa: S603  our own module
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, EFFECTS: str(effects)},
+        )
+        self.pid = self._process.pid
 
-def write_and_kill(url: str, session: str, after: int) -> tuple[int, dict[int, str]]:
-    """Start the writer, kill it once `after` events are acknowledged; all it was told."""
-    process = _start("write", url, session)
-    acknowledged: dict[int, str] = {}
-    with _patience(process) as said:
-        for line in _lines(said):
-            acknowledged[line["seq"]] = line["id"]
-            if len(acknowledged) == after:
-                time.sleep(random.random() / 200)  # noqa: S311  any moment of its work will do
+    def kill(self) -> None:
+        """SIGKILL: it can neither know nor tidy up."""
+        self._process.kill()
+
+    @contextmanager
+    def lines(self, *, dies: bool = False) -> Iterator[Iterator[Line]]:
+        """What it says until it ends, by itself or killed; otherwise it has failed."""
+        timer = threading.Timer(TIMEOUT, self._process.terminate)
+        timer.start()
+        with self._process as process:
+            try:
+                assert process.stdout is not None
+                yield _lines(process.stdout)
+                words = self._last_words()
+                if (process.wait() == 0) == dies:
+                    raise DemoFailed(f"process {self.pid} {words}")
+            finally:
+                timer.cancel()
                 process.kill()
-        if len(acknowledged) < after:
-            raise DemoFailed(f"the writer ended by itself: {_last_words(process)}")
-    return process.pid, acknowledged
 
-
-def read_and_go_on(url: str, session: str, outcome: Outcome) -> int:
-    """Start the reader and take down what it says."""
-    process = _start("read", url, session)
-    with _patience(process) as said:
-        for line in _lines(said):
-            if "damage" in line:
-                outcome.problems.append(f"verify found damage: {line['damage']}")
-            elif "appended" in line:
-                outcome.appended += line["appended"]
-            else:
-                outcome.read[line["seq"]] = line
-        if process.wait() != 0:
-            raise DemoFailed(f"the reader failed: {_last_words(process)}")
-    return process.pid
-
-
-@contextmanager
-def _patience(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
-    """What the process says, until it ends or has taken too long."""
-    assert process.stdout is not None
-    timer = threading.Timer(TIMEOUT, process.kill)
-    timer.start()
-    with process:
-        try:
-            yield process.stdout
-        finally:
-            timer.cancel()
+    def _last_words(self) -> str:
+        assert self._process.stderr is not None
+        words = self._process.stderr.read().decode(errors="replace").strip()
+        return words.rpartition("\n")[2] or f"ended with exit code {self._process.wait()}"
 
 
 def _lines(stream: IO[bytes]) -> Iterator[Line]:
@@ -177,11 +174,38 @@ def _lines(stream: IO[bytes]) -> Iterator[Line]:
             yield json.loads(line)
 
 
-def _last_words(process: subprocess.Popen[bytes]) -> str:
-    assert process.stderr is not None
-    words = process.stderr.read().decode(errors="replace").strip()
-    return words.rpartition("\n")[2] or f"exit code {process.wait()}"
+def asking(url: str, session: str, effects: Path) -> Process:
+    return Process([sys.executable, "-m", MODULE, "ask", url, session], effects)
 
+
+def approving(url: str, session: str, effects: Path, item: str) -> Process:
+    options = ["--actor", "ann", "--json"]
+    return Process(_command("approve", url, [session, item], options), effects)
+
+
+def resuming(url: str, session: str, effects: Path) -> Process:
+    options = ["--agent", f"{MODULE}:harness", "--json"]
+    return Process(_command("resume", url, [session], options), effects)
+
+
+def _command(verb: str, url: str, words: list[str], options: list[str]) -> list[str]:
+    if all(_installed(name) for name in ("cyclopts", "rich")):
+        return [sys.executable, "-m", "holdfast.cli", verb, *words, "--store", url, *options]
+    return [sys.executable, "-m", MODULE, verb, url, *words]
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+PARTS: dict[str, Callable[..., Coroutine[Any, Any, int | None]]] = {
+    "ask": ask,
+    "approve": approve,
+    "resume": resume,
+}
 
 if __name__ == "__main__":
-    asyncio.run({"write": write, "read": read}[sys.argv[1]](*sys.argv[2:]))
+    sys.exit(asyncio.run(PARTS[sys.argv[1]](*sys.argv[2:])))

@@ -12,7 +12,6 @@ from ..codec import typed
 from ..errors import HoldfastError
 from ..events import Event
 from ..harness.live import Delta, Item, Trouble
-from ..harness.results import Ask
 from ..transcript import Message
 from .failure import scrubbed
 from .output import Output, json_text, plain
@@ -45,7 +44,9 @@ class Screen:
             self.remark(f"trouble: {item.problem} ({item.code})")
 
     def line(self, text: str, style: str = "") -> None:
-        """A line of its own."""
+        """A line of its own; where stdout is for a program, to stderr."""
+        if self.out.json:
+            return self.remark(text)
         self.end_line()
         self._write(text + "\n", style)
 
@@ -140,14 +141,6 @@ class Screen:
             self._write(left)
             self._within = not left.endswith("\n")
         self.end_line()
-
-
-def question(ask: Ask) -> str:
-    """How a person is asked about an item, in one line."""
-    if ask.what == "question":
-        return "your answer: "
-    ways = "y, n REASON, e to edit" if ask.what != "external" else "y runs it again, n REASON"
-    return f"{ask.tool or ask.what}? {ways}: "
 
 
 def _outcome(done: ev.ToolFinished) -> str:

@@ -44,7 +44,7 @@ class By:
 
     @property
     def who(self) -> str:
-        return f"cli:{_user()}" if self.actor is None else self.actor
+        return f"cli:{user()}" if self.actor is None else self.actor
 
 
 BY = By()
@@ -61,7 +61,8 @@ def app(group: Group, place: int) -> App:
     return session
 
 
-def _user() -> str:
+def user() -> str:
+    """The name of the user whose process this is."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container may have no name for its user

@@ -238,7 +238,8 @@ async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
     events.append(driving.event("message.completed", message, id=flight.message))
     events.extend(about)
     driving.flight = None
-    over = not (calls or about or any(q.how == "steer" for q in state.queue))
+    steered = any(q.how == "steer" for q in state.queue)
+    over = not (calls or about or steered or state.abort is not None)
     end = [finished(driving, "done")] if over else []
     if not (over and await driving.write(*events, *end, expected=state.head)):
         await driving.write(*events)

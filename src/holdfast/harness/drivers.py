@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
-from ..errors import HoldfastError, SessionNotFound
+from ..errors import HoldfastError, RunFailed, SessionNotFound
 from ..events import Key
 from .config import Config
 from .driving import Driving
@@ -101,8 +101,7 @@ class Drivers:
             stuck = not getattr(error, "retryable", False)
             if stuck:
                 self._stuck[key] = live.state.head
-            if isinstance(error, HoldfastError):
-                live.trouble(error, stuck=stuck)
+            live.trouble(_told(error, key), stuck=stuck)
             log = self._config.log.bind(session=key.session, thread=key.thread)
             log.error("drive_failed", category="run", error=error)
 
@@ -122,3 +121,13 @@ class Drivers:
                 await self.look()
             except HoldfastError as error:
                 self._config.log.warning("look_failed", category="storage", error=error)
+
+
+def _told(error: Exception, key: Key) -> HoldfastError:
+    """What those who wait are told. The words of an error that is not ours may hold anything."""
+    if isinstance(error, HoldfastError):
+        return error
+    problem = f"the driver failed ({type(error).__name__}); the log of this program says more"
+    return RunFailed(
+        session=key.session, run="", status="failed", reason="runtime_failed", problem=problem
+    )

@@ -25,6 +25,7 @@ from .later import Later
 P = TypeVar("P", bound=ev.Payload)
 
 BUFFER = 512  # items that a listener may be behind before it has to read the log itself
+RECENT = 32  # events that are looked up without asking the store
 SNAPSHOT = 512  # events between two snapshots
 FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
 POLL = 0.25  # seconds between two looks at drafts that another process writes
@@ -81,6 +82,7 @@ class Live:
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
         self.watchers: list[Callable[[Event], None]] = []
         self._saved = 0
+        self._recent: deque[Event] = deque(maxlen=RECENT)  # those that came while it followed
         self._listeners: set[Listener] = set()
         self._waiters: set[tuple[Callable[[], bool], asyncio.Future[None]]] = set()
         self._reader: asyncio.Task[None] | None = None
@@ -166,9 +168,13 @@ class Live:
         self.state, self._saved = state, state.head
         self.history = await self._history(state)
         start = min(state.window.upto, state.head)
+        batch: list[Event] = []
         async for event in self.store.read(self.key, after=start, log=self.log):
             self.history.add(event) if event.seq > self.history.upto else None
-            self.state = fold((event,), self.state)
+            batch.append(event)
+            if len(batch) == BUFFER:
+                self.state, batch = fold(batch, self.state), []
+        self.state = fold(batch, self.state)
 
     async def _history(self, state: State) -> History:
         if state.window.seq is None:
@@ -181,6 +187,9 @@ class Live:
 
     async def event(self, seq: int) -> Event | None:
         """The event with this number."""
+        place = seq - self._recent[0].seq if self._recent else -1
+        if 0 <= place < len(self._recent):
+            return self._recent[place]
         read = self.store.read(self.key, after=seq - 1, before=seq + 1, log=self.log)
         found = [event async for event in read]
         return found[0] if found else None
@@ -208,6 +217,7 @@ class Live:
                 pause = min(2 * pause, LONGEST)
 
     def _arrived(self, event: Event) -> None:
+        self._recent.append(event)
         self.state = fold((event,), self.state)
         self.history.add(event)
         self.flying.pop(event.id, None)

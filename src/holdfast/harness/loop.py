@@ -11,11 +11,12 @@ from ..events import Key
 from .config import Config
 from .decide import decide
 from .driving import Driving
+from .faults import classify
 from .hooks import run_hooks
 from .live import Live
 from .nested import invoke
 from .perform import hand_over, perform, take_up
-from .steps import BESIDE, Idle
+from .steps import BESIDE, Finish, Idle, Step
 
 
 async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driving]) -> bool:
@@ -52,12 +53,27 @@ async def _steps(driving: Driving) -> None:
             await take_up(driving)
         else:
             driving.ready()
-            await perform(step, driving)
+            await _performed(step, driving)
             await run_hooks(driving)
             await _keep_snapshot(driving)
     await hand_over(driving)
     with contextlib.suppress(HoldfastError):
         await driving.config.store.release(driving.lease)
+
+
+async def _performed(step: Step, driving: Driving) -> None:
+    """Perform a step. What goes wrong in our own code, or in what a program plugged in, ends the
+    run and not the driver; what the store or the session says is for the caller."""
+    try:
+        await perform(step, driving)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        fault = classify(error, source="runtime", policy=driving.config.policy)
+        driving.log.error("step_failed", category="run", error=fault)
+        if driving.state.active is None:
+            raise
+        await perform(Finish("failed", fault.code), driving)
 
 
 def _must_be_understood(driving: Driving) -> None:

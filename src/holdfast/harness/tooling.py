@@ -123,32 +123,43 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
     names = {item.tool.name: item.tool.concurrency for item in ready}
     each = {name: asyncio.Semaphore(most or len(ready)) for name, most in names.items()}
 
+    done: dict[str, ToolResult] = {}
+
     async def one(item: Ready) -> None:
         async with each[item.tool.name], everything:
-            result = await carried_out(driving, item)
+            done[item.call.id] = result = await carried_out(driving, item)
         await driving.write(outcome(driving, item.call.id, result))
 
     tasks = {asyncio.create_task(one(item)): item for item in ready}
     try:
-        await asyncio.gather(*tasks)
-    except BaseException:
-        await _cut(driving, tasks)
+        # When the outcome of one cannot be written, the others still come to theirs.
+        for error in await asyncio.gather(*tasks, return_exceptions=True):
+            if error is not None:
+                raise error
+    except asyncio.CancelledError:
+        await _cut(driving, tasks, done)
         raise
 
 
-async def _cut(driving: Driving, tasks: dict[asyncio.Task[None], Ready]) -> None:
-    """Stop what still runs, and say so of each; what has finished is in the log."""
+async def _cut(
+    driving: Driving, tasks: dict[asyncio.Task[None], Ready], done: dict[str, ToolResult]
+) -> None:
+    """Stop what still runs, and say so of each; what has finished is in the log, or is put there."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
     if running:
         await asyncio.wait(running, timeout=GRACE)
-    if driving.failure is not None or driving.stopping:
+    if driving.failure is not None:
         return  # not ours to say any more; the next driver says that it is unknown
     stopped = ToolResult(content=f"This call was cancelled. {STOPPED}", code="cancelled")
     open = [item.call.id for item in tasks.values() if item.call.id in driving.state.calls]
-    if open:
-        await driving.write(*(outcome(driving, id, stopped, "cancelled") for id in open))
+    events = [outcome(driving, id, done[id]) for id in open if id in done]
+    if not driving.stopping:  # else the next driver goes on with them, or asks
+        cut = [id for id in open if id not in done]
+        events.extend(outcome(driving, id, stopped, "cancelled") for id in cut)
+    if events:
+        await driving.write(*events)
 
 
 async def carried_out(driving: Driving, ready: Ready, depth: int = 0) -> ToolResult:

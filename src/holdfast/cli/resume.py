@@ -1,0 +1,286 @@
+"""`holdfast resume`: takes up what was left undone, and sees it through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import Annotated, Any, Literal, TypeAlias
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from .. import errors
+from ..catalog import Query
+from ..codec import LIMITS
+from ..errors import HoldfastError, LeaseHeld
+from ..events import Event, Key
+from ..harness.decide import decide
+from ..harness.host import Harness
+from ..harness.live import Trouble
+from ..harness.session import Session
+from ..harness.steps import Idle, Plan
+from ..store import Store, wall_clock
+from .agents import ModelRef, Name, check_owner, choose, find, harness_of
+from .describe import event_text
+from .failure import UsageError
+from .options import EVERYWHERE, Common
+from .output import Output, plain
+from .render import number
+from .show import Thread, row_of
+
+PAUSE = 0.25  # seconds between two looks at a session that nobody here drives
+LOOK = 1.0  # seconds between two looks for sessions
+TRIES = 4  # looks after which a session that nobody drives cannot be driven
+INTERRUPTED = 130
+RETRYABLE = {
+    error.code
+    for error in vars(errors).values()
+    if isinstance(error, type) and issubclass(error, HoldfastError) and error.retryable
+}
+End: TypeAlias = Literal[
+    "idle", "waiting", "done", "failed", "aborted", "interrupted", "elsewhere", "stuck"
+]
+
+
+def at_rest(session: Session, but: type[Any] = Plan) -> bool:
+    """Whether there is nothing that a driver could do now, `but` to plan when to look again."""
+    step = decide(session.live.state, session.config.bounds, wall_clock())
+    return isinstance(step, (Idle, but))
+
+
+def resume(
+    *sessions: Annotated[str, Parameter(help="Only these. Default: all of the agent.")],
+    agent: Name = None,
+    model: ModelRef = None,
+    thread: Thread = "main",
+    forever: Annotated[
+        bool,
+        Parameter(
+            help="Keep serving until SIGTERM or Ctrl-C, instead of ending when nothing is left "
+            "to do.",
+            negative="--once",
+        ),
+    ] = False,
+    common: Common = EVERYWHERE,
+) -> int:
+    """Take up the sessions of an agent that have something to do, and see them through.
+
+    ```
+    holdfast resume --agent shop:support
+    holdfast resume customer-42 --agent shop:support
+    holdfast resume --agent shop:support --forever
+    ```
+
+    That is what was approved since, what waits in a queue, what is due, and what a process that
+    died has left; a live owner is never displaced. It ends when nothing is left to do but for
+    people, or with `--forever` when it is told to; SIGTERM and Ctrl-C hand runs over at a safe
+    point. The exit code is 1 if a run failed or could not be driven. With `--json`: one line an
+    event, `{"session": …, "thread": …, "event": {…}}`, and at its end one line a session.
+    """
+    if agent is None:
+        raise UsageError("resume needs --agent module:name")
+    if thread != "main" and not sessions:
+        raise UsageError("--thread needs a SESSION")
+    made = find(agent)
+    choice = choose(made, model)
+    if choice.offline is not None:
+        raise UsageError(f"{choice.offline}; name a model with --model provider/name")
+
+    async def work() -> int:
+        async with common.open() as store:
+            harness = harness_of(made, choice, store, common.tenant, recovery="leave")
+            keys = [Key(common.tenant, id, thread) for id in sessions]
+            for key in keys:
+                check_owner(await row_of(store, key), harness.agent)
+            async with harness:
+                return await Serving(harness, store, common.output(), keys).run(forever=forever)
+
+    return asyncio.run(work())
+
+
+class Serving:
+    """Finds the sessions that have something to do, and sees them through, all at once."""
+
+    def __init__(self, harness: Harness, store: Store, out: Output, only: list[Key]) -> None:
+        self.harness, self.store, self.out, self.only = harness, store, out, only
+        self.ends: dict[Key, End] = {}
+        self._heads: dict[Key, int] = {}  # of those that have ended
+        self._tasks: dict[Key, asyncio.Task[End]] = {}
+        self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def run(self, *, forever: bool) -> int:
+        """Serve; the exit code."""
+        self._heed_signals()
+        work = asyncio.ensure_future(self._serve(forever))
+        try:
+            ends: list[asyncio.Future[Any]] = [work, self._stopped]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, *self._tasks.values()):
+                task.cancel()
+            await asyncio.gather(work, *self._tasks.values(), return_exceptions=True)
+        if self._stopped.done():
+            self.out.remark("handing over")
+            return self._stopped.result()
+        work.result()
+        if not self.out.json:
+            self.out.remark(_sum(list(self.ends.values())))
+        return int(any(end in ("failed", "stuck") for end in self.ends.values()))
+
+    def _heed_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def stop(number: signal.Signals, code: int) -> None:
+            loop.remove_signal_handler(number)  # the second time it ends us at once
+            if not self._stopped.done():
+                self._stopped.set_result(code)
+
+        with contextlib.suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(signal.SIGINT, stop, signal.SIGINT, INTERRUPTED)
+            loop.add_signal_handler(signal.SIGTERM, stop, signal.SIGTERM, 0)
+
+    async def _serve(self, forever: bool) -> None:
+        due = list(self.only) or await self._due(forever)
+        while due or self._tasks or forever:
+            for key in due:
+                row = await row_of(self.store, key)
+                see = Seeing(self.harness, key, row.head, self.out)
+                self._tasks[key] = asyncio.ensure_future(see.through())
+            if self._tasks:
+                await asyncio.wait(
+                    self._tasks.values(), timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
+                )
+            else:
+                await asyncio.sleep(LOOK)
+            for key in [key for key, task in self._tasks.items() if task.done()]:
+                await self._ended(key, self._tasks.pop(key).result())
+            due = await self._due(forever)
+
+    async def _due(self, forever: bool) -> list[Key]:
+        """The logs that want a driver, and those whose driver may have died; not those that
+        were given up, or seen through when nothing new is waited for."""
+        tenant, agent = self.harness.tenant, self.harness.agent.key
+        found = await self.store.runnable(tenant, agents=[agent], limit=LIMITS.page)
+        going = Query(tenant=tenant, agent=agent, run="running")
+        found += [row.key for row in (await self.store.find(going, limit=LIMITS.page)).items]
+        wanted = [key for key in dict.fromkeys(found) if not self.only or key in self.only]
+        new = [key for key in wanted if key not in self._tasks]
+        return [key for key in new if await self._worth(key, forever)]
+
+    async def _worth(self, key: Key, forever: bool) -> bool:
+        if key not in self.ends:
+            return True
+        if self.ends[key] not in ("stuck", "elsewhere") and forever:
+            return True
+        row = await self.store.row(key)
+        changed = row is not None and row.head != self._heads[key]
+        return changed and (forever or self.ends[key] != "elsewhere")
+
+    async def _ended(self, key: Key, end: End) -> None:
+        if not any(other.session == key.session for other in self._tasks):
+            await self.harness.close(key.session)
+        row = await self.store.row(key)
+        self._heads[key] = row.head if row is not None else 0
+        before, self.ends[key] = self.ends.get(key), end
+        if self.out.json:
+            self.out.emit({"session": key.session, "thread": key.thread, "end": end})
+        elif end != before or end != "elsewhere":
+            self.out.print(Text(plain(f"{_name(key)}  {WORDS.get(end, end)}"), style="bold"))
+
+
+class Seeing:
+    """Sees one session through: until it waits for people, has ended, or cannot be driven."""
+
+    def __init__(self, harness: Harness, key: Key, head: int, out: Output) -> None:
+        self.harness, self.key, self.out = harness, key, out
+        self._shown = head
+        self._moved = asyncio.Event()
+        self._trouble: Trouble | None = None
+        self._tries = 0
+        self._other: tuple[str, float] | None = None  # who drives it, and may be dead until when
+
+    async def through(self) -> End:
+        session = await self.harness.get_or_create(self.key.session, thread=self.key.thread)
+        telling = asyncio.ensure_future(self._tell(session))
+        telling.add_done_callback(lambda _: self._moved.set())
+        try:
+            while not at_rest(session, Idle):
+                if (end := await self._given_up(session)) is not None:
+                    return end
+                with contextlib.suppress(TimeoutError):
+                    rest = session.live.until(lambda: at_rest(session, Idle))
+                    await asyncio.wait_for(rest, PAUSE)
+            while self._shown < session.live.state.head and not telling.done():
+                self._moved.clear()
+                await self._moved.wait()
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        run = session.live.state.run
+        if run is None:
+            return "idle"
+        return "waiting" if run.status == "running" else run.status
+
+    async def _given_up(self, session: Session) -> End | None:
+        """See that somebody drives it; how it ends if nobody here can."""
+        if self._trouble is not None:
+            self.out.remark(plain(f"{_name(self.key)}: {self._trouble.problem}"))
+            return "stuck"
+        if session.live.driven:
+            self._tries, self._other = 0, None
+            return None
+        held = await _holder(self.harness.store, self.key)
+        if held is None:
+            self._tries += 1
+            self.harness.wake(session.live)
+            return "stuck" if self._tries > TRIES else None
+        now = asyncio.get_running_loop().time()
+        if self._other is None or self._other[0] != held.owner:
+            self._other = (held.owner, now + held.left / 1000 + PAUSE)
+        return "elsewhere" if now > self._other[1] else None
+
+    async def _tell(self, session: Session) -> None:
+        async for item in session.subscribe(self._shown):
+            if isinstance(item, Event):
+                self._show(item)
+                self._shown = item.seq
+                self._moved.set()
+            elif isinstance(item, Trouble) and item.code not in RETRYABLE:
+                self._trouble = item
+
+    def _show(self, event: Event) -> None:
+        if self.out.json:
+            about = {"session": self.key.session, "thread": self.key.thread}
+            self.out.emit({**about, "event": event})
+        else:
+            self.out.print(Text.assemble(plain(_name(self.key)), event_text(event)))
+
+
+WORDS = {
+    "idle": "nothing to do",
+    "waiting": "waits for an answer: holdfast pending",
+    "elsewhere": "is driven by another process",
+    "stuck": "cannot be driven here",
+}
+
+
+async def _holder(store: Store, key: Key) -> LeaseHeld | None:
+    """Who drives a log, if anybody does."""
+    try:
+        lease = await store.acquire(key, "holdfast resume", ttl=1.0)
+    except LeaseHeld as held:
+        return held
+    with contextlib.suppress(HoldfastError):
+        await store.release(lease)
+    return None
+
+
+def _name(key: Key) -> str:
+    return key.session if key.thread == "main" else f"{key.session} / {key.thread}"
+
+
+def _sum(ends: list[End]) -> str:
+    counts = {end: ends.count(end) for end in dict.fromkeys(ends)}
+    listed = ", ".join(f"{count:,} {end}" for end, count in counts.items())
+    return f"{number(len(ends), 'session')}: {listed}" if ends else "nothing to do"

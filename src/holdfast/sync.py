@@ -1,0 +1,254 @@
+"""The harness for scripts and notebooks: the same verbs, without `await`.
+
+One event loop in a daemon thread does the work; what is here stands in for the live objects and
+passes every call on. Nothing is written twice: a verb that the harness gains is here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .errors import HarnessClosed, InvalidValue
+from .harness.agent import Agent
+from .harness.host import GRACE
+from .harness.host import Harness as AsyncHarness
+
+T = TypeVar("T")
+
+__all__ = ["Harness", "Remote"]
+
+
+class Remote:
+    """Stands in for an object that lives on the loop: its plain attributes are read, its methods
+    called there, and what they would have to be awaited for is returned. What can be iterated
+    with `async for` can be with `for`."""
+
+    __slots__ = ("_loop", "_target")
+
+    def __init__(self, target: Any, loop: Loop) -> None:
+        self._target, self._loop = target, loop
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self._target).__name__!r} has no attribute {name!r} here")
+        return self._loop.local(self._loop.call(getattr, self._target, name))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._loop.iterate(self._target)
+
+    def __len__(self) -> int:
+        return int(self._loop.call(len, self._target))
+
+    def __bool__(self) -> bool:
+        return True  # also where it is empty: it is there
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Remote) and other._target is self._target
+
+    def __hash__(self) -> int:
+        return id(self._target)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in dir(self._target) if not name.startswith("_")]
+
+    def __repr__(self) -> str:
+        return f"<{self._target!r} of holdfast.sync>"
+
+
+class Harness(Remote):
+    """`holdfast.Harness` without `await`: takes the same settings, has the same verbs.
+
+        with Harness(agent, storage="sqlite:shop.db") as harness:
+            session = harness.get_or_create("customer-42")
+            result = session.send("Refund order 42")
+
+    Any thread may use it, also one whose own event loop runs, as in a notebook. A Ctrl-C while
+    it waits raises here and leaves the run going. Functions that are handed over (tools,
+    listeners) run on the loop of the harness, and must not call back into this module there.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, agent: Agent, **settings: Any) -> None:
+        super().__init__(AsyncHarness(agent, **settings), Loop())
+
+    def __enter__(self) -> Harness:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> Harness:
+        """Connect, and take up what was left undone."""
+        self._loop.call(self._target.start)
+        return self
+
+    def get_or_create(self, id: str | None = None, **about: Any) -> Remote:
+        """The session with this id, opened or begun if need be; without an id, a new one."""
+        found: Remote = self._loop.local(self._loop.call(self._target.get_or_create, id, **about))
+        return found
+
+    def close(self, id: str | None = None, *, grace: float = GRACE) -> bool:
+        """Forget a live session; without an id, hand over what is going, close the harness and
+        end its thread. False if there was nothing to close."""
+        if id is not None:
+            return bool(self._loop.call(self._target.close, id))
+        return self._loop.close(functools.partial(self._target.aclose, grace))
+
+
+class Loop:
+    """An event loop in a thread of its own, begun when it is first needed."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def call(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """What the function returns when it is called, and awaited if need be, on the loop."""
+        return self.wait(_settled(function, arguments, named))
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns. An interrupt ends the waiting, not the work."""
+        return self._begin(work).result()
+
+    def local(self, value: Any) -> Any:
+        """The value as it may be used here: live objects and methods by stand-ins."""
+        if isinstance(value, Remote) or inspect.isclass(value):
+            return value
+        if inspect.isroutine(value):
+            return self._function(value)
+        if inspect.isasyncgen(value):
+            return self.iterate(value)
+        return Remote(value, self) if _is_live(type(value)) else value  # type: ignore[arg-type]  # a class is hashable
+
+    def iterate(self, source: Any) -> Generator[Any, None, None]:
+        """The items of what can be iterated with `async for`."""
+        items: AsyncIterator[Any] = self.call(aiter, source)
+        try:
+            while True:
+                coming = self._begin(_next(items))
+                try:
+                    found, item = coming.result()
+                finally:
+                    coming.cancel()  # where it was interrupted; else it is done
+                if not found:
+                    return
+                yield item
+        finally:
+            with contextlib.suppress(HarnessClosed):
+                self.wait(_end(items))
+
+    def close(self, last: Callable[[], Awaitable[None]]) -> bool:
+        """Do the last work, end what still goes on, and join the thread; False if that was
+        done before."""
+        if self._closed:
+            return False
+        try:
+            self.call(last)
+        finally:
+            with self._lock:
+                self._closed = True
+                loop, thread = self._loop, self._thread
+            if loop is not None and thread is not None:
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join()
+        return True
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._running())
+        except BaseException:
+            work.close()
+            raise
+
+    def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def called(*arguments: Any, **named: Any) -> Any:
+            given = [a._target if isinstance(a, Remote) else a for a in arguments]
+            return self.local(self.call(function, *given, **named))
+
+        return called
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if threading.current_thread() is self._thread:
+            raise InvalidValue(
+                field="holdfast.sync",
+                problem="is called from its own loop, which would wait for itself",
+                remedy="use what tools and hooks are given, or another thread",
+            )
+        with self._lock:
+            if self._closed:
+                raise HarnessClosed(what="the harness")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run, args=(self._loop,), name="holdfast.sync", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+async def _settled(
+    function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    value = function(*arguments, **named)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _next(items: AsyncIterator[T]) -> tuple[bool, T | None]:
+    # StopAsyncIteration cannot leave a coroutine.
+    try:
+        return True, await anext(items)
+    except StopAsyncIteration:
+        return False, None
+
+
+async def _end(items: AsyncIterator[Any]) -> None:
+    close = getattr(items, "aclose", None)
+    while close is not None:
+        try:
+            await close()
+            return
+        except RuntimeError:  # its last step was cancelled, and has not ended yet
+            await asyncio.sleep(0)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_live(kind: type[Any]) -> bool:
+    """Whether objects of this type are used with `await` or `async for`."""
+    members = [
+        getattr(kind, name, None) for name in dir(kind) if name == "__aiter__" or name[0] != "_"
+    ]
+    return hasattr(kind, "__aiter__") or any(
+        inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
+        for member in members
+    )
