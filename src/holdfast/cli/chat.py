@@ -185,7 +185,8 @@ class Chat:
             self._prompt()
 
     def _prompt(self) -> None:
-        if at_rest(self.session) and not self.session.status.pending:
+        seen = self._shown >= self.session.live.state.head
+        if seen and at_rest(self.session) and not self.session.status.pending:
             self.screen.prompt("> ")
 
     async def _nudge(self) -> None:
@@ -203,7 +204,7 @@ class Chat:
             self._leaving.set()
             return
         self._warned = True
-        if status.phase.startswith("waiting_approval"):
+        if status.pending and status.phase != "running_tool":
             self.screen.remark("it waits for an answer: Ctrl-C again leaves, /abort ends the run")
         else:
             self.screen.remark("aborting; Ctrl-C again leaves")
@@ -212,7 +213,6 @@ class Chat:
     # What is typed
 
     async def _read(self) -> None:
-        self._prompt()
         while (line := await self.keyboard.line()) is not None:
             self.screen.entered()
             text = line.strip()

@@ -16,6 +16,7 @@ from .decide import deadline
 from .later import Later
 from .live import Growing, Live
 from .logs import Log
+from .spans import Span
 
 T = TypeVar("T")
 GRACE = 1.0  # seconds that work gets to end after it was told to stop
@@ -41,6 +42,8 @@ class Driving:
         self.shared = shared  # the log of thread `main`, which has what all threads share
         self.invoke: Callable[..., Awaitable[Any]]  # how a tool calls another; the loop sets it
         self.took: str | None = None  # the run that is driven here
+        self._spans = contextlib.ExitStack()
+        self._span: Span | None = None
         self.blobs: dict[str, bytes] = {}
         self.flight: Flight | None = None
         self.stopping = False  # at the next safe point
@@ -73,6 +76,22 @@ class Driving:
 
     def now(self) -> int:
         return wall_clock()
+
+    def take(self, run: str | None) -> None:
+        """This driver has begun a run, or taken it up."""
+        self.end_span()
+        self.took = run
+        key, agent = self.live.key, self.config.agent.key
+        span = self.config.tracing.run(key.session, agent, run or "", key.thread)
+        self._span = self._spans.enter_context(span)
+
+    def end_span(self) -> None:
+        """The run is not driven here any more."""
+        run = self.state.run
+        if self._span is not None and run is not None and run.status == "failed":
+            self._span.fail(run.code or "run_failed")
+        self._span = None
+        self._spans.close()
 
     def ready(self) -> None:
         """Forget an earlier stop, before the next step."""
@@ -173,6 +192,7 @@ class Driving:
         try:
             yield
         finally:
+            self.end_span()
             self.live.watchers.remove(self.look)
             self.live.driven = False
             await self._renewal.end(cut=True)

@@ -72,7 +72,21 @@ async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[in
             await live.reach(moved.head)
             continue
         await live.reach(done.seqs[0])
+        if not done.fresh:
+            await _same(live, event, done.seqs[0])
         return done.seqs[0], bool(done.fresh)
+
+
+async def _same(live: Live, event: NewEvent, seq: int) -> None:
+    """Refuse a key that stands for another message already."""
+    known = await live.payload(seq, ev.MessageReceived)
+    given = msgspec.json.decode(event.data, type=ev.MessageReceived)
+    if known is not None and (known.text, known.parts) != (given.text, given.parts):
+        raise InvalidValue(
+            field="key",
+            problem=f"{event.id.removeprefix('in:')!r} was used for another message",
+            remedy="use a new key for a new message",
+        )
 
 
 def input_id(key: str | None) -> str:

@@ -65,7 +65,7 @@ async def take_up(driving: Driving) -> None:
     payload = ev.RunResumed(driver=driving.config.owner, reason=reason)
     events.append(driving.event("run.resumed", payload))
     if await driving.write(*events, expected=driving.state.head):
-        driving.took = driving.run.id
+        driving.take(driving.run.id)
 
 
 async def hand_over(driving: Driving) -> None:
@@ -98,7 +98,7 @@ async def _start(driving: Driving, step: Start) -> None:
     if not step.full:
         events.append(NewEvent.of("model.called", called, run=run))
     if await driving.write(*events, expected=driving.state.head):
-        driving.took = run
+        driving.take(run)
         driving.log.info("run_started", category="run", run=run)
         if not step.full:
             await call_model(driving)

@@ -15,7 +15,9 @@ from .live import Item
 from .metrics import RunMetrics, metrics
 from .output import convert
 
-Status: TypeAlias = Literal["waiting", "done", "failed", "aborted", "interrupted", "removed"]
+Status: TypeAlias = Literal[
+    "waiting", "done", "failed", "aborted", "interrupted", "queued", "removed"
+]
 
 
 class Ask(Struct, frozen=True):
@@ -33,8 +35,9 @@ class Ask(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """How a run stands. `waiting`: a person must answer `pending` first. `text` is the answer;
-    `output` the typed one, where one was asked for."""
+    """How an input stands. `waiting`: a person must answer `pending` first. `queued`: it waits
+    behind a run that waits for a person. `removed`: it was taken out of the queue. The others
+    are how its run ended; `text` is the answer, `output` the typed one, if one was asked for."""
 
     session: str
     thread: str
@@ -57,7 +60,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
     def raise_for_status(self) -> Result:
         """This result, or `RunFailed` if the run did not end well."""
-        if self.status in ("done", "waiting"):
+        if self.status in ("done", "waiting", "queued"):
             return self
         raise RunFailed(
             session=self.session,
@@ -134,7 +137,7 @@ class Watch:
             code=code,
             error=error,
             seq=seq,
-            pending=pending if status == "waiting" else (),
+            pending=pending if status in ("waiting", "queued") else (),
             metrics=metrics(self.seen),
         )
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from .. import events as ev
-from ..errors import HarnessClosed, InvalidValue, UnsafePoint
+from ..errors import HarnessClosed, InvalidValue, NotPending, UnsafePoint
 from ..events import Event, NewEvent, new_id
 from ..state import State, fold
 from ..store import wall_clock
@@ -157,6 +157,14 @@ class Session(Ground):
         """Answer a question, or say what an outside call came to."""
         return await self._settle(item, "answered", actor, None, answer)
 
+    async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
+        """Let an item expire so many seconds from now; None: never."""
+        if item not in self.live.state.pending:
+            raise NotPending(session=self.id, item=item, pending=list(self.live.state.pending))
+        expires = None if seconds is None else wall_clock() + int(seconds * 1000)
+        payload = ev.PendingExtended(id=item, expires=expires)
+        await self.append(NewEvent.of("pending.extended", payload, actor=actor))
+
     # Reading
 
     @property
@@ -289,6 +297,15 @@ class Stream:
         elif self._watch is not None and self._watch.end is None:
             await self._session.abort(reason)
 
+    def _behind(self) -> bool:
+        """Whether the message waits for its turn, and only a person can bring that about."""
+        session, watch = self._session, self._watch
+        queued = any(item.seq == self.seq for item in session.live.state.queue)
+        if watch is not None and queued and session._settled():
+            watch.end = ("queued", None, None, session.live.state.head)
+            return True
+        return False
+
     async def _items(self) -> AsyncGenerator[Item, None]:
         session = self._session
         session.check()
@@ -299,11 +316,14 @@ class Stream:
                 listener.close()
                 listener = session.live.listen(self.seq - 1)
             self._watch = watch = Watch(session.key, self.seq)
+            if self._behind():
+                self._result = await session._result(watch, self._kind)
+                return
             async with contextlib.aclosing(aiter(listener)) as items:
                 async for item in items:
                     if watch.see(item):
                         yield item
-                    if watch.end is not None:
+                    if watch.end is not None or self._behind():
                         break
                     if session.live.stuck is not None and isinstance(item, Trouble):
                         raise session.live.stuck
