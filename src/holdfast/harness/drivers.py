@@ -112,7 +112,9 @@ class Drivers:
             if not self._closed and live.failure is None:
                 self.wake(live)
         elif not self._closed and not self._kept(live.key):
-            self._lives.leave(live.key)
+            for where in self._lives:
+                if where.session == live.key.session and where not in self._tasks:
+                    self._lives.leave(where)
 
     async def _looking(self) -> None:
         while True:

@@ -213,7 +213,8 @@ class Harness:
         await self.start()
         id = (id or "").strip() or new_id()
         where = key(id, thread, self.tenant)
-        if (known := self._sessions.get(where)) is not None:
+        known = self._sessions.get(where)
+        if known is not None and known.live.failure is None:
             return known
         opening = self._opening.get(where)
         if opening is None:
