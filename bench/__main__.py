@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from .finding import find
 from .finding_shared import find_mongodb, find_postgres
+from .harness import harness_late, harness_turn
 from .importing import importing
 from .late import late_turn
 from .late_shared import late_mongodb, late_postgres
@@ -22,6 +23,7 @@ from .opening import open_long
 from .postgres import postgres_one, postgres_together
 from .report import Progress, as_json, keep, machine, show
 from .settings import QUICK, Settings, Sizes, file_system
+from .streams import harness_bytes, harness_streams
 from .turns import file_one, sqlite_one, sqlite_together
 
 WORKLOADS: dict[str, Callable[[Settings], Result]] = {
@@ -42,6 +44,10 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "find-postgres": find_postgres,
     "find-mongodb": find_mongodb,
     "import": importing,
+    "harness-turn": harness_turn,
+    "harness-late": harness_late,
+    "harness-streams": harness_streams,
+    "harness-bytes": harness_bytes,
 }
 
 

@@ -41,6 +41,14 @@ class Sizes(Struct, frozen=True, kw_only=True):
     shorter: int = 500  # turns that a session has when such a peer is timed
     longer: int = 2_000
     window_pushed: int = 25
+    turns_harness: int = 150  # of one session, a round; fewer than the window of a model has
+    late_harness: int = 2_000
+    window_harness: int = 100
+    streams: int = 200  # sessions that stream at once
+    chunks: int = 200  # of each of them
+    spacing: float = 0.02  # seconds between two
+    answer: int = 50_000  # bytes of the answer whose writes are counted
+    speaking: float = 4.0  # seconds that it takes
 
 
 QUICK = Sizes(
@@ -64,6 +72,10 @@ QUICK = Sizes(
     shorter=100,
     longer=400,
     window_pushed=10,
+    turns_harness=50,
+    late_harness=500,
+    chunks=50,
+    speaking=1.0,
 )
 
 

@@ -33,6 +33,7 @@ stores
 sessions
 models
 harness
+sync
 bundle
 wire
 server client

@@ -294,10 +294,12 @@ class MessageInterrupted(Payload, frozen=True, kw_only=True):
 
 class RunStarted(Payload, frozen=True, kw_only=True):
     """`driver` is who drives; the rest are the wishes of the input that started the run,
-    `output` the number of the message that says how its answer is to look."""
+    `output` the number of the message that says how its answer is to look. `chain` counts
+    the runs before it, each of which sent the message that started the next."""
 
     driver: str | None = None
     inputs: list[int] = []
+    chain: int = 0
     model: str | None = None
     limits: dict[str, float] = {}
     output: int | None = None

@@ -62,6 +62,7 @@ class Run(Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     limits: dict[str, float] = {}
     output: int | None = None
+    chain: int = 0
     code: str | None = None
 
     @property
@@ -97,11 +98,13 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
 
 
 class Queued(Struct, frozen=True, omit_defaults=True):
-    """A message that no run has taken up; `text` is the event that changed its words."""
+    """A message that no run has taken up; `text` is the event that changed its words, `run`
+    the run that sent it."""
 
     seq: int
     how: Literal["queue", "steer", "interrupt"] = "queue"
     text: int | None = None
+    run: str | None = None
 
 
 class Shown(Struct, frozen=True, omit_defaults=True):
@@ -196,12 +199,11 @@ class _Work:
         if event.seq <= self.head:
             return
         self.head = event.seq
-        if not understood(event):
-            if self.too_new is None and event.kind.partition(".")[0] in RESERVED:
-                self.too_new = event.seq
-            return
-        if (step := _STEPS.get(event.kind)) is not None:
-            step(self, event, typed(event))
+        if understood(event):
+            if (step := _STEPS.get(event.kind)) is not None:
+                step(self, event, typed(event))
+        elif self.too_new is None and event.kind.partition(".")[0] in RESERVED:
+            self.too_new = event.seq
         for id, shown in self.contexts.items():
             if shown.on == event.kind and not shown.active:
                 self.contexts[id] = replace(shown, active=True)
@@ -253,7 +255,7 @@ def _message_received(work: _Work, event: Event, p: ev.MessageReceived | None) -
     if p is None:
         return
     work.read(event)
-    queued = Queued(event.seq, p.how)
+    queued = Queued(event.seq, p.how, run=event.run)
     first = p.how == "interrupt"
     work.queue = (queued, *work.queue) if first else (*work.queue, queued)
     if first and work.run is not None and work.run.open:
@@ -303,6 +305,7 @@ def _run_started(work: _Work, event: Event, p: ev.RunStarted | None) -> None:
         model=p.model,
         limits=p.limits,
         output=p.output,
+        chain=p.chain,
     )
     work.abort = None
     work.take(p.inputs)

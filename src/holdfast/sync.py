@@ -12,7 +12,7 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -38,7 +38,7 @@ class Remote:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(f"{type(self._target).__name__!r} has no attribute {name!r} here")
+            raise AttributeError(f"there is no {name!r} here: use the async harness")
         return self._loop.local(self._loop.call(getattr, self._target, name))
 
     def __iter__(self) -> Iterator[Any]:
@@ -81,7 +81,11 @@ class Harness(Remote):
         super().__init__(AsyncHarness(agent, **settings), Loop())
 
     def __enter__(self) -> Harness:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(
         self,
@@ -124,7 +128,10 @@ class Loop:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine returns. An interrupt ends the waiting, not the work."""
-        return self._begin(work).result()
+        try:
+            return self._begin(work).result()
+        except CancelledError:  # another thread closed the harness
+            raise HarnessClosed(what="the harness") from None
 
     def local(self, value: Any) -> Any:
         """The value as it may be used here: live objects and methods by stand-ins."""

@@ -19,6 +19,15 @@ async def main(url, session, *texts):
 asyncio.run(main(*sys.argv[1:]))
 """
 
+# What each verb needs on its command line, beside the store.
+ARGUMENTS = {
+    "delete": ["s", "--yes"],
+    "copy": ["--to", "memory:"],
+    "answer": ["s", "yes"],
+    "resume": ["--agent", "holdfast.cli.killed:agent", "--model", "scripted/offline"],
+    **{verb: ["s"] for verb in ("show", "tail", "approve", "deny", "abort")},
+}
+
 WITHOUT = """
 import importlib.abc, sys
 

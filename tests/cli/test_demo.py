@@ -10,27 +10,40 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import demo as story
-from holdfast.cli.killed import MORE, DemoFailed, Outcome, expected, write_and_kill
+from holdfast.cli.demo import Outcome
+from holdfast.cli.killed import DemoFailed, asking
 
 from .conftest import Cli
 from .programs import without
 
+ONCE = "it was made exactly once"
 
-def test_the_demo_shows_every_acknowledged_event(tmp_path: Path, cli: Cli) -> None:
+
+@pytest.mark.parity("harness-kernel", 95)
+def test_the_demo_tells_the_whole_story(tmp_path: Path, cli: Cli) -> None:
     ended = cli("demo", "--dir", str(tmp_path))
     assert ended.code == 0, ended.out
-    assert ended.out.count("[acknowledged]") >= 15
-    assert "acknowledged events are there and whole" in ended.out
+    assert ended.out.count("(SIGKILL)") == 2
+    assert "approved by ann" in ended.out
+    assert ONCE in ended.out
+    (effects,) = tmp_path.glob("*.effects")
+    assert [line.split()[0] for line in effects.read_text().splitlines()] == ["look_up", "refund"]
     command = ended.out.splitlines()[-1].partition("holdfast ")[2].split()
     shown = cli(*command, "--all", "--json").json
-    assert [event["seq"] for event in shown["events"]] == list(range(1, shown["row"]["head"] + 1))
+    kinds = [event["kind"] for event in shown["events"]]
+    assert kinds.count("run.resumed") == 2
+    assert kinds.count("tool.started") == 2
+    assert kinds[-1] == "run.finished"
+    assert shown["row"]["run"] == "done"
+    settled = [event for event in shown["events"] if event["kind"] == "pending.settled"]
+    assert [event["actor"] for event in settled] == ["ann"]
 
 
 def test_the_demo_runs_as_a_module_without_the_extra() -> None:
     program = "sys.argv[1:] = []\nfrom holdfast.cli.demo import main\nsys.exit(main())"
     ended = without({"cyclopts", "rich"}, program)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "acknowledged events are there and whole" in ended.stdout
+    assert ONCE in ended.stdout
 
 
 def test_the_demo_gives_one_document_in_json() -> None:
@@ -39,60 +52,69 @@ def test_the_demo_gives_one_document_in_json() -> None:
     assert ended.returncode == 0
     found = json.loads(ended.stdout)
     assert found["ok"] is True
-    assert found["read"] >= found["acknowledged"] >= 15
+    assert found["refunds"] == 1
+    assert found["status"] == "done"
 
 
-def whole(head: int = 5, acknowledged: int = 5) -> Outcome:
+def good() -> Outcome:
     """What the demo sees when all is well."""
     return Outcome(
-        acknowledged={seq: f"id-{seq}" for seq in range(1, acknowledged + 1)},
-        read={seq: {"seq": seq, "id": f"id-{seq}", **expected(seq)} for seq in range(1, head + 1)},
-        appended=list(range(head + 1, head + 2 * MORE + 1)),
+        asked=["p"],
+        before=["look_up 42 by process 1"],
+        refunder=3,
+        effects=["look_up 42 by process 1", "refund 42 1999 by process 3"],
+        answer="Done: 19.99",
+        status="done",
+        again=True,
     )
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    for outcome in (whole(), whole(head=7)):
-        outcome.compare()
-        assert outcome.problems == []
+    outcome = good()
+    outcome.judge()
+    assert outcome.problems == []
 
 
-def test_every_loss_is_found() -> None:
-    lost = whole(head=3)
-    lost.compare()
-    assert lost.problems == [
-        "event 4 was acknowledged and is lost",
-        "event 5 was acknowledged and is lost",
-    ]
-    half = whole(head=6, acknowledged=5)
-    half.compare()
-    assert half.problems == ["event 6 is there without the other half of its append"]
-    changed = whole()
-    changed.read[2]["data"] = {"text": "Where is"}
-    changed.read[3]["id"] = "another"
-    changed.compare()
-    assert changed.problems == [
-        "event 3 is another one than was acknowledged",
-        "event 2 is not whole",
-    ]
-    gap = whole()
-    gap.appended[0] = 99
-    gap.compare()
-    assert gap.problems == [f"the new numbers do not follow 5: {gap.appended}"]
+def test_every_fault_is_found() -> None:
+    twice = good()
+    twice.effects.append("refund 42 1999 by process 4")
+    early = good()
+    early.before.append("refund 42 1999 by process 1")
+    never = good()
+    never.effects.pop()
+    other = good()
+    other.effects[1] = "refund 42 1999 by process 13"
+    again = good()
+    again.effects.append("look_up 42 by process 3")
+    for outcome, problem in (
+        (twice, "the refund was made 2 times"),
+        (early, "the refund was made before it was approved"),
+        (never, "the refund was made 0 times"),
+        (other, "the refund was made by another process than the one that said so"),
+        (again, "the order was not looked up once"),
+    ):
+        outcome.judge()
+        assert outcome.problems == [problem]
+    nothing = Outcome()
+    nothing.judge()
+    assert "the agent asked 0 times" in nothing.problems
+    assert "the run ended as nothing" in nothing.problems
+    assert "a second approval was taken" in nothing.problems
 
 
-def test_a_writer_that_cannot_write_is_said_to_have_failed(tmp_path: Path) -> None:
+def test_a_process_that_does_not_do_its_part_has_failed(tmp_path: Path) -> None:
     (tmp_path / "not.db").write_text("this is not a database, as anyone can see")
-    with pytest.raises(DemoFailed, match="no SQLite database"):
-        write_and_kill(f"sqlite:{tmp_path}/not.db", "s", 5)
+    process = asking(f"sqlite:{tmp_path}/not.db", "s", tmp_path / "effects")
+    with pytest.raises(DemoFailed, match="no SQLite database"), process.lines() as said:
+        assert list(said) == []
 
 
-def test_a_loss_ends_the_demo_with_exit_code_1(
+def test_a_fault_ends_the_demo_with_exit_code_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def loses(url: str, session: str, outcome: Outcome, tell: object) -> None:
-        outcome.problems.append("event 4 was acknowledged and is lost")
+    def refunds_twice(folder: Path, session: str, outcome: Outcome, tell: object) -> None:
+        vars(outcome).update(vars(good()), effects=["look_up 1", *["refund by 3"] * 2])
 
-    monkeypatch.setattr(story, "_play", loses)
+    monkeypatch.setattr(story, "_play", refunds_twice)
     assert story.main([]) == 1
-    assert "FAILED: event 4 was acknowledged and is lost" in capsys.readouterr().out
+    assert "FAILED: the refund was made 2 times" in capsys.readouterr().out

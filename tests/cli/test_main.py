@@ -18,21 +18,16 @@ from holdfast.cli.options import data_folder, default_store, place
 from holdfast.stores.memory import MemoryStore
 
 from .conftest import Cli, sample, write
-from .programs import append, start, without
+from .programs import ARGUMENTS, append, start, without
 
 NAMES = [verb.__name__ for verb in VERBS]
-NEEDS_STORE = [name for name in NAMES if name not in ("doctor", "demo")]
-
-
-def arguments(verb: str) -> list[str]:
-    named = {"show": ["s"], "tail": ["s"], "delete": ["s", "--yes"], "copy": ["--to", "memory:"]}
-    return [verb, *named.get(verb, [])]
+NEEDS_STORE = [name for name in NAMES if name not in ("doctor", "demo", "chat", "new")]
 
 
 @pytest.mark.parametrize("verb", NEEDS_STORE)
 def test_no_verb_makes_a_store(tmp_path: Path, cli: Cli, verb: str) -> None:
     for url in (f"sqlite:{tmp_path}/typo.db", f"file:{tmp_path}/typo"):
-        ended = cli(*arguments(verb), "--store", url)
+        ended = cli(verb, *ARGUMENTS.get(verb, []), "--store", url)
         assert ended.code == 1
         assert ended.err.startswith("error: store: there is nothing at ")
         assert "--store URL or HOLDFAST_STORE" in ended.err

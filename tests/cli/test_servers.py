@@ -13,20 +13,14 @@ from holdfast.cli.app import VERBS
 from holdfast.cli.options import shown
 
 from .conftest import Cli
-from .programs import start
+from .programs import ARGUMENTS, start
 
 SECRET = "s3cr3t"
 URLS = {
     "postgres": "postgresql://ann:{}@127.0.0.1:{}/shop?patience=1",
     "mongodb": "mongodb://ann:{}@127.0.0.1:{}/shop?patience=1",
 }
-ARGUMENTS = {
-    "show": ["s"],
-    "tail": ["s"],
-    "delete": ["s", "--yes"],
-    "copy": ["--to", "memory:"],
-}
-VERB_NAMES = [verb.__name__ for verb in VERBS if verb.__name__ not in ("demo", "doctor")]
+VERB_NAMES = [verb.__name__ for verb in VERBS if verb.__name__ not in ("demo", "doctor", "new")]
 
 
 @pytest.fixture

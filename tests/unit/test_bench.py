@@ -41,6 +41,14 @@ TINY = Sizes(
     shorter=4,
     longer=8,
     window_pushed=2,
+    turns_harness=3,
+    late_harness=12,
+    window_harness=3,
+    streams=3,
+    chunks=5,
+    spacing=0.001,
+    answer=2_000,
+    speaking=0.6,
 )
 
 

@@ -18,6 +18,7 @@ from .demo import demo
 from .doctor import doctor, version
 from .listing import sessions
 from .migrate import migrate
+from .new import new
 from .output import tolerant
 from .pending import abort, answer, approve, deny, pending
 from .resume import resume
@@ -57,6 +58,7 @@ VERBS: dict[Callable[..., Any], Group] = {
     copy: UPKEEP,
     migrate: UPKEEP,
     doctor: UPKEEP,
+    new: TRYING,
     demo: TRYING,
 }
 GROUPS = {"session": (session, LIFE), "person": (person, LIFE), "claude": (claude, UPKEEP)}

@@ -173,7 +173,7 @@ class Chat:
                     await self._ask()
                 elif item.kind == "run.finished":
                     self.code = int(item.json().get("status") == "failed")
-                    self._prompt()
+                self._prompt()
 
     async def _ask(self, *, again: bool = False) -> None:
         """Put the oldest question to the person, once, or again."""

@@ -105,6 +105,7 @@ def new(
     folder: Annotated[
         str | None, Parameter(help="Where to put it; `-` or nothing reads it from the input.")
     ] = None,
+    /,
     *,
     template: Annotated[
         Literal["one-file", "full"], Parameter(help="An agent alone, or with tests and a server.")

@@ -260,6 +260,7 @@ async def _settle(
         out.emit({"session": key.session, "thread": key.thread, **msgspec.structs.asdict(made)})
     else:
         out.print(plain(f"{made.outcome} {made.item} by {made.by} (event {made.seq})"))
+        out.remark("who serves the session goes on; `holdfast resume` does, if nobody serves it")
     return 0
 
 

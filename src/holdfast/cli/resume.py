@@ -24,7 +24,7 @@ from ..store import Store, wall_clock
 from .agents import ModelRef, Name, check_owner, choose, find, harness_of
 from .describe import event_text
 from .failure import UsageError
-from .options import EVERYWHERE, Common
+from .options import EVERYWHERE, Common, seconds
 from .output import Output, plain
 from .render import number
 from .show import Thread, row_of
@@ -62,6 +62,9 @@ def resume(
             negative="--once",
         ),
     ] = False,
+    grace: Annotated[
+        str, Parameter(help="How long runs may take to a safe point when it is told to end.")
+    ] = "10s",
     common: Common = EVERYWHERE,
 ) -> int:
     """Take up the sessions of an agent that have something to do, and see them through.
@@ -82,6 +85,7 @@ def resume(
         raise UsageError("resume needs --agent module:name")
     if thread != "main" and not sessions:
         raise UsageError("--thread needs a SESSION")
+    patience = seconds("--grace", grace)
     made = find(agent)
     choice = choose(made, model)
     if choice.offline is not None:
@@ -93,8 +97,11 @@ def resume(
             keys = [Key(common.tenant, id, thread) for id in sessions]
             for key in keys:
                 check_owner(await row_of(store, key), harness.agent)
-            async with harness:
+            try:
+                await harness.start()
                 return await Serving(harness, store, common.output(), keys).run(forever=forever)
+            finally:
+                await harness.aclose(patience)
 
     return asyncio.run(work())
 
@@ -156,6 +163,7 @@ class Serving:
             for key in [key for key, task in self._tasks.items() if task.done()]:
                 await self._ended(key, self._tasks.pop(key).result())
             due = await self._due(forever)
+            await asyncio.sleep(PAUSE if forever else 0)
 
     async def _due(self, forever: bool) -> list[Key]:
         """The logs that want a driver, and those whose driver may have died; not those that

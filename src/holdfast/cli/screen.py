@@ -30,6 +30,7 @@ class Screen:
         self.terminal = out.console.is_terminal and not out.json
         self._said: dict[str, int] = {}  # how much of each message is shown
         self._within = False  # a line
+        self._prompted: str | None = None  # what the last line asks
 
     def show(self, item: Item) -> None:
         """One item of a session's stream."""
@@ -61,19 +62,19 @@ class Screen:
 
     def prompt(self, text: str) -> None:
         """Ask for input, where somebody sees it."""
-        if self.terminal:
+        if self.terminal and text != self._prompted:
             self.end_line()
             self._write(text, "bold")
-            self._within = True
+            self._within, self._prompted = True, text
 
     def entered(self) -> None:
         """The person has ended the line."""
-        self._within = False
+        self._within, self._prompted = False, None
 
     def end_line(self) -> None:
         if self._within:
             self.out.console.print()
-            self._within = False
+            self.entered()
 
     def history(self, messages: list[Message]) -> None:
         """What was said before."""
@@ -88,6 +89,7 @@ class Screen:
             self.out.emit({name: item})
 
     def _write(self, text: str, style: str = "") -> None:
+        self._prompted = None
         safe = "\n".join(map(plain, text.replace("\t", "    ").split("\n")))
         self.out.console.print(Text(safe, style), end="", soft_wrap=True)
 

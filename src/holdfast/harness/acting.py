@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from .. import events as ev
-from ..errors import InvalidValue
+from ..errors import InvalidValue, ToolError
 from ..events import NewEvent, new_id
 from ..state import RESERVED
+from .agent import called
 from .config import STATE_BYTES
 from .contexts import Reading
 from .driving import Driving
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 DEPTH = 9  # of calls within calls
+CHAIN = 20  # runs that start each other, one after the other
 
 
 class Acting(Reading):
@@ -64,18 +66,30 @@ class Acting(Reading):
         await self._driving.write(self._driving.event(kind, checked, cause=self.call))
 
     async def send(self, text: str, how: Literal["queue", "steer"] = "queue") -> None:
-        """Queue a message, as if a person had sent it."""
+        """Queue a message, as if a person had sent it. Runs that start each other so have an
+        end; a message that steers a run ends with it."""
+        await self._driving.write(self._message(text, how))
+
+    def _message(self, text: str, how: Literal["queue", "steer"]) -> NewEvent:
+        run = self._driving.state.run
+        if run is not None and run.chain >= CHAIN:
+            raise ToolError(problem=f"runs start each other {CHAIN} times at most")
         payload = ev.MessageReceived(text=text, how=how, metadata={"by": self.name})
-        await self._driving.write(self._driving.event("message.received", payload, actor=self.name))
+        by = run.id if run is not None else None
+        return NewEvent.of("message.received", payload, actor=self.name, run=by)
 
     async def switch_mode(self, mode: str, text: str | None = None) -> None:
         """Work in another mode from the next step on; `text` joins the run with it."""
-        events = mode_change(self._driving, mode)
+        driving, agent = self._driving, self.agent
+        events, before = mode_change(driving, mode), driving.config.mode(driving.state)
+        if changed := bool(events):
+            await called(before.on_exit, self, mode)
         if text is not None:
-            payload = ev.MessageReceived(text=text, how="steer", metadata={"by": self.name})
-            events.append(self._driving.event("message.received", payload))
+            events.append(self._message(text, "steer"))
         if events:
-            await self._driving.write(*events)
+            await driving.write(*events)
+        if changed:
+            await called(agent.mode(mode).on_enter, self, text)
 
     async def add_context(
         self,

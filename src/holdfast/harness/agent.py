@@ -23,6 +23,7 @@ from .tools import Tool
 
 Instructions: TypeAlias = str | Callable[..., str | Awaitable[str]]
 DEFAULT = "default"
+ROLES = ("system", "message", "hidden")  # where a context may go
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +70,10 @@ def context(
 
 @dataclass(frozen=True, eq=False)
 class Hook:
-    """A function that is called with each event of one kind, in the order of the log, while this
-    process drives. It gets an `Acting` and the event. Its failure is logged and hurts nobody."""
+    """A function that is called with each event of one kind, in the order of the log, by the
+    process that drives. It gets an `Acting` and the event; before a model or a tool is called
+    it has seen all that came until then. Its failure is logged and hurts nobody. What came
+    while nobody drove is seen by the next driver, and perhaps again after a restart."""
 
     kind: str
     function: Callable[..., Any]
@@ -88,6 +91,11 @@ class Mode:
     `approval` overrides what the tools say: `auto` asks for nothing, `ask` for everything,
     `deny` refuses everything, `tool` leaves it to them. `contexts` is `all` those of the
     agent, by priority, but for `exclude`; or a list, in its order.
+
+    When the mode changes, `on_exit` of the old one is called with what changed it (a session,
+    or what a tool or hook is given) and the name of the new one, then `on_enter` of the new
+    one with the same and the text that was given. The mode that a session begins in is not
+    entered: for that there is `@hook("session.created")`.
     """
 
     name: str
@@ -203,6 +211,8 @@ def faults(agent: Any) -> list[str]:
     for item in _all_contexts(agent):
         if not isinstance(item, Context) or not callable(item.render):
             found.append(f"context {item!r} is none: make it with @context")
+        elif item.role not in ROLES:
+            found.append(f"context {item.name!r}: role {item.role!r} is not {', '.join(ROLES)}")
     for each in agent.hooks:
         if not isinstance(each, Hook):
             found.append(f"hook {each!r} is none: make it with @hook(kind)")
@@ -286,6 +296,12 @@ def _mode_manifest(agent: Agent, mode: Mode) -> dict[str, Any]:
 
 def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
+
+
+async def called(function: Callable[..., Any] | None, *arguments: Any) -> None:
+    """Call what a program may have left out."""
+    if function is not None:
+        await settled(function(*arguments))
 
 
 async def settled(value: Any) -> Any:

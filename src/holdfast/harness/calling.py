@@ -262,13 +262,19 @@ async def fail(driving: Driving, fault: Fault) -> None:
     driving.log.error("run_failed", category="run", error=fault)
     message = shown.message
     while driving.state.active is not None:
-        kept = interrupted(driving, fault.code)
+        kept = [*interrupted(driving, fault.code), *forgotten(driving)]
         end = finished(driving, "failed", fault.code, message)
         if await driving.write(*kept, end, expected=driving.state.head):
             driving.flight = None
             return
         if driving.state.abort is not None:
             return  # then it ends as what it was asked to be
+
+
+def forgotten(driving: Driving) -> list[NewEvent]:
+    """What the run that ends has said to itself: nobody waits for an answer to that."""
+    mine = [q.seq for q in driving.state.queue if q.how == "steer" and q.run == driving.run.id]
+    return [driving.event("queue.changed", ev.QueueChanged(remove=mine))] if mine else []
 
 
 def interrupted(driving: Driving, reason: str | None, *, shown: bool = True) -> list[NewEvent]:

@@ -6,7 +6,8 @@ Built anew before each model call, and written to the log when it is not what it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
@@ -16,11 +17,11 @@ from .. import events as ev
 from ..events import Event, Key
 from ..state import State
 from ..transcript import Message, transcript
-from .agent import Agent, Context, Instructions, Mode, settled
+from .agent import ROLES, Agent, Context, Instructions, Mode, settled
 from .driving import Driving
 from .faults import Fault, classify, context_outcome
 
-_rendering: set[tuple[Key, str]] = set()
+_rendering: ContextVar[tuple[str, ...]] = ContextVar("rendering", default=())
 
 
 class Part(Struct, frozen=True, omit_defaults=True):
@@ -88,37 +89,56 @@ class Reading:
 
     async def render(self, item: Context, **options: Any) -> str:
         """What another context says. One that renders itself in the end is refused."""
-        mark = (self.session, item.name)
-        if mark in _rendering:
-            raise RecursionError(f"context {item.name!r} renders itself")
-        _rendering.add(mark)
-        try:
-            said = await settled(item.render(self, **{**item.options, **options}))
-        finally:
-            _rendering.discard(mark)
-        return as_text(said)
+        return as_text(await rendered(self, item, options))
+
+
+async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] = {}) -> Any:
+    """What a context returns. One that renders itself in the end is refused."""
+    if item.name in _rendering.get():
+        raise RecursionError(f"context {item.name!r} renders itself")
+    token = _rendering.set((*_rendering.get(), item.name))
+    try:
+        return await settled(item.render(reading, **{**item.options, **options}))
+    finally:
+        _rendering.reset(token)
+
+
+def _parts(name: str, role: str, said: Any) -> list[Part]:
+    """What a context returned, by where it goes: several things, each perhaps with a role of its
+    own, are several parts."""
+    if isinstance(said, dict) and "content" in said:
+        role = said.get("role", role)
+        if role not in ROLES:
+            raise ValueError(f"role {role!r} is not {', '.join(ROLES)}")
+        return _parts(name, role, said["content"])
+    if isinstance(said, (list, tuple)) and any(isinstance(p, dict) and "role" in p for p in said):
+        return [part for item in said for part in _parts(name, role, item)]
+    text = as_text(said)
+    return [Part(name, role, text)] if text.strip() else []
 
 
 async def build(driving: Driving) -> Built:
     """Render everything. Raises `ContextFailed` where what failed is needed."""
     mode, reading = driving.config.mode(driving.state), Reading(driving)
+    policy = driving.config.policy
     parts: list[Part] = []
     skipped: list[Fault] = []
     for item in driving.config.agent.contexts_in(mode):
         try:
-            said = await reading.render(item)
+            said = _parts(item.label or item.name, item.role, await rendered(reading, item))
         except Exception as error:  # whatever a context of the program's own raises
-            fault = classify(error, source="context", policy=driving.config.policy)
-            policy = driving.config.policy
+            fault = classify(error, source="context", policy=policy)
             if context_outcome(policy, mode.context_failure, item.required, None) == "fail":
                 raise ContextFailed(fault) from error
             driving.log.warning("context_skipped", category="context", error=error, name=item.name)
             skipped.append(fault)
             continue
-        if said.strip():
-            parts.append(Part(item.label or item.name, item.role, said))
+        parts.extend(said)
     parts.extend(await _added(driving, driving.state))
-    system = await _instructions(reading, driving.config.agent, mode)
+    try:
+        system = await _instructions(reading, driving.config.agent, mode)
+    except Exception as error:
+        raise ContextFailed(classify(error, source="context", policy=policy)) from error
     shown = [part for part in parts if part.role == "system"]
     text = "\n\n".join(filter(None, [system, *(f"## {p.name}\n{p.content}" for p in shown)]))
     notes = tuple(part.content for part in parts if part.role == "message")

@@ -7,8 +7,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
+from ..codec import typed
 from ..errors import HoldfastError, RunFailed, SessionNotFound
-from ..events import Key
+from ..events import Event, Key, RunWaiting
+from ..state import State
+from ..store import wall_clock
 from .config import Config
 from .driving import Driving
 from .live import Live
@@ -16,6 +19,7 @@ from .lives import Lives
 from .loop import drive
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
+SOON, TRIES = 0.05, 40  # seconds between two looks at a lease that is about to be given back
 
 
 class Drivers:
@@ -63,8 +67,10 @@ class Drivers:
         is handed over."""
         wheres = [where for where in wheres if where in self._tasks]
         tasks = [self._tasks[where] for where in wheres]
-        for where in wheres:
+        for where, task in zip(wheres, tasks, strict=True):
             self._again.discard(where)
+            while where not in self._drives and not task.done():
+                await asyncio.sleep(0.001)  # it is about to take the lease
             if (driving := self._drives.get(where)) is not None:
                 driving.stopping = True
         if not tasks:
@@ -93,7 +99,12 @@ class Drivers:
         try:
             main = Key(key.tenant, key.session, "main")
             shared = live if key == main else await self._lives.open(main)
-            await drive(self._config, live, shared, self._drives)
+            for _ in range(TRIES):
+                if await drive(self._config, live, shared, self._drives):
+                    break
+                if self._closed or not _left(live.state):
+                    break
+                await asyncio.sleep(SOON)  # who hands it over is about to let go
             self._stuck.pop(key, None)
         except SessionNotFound:
             pass  # deleted meanwhile
@@ -123,6 +134,18 @@ class Drivers:
                 await self.look()
             except HoldfastError as error:
                 self._config.log.warning("look_failed", category="storage", error=error)
+
+
+def handed_over(event: Event) -> bool:
+    """Whether a driver that ends leaves its run to the others with this event."""
+    payload = typed(event) if event.kind == "run.waiting" else None
+    return isinstance(payload, RunWaiting) and payload.reason == "handover"
+
+
+def _left(state: State) -> bool:
+    run = state.active
+    due = state.due is not None and state.due <= wall_clock()
+    return run is not None and run.status == "waiting" and due
 
 
 def _told(error: Exception, key: Key) -> HoldfastError:

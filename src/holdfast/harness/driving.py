@@ -44,6 +44,7 @@ class Driving:
         self.took: str | None = None  # the run that is driven here
         self._spans = contextlib.ExitStack()
         self._span: Span | None = None
+        self.judged: set[str] = set()  # calls whose judgement this driver wrote down
         self.blobs: dict[str, bytes] = {}
         self.flight: Flight | None = None
         self.stopping = False  # at the next safe point

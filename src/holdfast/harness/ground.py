@@ -69,6 +69,8 @@ class Ground:
     async def post(self, content: Content, *, output_type: Any = None, **options: Any) -> int:
         """Send a message and do not wait: it is accepted when this returns its number."""
         self.check()
+        if (ref := options.get("model")) is not None:
+            self.config.models.check(ref)
         output = None if output_type is None else wish(output_type)
         seq, _ = await accept(self.host.store, self.live, content, output=output, **options)
         if output_type is not None:

@@ -43,11 +43,13 @@ _OPENING = ("message.completed", "tool.nested")
 
 
 class Turn(Struct, frozen=True):
-    """A turn that is over: it ends with event `end`, and is about so many tokens."""
+    """A turn that is over: it ends with event `end`, and is about so many tokens. `edits` are
+    the events that changed words of its messages while they waited."""
 
     end: int
     tokens: int
     messages: tuple[Message, ...]
+    edits: tuple[int, ...] = ()
 
 
 class History:
@@ -108,9 +110,11 @@ class History:
         return None
 
     def carried(self, upto: int) -> list[int]:
-        """The messages that came before the cut and were read, or will be, behind it."""
-        later = [m.seq for turn in self.turns if turn.end > upto for m in turn.messages]
-        later += [e.seq for e in self._open if e.kind == "message.received"]
+        """The messages that came before the cut and were read, or will be, behind it, and what
+        changed their words."""
+        kept = [turn for turn in self.turns if turn.end > upto]
+        later = [seq for turn in kept for seq in (*(m.seq for m in turn.messages), *turn.edits)]
+        later += [e.seq for e in self._open if e.kind in ("message.received", "queue.changed")]
         return [seq for seq in later if seq <= upto]
 
     def until(self, seq: int, model: str, blobs: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
@@ -125,8 +129,9 @@ class History:
         new = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
         parts = [part for message in new if message.role == "user" for part in message.parts]
         for event in self._open:
-            received = typed(event) if event.kind == "message.received" else None
-            parts += received.parts if isinstance(received, ev.MessageReceived) else []
+            if event.kind == "message.received" and not _waits(event, self._taken):
+                received = typed(event)
+                parts += received.parts if isinstance(received, ev.MessageReceived) else []
         return {
             part["sha256"]
             for part in parts
@@ -159,8 +164,11 @@ class History:
         waiting = [e for e in self._open if _waits(e, self._taken)]
         mine = [e for e in self._open if not _waits(e, self._taken)]
         messages = tuple(_in_order(mine, self._taken))
-        self.turns.append(Turn(event.seq, _tokens(mine), messages))
-        self._open = waiting
+        read, left = {m.seq for m in messages}, {e.seq for e in waiting}
+        edits = [e for e in mine if e.kind == "queue.changed"]
+        used = tuple(e.seq for e in edits if _edited(e) & read)
+        self.turns.append(Turn(event.seq, _tokens(mine), messages, used))
+        self._open = [*waiting, *(e for e in edits if _edited(e) & left)]
         self._taken.clear()
 
     def _cut(self, made: ev.CompactionMade) -> None:
@@ -196,6 +204,12 @@ def _ends_turn(event: Event) -> bool:
 def _waits(event: Event, taken: set[int]) -> bool:
     """Whether a message is still in the queue; one of a log that nobody drives never was."""
     return event.kind == "message.received" and bool(taken) and event.seq not in taken
+
+
+def _edited(event: Event) -> set[int]:
+    """The messages whose words an event changed."""
+    payload = typed(event)
+    return {int(seq) for seq in payload.texts} if isinstance(payload, ev.QueueChanged) else set()
 
 
 def _in_order(events: list[Event], taken: set[int]) -> list[Message]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from ..events import Event
 from .acting import Acting
 from .agent import settled
@@ -10,12 +12,32 @@ from .driving import Driving
 DEPTH = 25  # rounds of hooks that answer events of hooks
 
 
+async def catch_up(driving: Driving) -> None:
+    """Begin with what came while nobody drove: the events behind the last one of a run."""
+    if not driving.config.agent.hooks:
+        return
+    live, missed = driving.live, list[Event]()
+    read = live.store.read(live.key, after=live.hooked, reverse=True, log=live.log)
+    async with contextlib.aclosing(read) as events:
+        async for event in events:
+            if event.run is not None:
+                break
+            missed.insert(0, event)
+            if event.kind == "thread.forked":
+                break
+    newest = missed[-1].seq if missed else 0  # it may be on its way here as well
+    driving.unhooked = [*missed, *(e for e in driving.unhooked if e.seq > newest)]
+
+
 async def run_hooks(driving: Driving) -> None:
     """Call the hooks for all events that came since the last time, in order. What they raise
     is logged. Events that they emit are hooked as well, to a limit."""
     hooks = driving.config.agent.hooks
     for round in range(DEPTH + 1):
-        events, driving.unhooked = driving.unhooked, []
+        events = [e for e in driving.unhooked if e.seq > driving.live.hooked]
+        driving.unhooked = []
+        if events:
+            driving.live.hooked = events[-1].seq
         wanted = [(item, event) for event in events for item in hooks if item.kind == event.kind]
         if not wanted:
             return

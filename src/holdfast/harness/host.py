@@ -28,7 +28,7 @@ from ..store import Receipt, Store
 from ..stores import connect
 from .agent import Agent, faults
 from .config import PARALLEL, Config, Price
-from .drivers import Drivers
+from .drivers import Drivers, handed_over
 from .faults import CODES, ErrorPolicy
 from .inbox import Decision, settle
 from .live import Item, Live
@@ -235,6 +235,7 @@ class Harness:
         row = await self.store.row(main)
         if row is None:
             await self._begin(main, created)
+            self.tell("session.created", where.session)
         elif row.agent not in (None, self.agent.key):
             raise InvalidValue(
                 field="id",
@@ -281,7 +282,8 @@ class Harness:
         await self.close(id, grace=0.0, reason="delete")
         receipt = await self.store.delete(scope)
         await self.config.sandbox.destroy(scope)
-        self.tell("session.deleted", id)
+        if receipt.removed.get("logs"):
+            self.tell("session.deleted", id)
         return receipt
 
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
@@ -360,8 +362,10 @@ class Harness:
         return await self.store.pending(query, cursor=cursor, limit=limit)
 
     def subscribe(self, listener: Callable[[str, str, Any], Any]) -> Callable[[], None]:
-        """Call `listener(event, session id, value)` for what happens to sessions here: opened,
-        deleted, closed. What it raises is logged. Returns what ends it."""
+        """Call `listener(event, session id, value)` for what happens to sessions here:
+        `session.created`, `session.opened`, `session.deleted`, `sessions.closed`, and
+        `session.event` with each event of those that are open. What it raises is logged.
+        Returns what ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -390,6 +394,9 @@ class Harness:
     def _happened(self, where: Key, event: Event) -> None:
         if self._listeners:
             self.tell("session.event", where.session, event)
+        live = self.served.lives.get(where)
+        if live is not None and not live.driven and handed_over(event):
+            self.wake(live)
         if self.config.policy.close_session_on_fatal and _fatal(event):
             task = asyncio.create_task(self.close(where.session))
             self._closing.add(task)

@@ -79,6 +79,7 @@ class Live:
         self.flying: dict[str, Growing] = {}
         self.failure: HoldfastError | None = None
         self.stuck: HoldfastError | None = None
+        self.hooked = 0  # up to which event this process has called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
         self.watchers: list[Callable[[Event], None]] = []
         self._saved = 0
@@ -300,6 +301,15 @@ class Listener:
 
     def __aiter__(self) -> AsyncGenerator[Item, None]:
         return self._items()
+
+    async def first(self, kind: str) -> Event:
+        """Wait for the first event of this kind, and listen no more. Bound the wait with
+        `asyncio.timeout`; it ends with an error if the session is closed meanwhile."""
+        async with contextlib.aclosing(self._items()) as items:
+            async for item in items:
+                if isinstance(item, Event) and item.kind == kind:
+                    return item
+        raise self._live.failure or HarnessClosed(what=f"session {self._live.key.session!r}")
 
     async def _items(self) -> AsyncGenerator[Item, None]:
         try:

@@ -12,7 +12,7 @@ from .config import Config
 from .decide import decide
 from .driving import Driving
 from .faults import classify
-from .hooks import run_hooks
+from .hooks import catch_up, run_hooks
 from .live import Live
 from .nested import invoke
 from .perform import hand_over, perform, take_up
@@ -43,6 +43,8 @@ async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driv
 
 
 async def _steps(driving: Driving) -> None:
+    await catch_up(driving)
+    await run_hooks(driving)
     while not driving.stopping:
         _must_be_understood(driving)
         step = decide(driving.state, driving.config.bounds, driving.now())

@@ -30,6 +30,7 @@ async def invoke(
     if id not in driving.state.calls:
         payload = ev.ToolNested(call=call, parent=outer.call)
         about = await judged(driving, call, tool)
+        driving.judged.add(id)
         await driving.write(driving.event("tool.nested", payload, id=f"nest:{id}"), *about)
     return await _settled(driving, outer, id)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from .. import events as ev
 from ..events import NewEvent, new_id
 from ..models.port import FromUser, ModelCall, Text, TextChunk
 from ..state import OpenCall
 from .agent import settled
-from .calling import call_model, chunks_of, finished, interrupted
+from .calling import call_model, chunks_of, finished, forgotten, interrupted
 from .driving import Driving
 from .faults import classify, make, public
+from .hooks import run_hooks
 from .proposals import outcome, title
 from .steps import (
     AskOutcome,
@@ -80,7 +83,8 @@ async def hand_over(driving: Driving) -> None:
 
 async def _start(driving: Driving, step: Start) -> None:
     message = await driving.live.payload(step.input, ev.MessageReceived) or ev.MessageReceived()
-    config, run = driving.config, new_id()
+    config, run, before = driving.config, new_id(), driving.state.run
+    sent = any(q.seq == step.input and q.run is not None for q in driving.state.queue)
     ref = config.model_ref(driving.state, message.model)
     mode = config.mode(driving.state)
     limits = dict(message.limits)
@@ -92,6 +96,7 @@ async def _start(driving: Driving, step: Start) -> None:
         model=message.model,
         limits=limits,
         output=step.input if message.output is not None else None,
+        chain=before.chain + 1 if sent and before is not None else 0,
     )
     called = ev.ModelCalled(model=ref or "none", step=1)
     events = [NewEvent.of("run.started", started, run=run)]
@@ -101,6 +106,7 @@ async def _start(driving: Driving, step: Start) -> None:
         driving.take(run)
         driving.log.info("run_started", category="run", run=run)
         if not step.full:
+            await run_hooks(driving)
             await call_model(driving)
 
 
@@ -108,6 +114,7 @@ async def _call_model(driving: Driving, step: CallModel) -> None:
     ref = driving.config.model_ref(driving.state, driving.run.model)
     payload = ev.ModelCalled(model=ref or "none", step=step.step, inputs=list(step.inputs))
     if await driving.write(driving.event("model.called", payload), expected=driving.state.head):
+        await run_hooks(driving)
         await call_model(driving)
 
 
@@ -158,6 +165,9 @@ async def _ask_outcome(driving: Driving, step: AskOutcome) -> None:
         call = driving.state.calls[id]
         message = await driving.live.payload(call.seq, ev.MessageCompleted)
         made = next((c for c in message.calls if c.id == id), None) if message else None
+        start = await driving.live.payload(call.started or 0, ev.ToolStarted)
+        if made is not None and start is not None and start.arguments is not None:
+            made = replace(made, arguments=start.arguments)  # those that a person changed
         payload = ev.PendingOpened(
             id=f"{id}?{call.started}",
             what="external",
@@ -213,7 +223,7 @@ async def _wait(driving: Driving, step: Wait) -> None:
 
 async def _finish(driving: Driving, step: Finish) -> None:
     state = driving.state
-    events = interrupted(driving, step.code)
+    events = [*interrupted(driving, step.code), *forgotten(driving)]
     how: Any = "superseded" if step.status == "interrupted" else "abandoned"
     events.extend(_settle(driving, id, how) for id in state.pending)
     for id, call in state.calls.items():

@@ -45,6 +45,7 @@ async def proposed(
             fingerprint=found.fingerprint if found else None,
         )
         calls.append(call)
+        driving.judged.add(call.id)
         if n >= CALLS:
             problem = f"At most {CALLS} calls at a time: this one was not made."
             events.append(outcome(driving, call.id, ToolResult(content=problem, failed=True)))

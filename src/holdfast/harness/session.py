@@ -278,6 +278,7 @@ class Stream:
         self._result: Result | None = None
         self.seq: int | None = None
         self._watch: Watch | None = None
+        self._cancelled = False
 
     @property
     def result(self) -> Result:
@@ -289,13 +290,22 @@ class Stream:
         return self._items()
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Stop this run; if it has not begun, take the message out of the queue."""
+        """Stop this run, and no other; if it has not begun, take the message out of the queue.
+        What is not sent yet is not sent at all."""
+        session = self._session
         if self.seq is None:
-            return
-        if any(q.seq == self.seq for q in self._session.live.state.queue):
-            await self._session.queue.remove(self.seq)
-        elif self._watch is not None and self._watch.end is None:
-            await self._session.abort(reason)
+            self._cancelled = True
+        elif any(q.seq == self.seq for q in session.live.state.queue):
+            await session.queue.remove(self.seq)
+        elif (active := session.live.state.active) is not None and active.id == await self._run():
+            await session.abort(reason)
+
+    async def _run(self) -> str | None:
+        """The run that took the message up, also where nobody has read so far."""
+        watch = Watch(self._session.key, self.seq or 0)
+        for event in await self._session.events(after=watch.input - 1):
+            watch.see(event)
+        return watch.run
 
     def _behind(self) -> bool:
         """Whether the message waits for its turn, and only a person can bring that about."""
@@ -309,6 +319,11 @@ class Stream:
     async def _items(self) -> AsyncGenerator[Item, None]:
         session = self._session
         session.check()
+        if self._cancelled:
+            never = Watch(session.key, 0)
+            never.end = ("removed", None, None, session.live.state.head)
+            self._result = await session._result(never)
+            return
         listener = session.live.listen()
         try:
             self.seq = await session.post(self._content, output_type=self._kind, **self._options)
@@ -340,12 +355,9 @@ def phase_of(session: Session) -> str:
         return "closed"
     state = session.live.state
     run = state.run
-    if run is None or (not run.open and not state.queue):
-        if run is not None and run.status == "failed":
-            return "error"
-        return "idle"
-    if not run.open:
-        return "queued"
+    if run is None or not run.open:
+        failed = run is not None and run.status == "failed"
+        return "queued" if state.queue else "error" if failed else "idle"
     if state.pending and run.status == "waiting":
         return "waiting_approval"
     if run.status == "waiting":

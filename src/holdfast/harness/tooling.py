@@ -9,15 +9,19 @@ import asyncio
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .. import events as ev
+from ..codec import typed
 from ..errors import HoldfastError, LogDamaged, ToolMissing
 from ..events import NewEvent
-from ..state import OpenCall
+from ..state import FINAL, OpenCall
 from .acting import Acting
 from .driving import GRACE, Driving
 from .faults import classify
-from .proposals import asked, outcome
+from .hooks import run_hooks
+from .output import wanted
+from .proposals import asked, judged, outcome
 from .tools import BadArguments, Tool, ToolResult
 
 STOPPED = "It was stopped while it was running; what it had done until then stands."
@@ -42,6 +46,7 @@ async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
         (ready if isinstance(found, Ready) else events).append(found)  # type: ignore[arg-type]
     events.extend(started(driving, item) for item in ready)
     if await driving.write(*events, expected=driving.state.head) and ready:
+        await run_hooks(driving)
         await driving.watch(_all(driving, ready))
 
 
@@ -51,23 +56,43 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
     call = await _call(driving, id, open)
     config = driving.config
     tool = config.agent.tool(open.name, config.mode(driving.state))
-    if tool is None:
+    if open.name == FINAL:
+        tool = await wanted(driving)
+    if tool is None and call.fingerprint is not None:
         key = driving.live.key
         raise ToolMissing(session=key.session, agent=config.agent.key, tool=open.name)
-    arguments, by, edited = call.arguments, "policy", False
-    if open.status == "approved":
-        by = open.item or "approval"
-        settled = await driving.live.payload(open.since, ev.PendingSettled)
-        if settled is not None and isinstance(settled.answer, dict):
-            edited = "arguments" in settled.answer
-            arguments = settled.answer.get("arguments", arguments)
+    if tool is None or (open.status == "proposed" and id not in driving.judged):
+        # Another driver judged it, and what it wrote of that is gone: nothing runs for that.
+        if about := await judged(driving, call, tool):
+            return about[0]
+        assert tool is not None, "what is not there was refused"
+    arguments, by, edited = await _terms(driving, call, open)
     if call.fingerprint not in (None, tool.fingerprint) and not await _agreed(driving, open, tool):
-        return asked(driving, call, tool, again=open.since)
+        return asked(driving, replace(call, arguments=arguments), tool, again=open.since)
     try:
         tool.parse(arguments)
     except BadArguments as error:
         return outcome(driving, id, error.result())
     return Ready(call, tool, arguments, by, edited)
+
+
+async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, str, bool]:
+    """The arguments of a call, what allows it, and whether a person changed them: now, or
+    before it was started and lost."""
+    arguments, by, edited = call.arguments, "policy", False
+    if open.started is not None:
+        before = await driving.live.payload(open.started, ev.ToolStarted)
+        if before is not None:
+            by = before.by or by
+            edited = before.arguments is not None
+            arguments = before.arguments if edited else arguments
+    if open.status == "approved":
+        by = open.item or "approval"
+        settled = await driving.live.payload(open.since, ev.PendingSettled)
+        if settled is not None and isinstance(settled.answer, dict):
+            edited = edited or "arguments" in settled.answer
+            arguments = settled.answer.get("arguments", arguments)
+    return arguments, by, edited
 
 
 async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
@@ -77,8 +102,8 @@ async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
     opened = int((open.item or "").rpartition("~")[2])
     async for event in driving.live.store.read(driving.live.key, after=opened):
         if event.kind == "pending.opened":
-            payload = event.payload(ev.PendingOpened)
-            if payload.id == open.item:
+            payload = typed(event)
+            if isinstance(payload, ev.PendingOpened) and payload.id == open.item:
                 return bool((payload.detail or {}).get("fingerprint") == tool.fingerprint)
     return False
 
@@ -144,7 +169,7 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
 async def _cut(
     driving: Driving, tasks: dict[asyncio.Task[None], Ready], done: dict[str, ToolResult]
 ) -> None:
-    """Stop what still runs, and say so of each; what has finished is in the log, or is put there."""
+    """Stop what still runs, and say so of each; what has finished is kept."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()

@@ -15,7 +15,7 @@ from ..models.port import split_ref
 from ..state import State
 from ..store import wall_clock
 from .acting import check_state
-from .agent import settled
+from .agent import called
 from .ground import Ground
 from .live import Live
 
@@ -55,9 +55,9 @@ class ModeView(View):
             )
         before = agent.mode(self._state.mode)
         if changed := mode != before.name:
-            await _called(before.on_exit, self._ground, mode)
+            await called(before.on_exit, self._ground, mode)
             await self._append(ev.ModeChanged(mode=mode))
-            await _called(agent.mode(mode).on_enter, self._ground, text)
+            await called(agent.mode(mode).on_enter, self._ground, text)
         if text is not None:
             await self._ground.post(text)
         return changed
@@ -241,8 +241,3 @@ class Checkpoints(View):
             return False
         await self._append(ev.CheckpointDropped(id=id))
         return True
-
-
-async def _called(function: Any, ground: Ground, argument: Any) -> None:
-    if function is not None:
-        await settled(function(ground, argument))

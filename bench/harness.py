@@ -1,0 +1,214 @@
+"""What the harness costs beside the model: a turn of a model that answers at once, early and
+late in a session, and how long a long session takes to open."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+from holdfast import Agent, Harness, tool
+from holdfast.harness.session import Session
+from holdfast.models.port import CallChunk, Chunk, EndChunk, FromTools, ModelCall, TextChunk
+
+from . import runners
+from .measure import Bar, Figure, Result, race, ratios, steady
+from .settings import Settings
+from .turns import url
+
+ASKED = "Where is order 42? It was to come on Monday."
+ANSWER = "It left our house this morning and should be with you tomorrow before noon."
+USAGE = {"input_tokens": 60, "output_tokens": 16}
+WARM = 5  # turns before the clock starts
+
+MEMORY = "Holdfast memory"
+PROCESS = "Holdfast sqlite, durability=process"
+MACHINE = "Holdfast sqlite"
+
+
+class Instant:
+    """A model that answers at once; `calls` tools first, all in one message."""
+
+    ref = "instant/one"
+
+    def __init__(self, calls: int = 0) -> None:
+        self._calls = calls
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+        if self._calls and not isinstance(call.messages[-1], FromTools):
+            for number in range(self._calls):
+                yield CallChunk("find_order", {"order": number})
+            yield EndChunk("calls", USAGE)
+        else:
+            yield TextChunk(ANSWER)
+            yield EndChunk("stop", USAGE)
+
+
+@tool
+async def find_order(order: int) -> str:
+    """Where an order is."""
+    return f"Order {order} left this morning."
+
+
+def shop(calls: int = 0) -> Agent:
+    """The agent of all these workloads."""
+    return Agent("shop", "You answer questions about orders.", tools=[find_order] if calls else [])
+
+
+def host(storage: str, calls: int = 0) -> Harness:
+    """A harness with a model that answers at once."""
+    return Harness(shop(calls), default_model=Instant(calls), storage=storage)
+
+
+async def turns_of(session: Session, count: int) -> list[float]:
+    """The times of the next turns, each from the question to the result."""
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        result = await session.send(ASKED)
+        times.append(time.perf_counter() - start)
+        if result.status != "done":
+            raise RuntimeError(f"a turn ended as {result.status}: {result.code}")
+    return times
+
+
+def a_turn(storage: str, turns: int, calls: int = 0) -> float:
+    """The median turn of a new session, in ms."""
+
+    async def main() -> float:
+        async with host(storage, calls) as harness:
+            session = await harness.get_or_create("session")
+            await turns_of(session, WARM)
+            with steady():
+                return statistics.median(await turns_of(session, turns)) * 1e3
+
+    return asyncio.run(main())
+
+
+def harness_turn(settings: Settings) -> Result:
+    """A turn of a model that answers at once: in memory, on SQLite, with tools."""
+    result = Result(name="harness-turn", title="A turn with an instant model")
+    turns = settings.sizes.turns_harness
+
+    def on(scheme: str, durability: str = "machine", calls: int = 0) -> Callable[[], float]:
+        def run() -> float:
+            with settings.folder() as folder:
+                return a_turn(url(scheme, folder, durability), turns, calls)
+
+        return run
+
+    def peer() -> float:
+        with settings.folder() as folder:
+            return runners.openai_turn(folder, turns, ASKED, ANSWER)
+
+    runs = {
+        MEMORY: on("memory"),
+        f"{MEMORY}, a tool": on("memory", calls=1),
+        f"{MEMORY}, five tools at once": on("memory", calls=5),
+        PROCESS: on("sqlite", "process"),
+        MACHINE: on("sqlite"),
+    }
+    if settings.peers:
+        runs[runners.OPENAI] = peer
+    values, absent = race(runs, rounds=settings.rounds, step=settings.step)
+    for name in runs:
+        result.figures.append(
+            Figure(
+                name=name,
+                unit="ms",
+                values=values.get(name, []),
+                absent=absent.get(name, ""),
+                note=f"the median of {turns} turns",
+            )
+        )
+    result.bars.append(most(MEMORY, 1.0, "ms", values, absent))
+    if runners.OPENAI in values and MACHINE in values:
+        name = f"{runners.OPENAI} ÷ {MACHINE}"
+        theirs = ratios(values[runners.OPENAI], values[MACHINE])
+        result.figures.append(Figure(name=name, unit="×", values=theirs))
+    return result
+
+
+def most(
+    name: str, bar: float, unit: str, values: dict[str, list[float]], absent: dict[str, str]
+) -> Bar:
+    """The bar that a contestant of a race must stay below."""
+    found, why = values.get(name, []), absent.get(name, "")
+    return Bar(name=name, way="most", bar=bar, unit=unit, values=found, absent=why)
+
+
+class Long:
+    """The windows of one long session, round by round, as medians in ms."""
+
+    def __init__(self, turns: int, window: int) -> None:
+        self.turns, self.window = turns, window
+        self.first: list[float] = []
+        self.early: list[float] = []
+        self.late: list[float] = []
+
+    def go(self) -> float:
+        async def main() -> list[float]:
+            async with host("memory:") as harness:
+                session = await harness.get_or_create("session")
+                with steady():
+                    return await turns_of(session, self.turns)
+
+        times = asyncio.run(main())
+        for kept, end in (
+            (self.first, self.window),
+            (self.early, 2 * self.window),
+            (self.late, self.turns),
+        ):
+            kept.append(statistics.median(times[end - self.window : end]) * 1e3)
+        return self.late[-1] / self.early[-1]
+
+
+def grown(folder: Path, turns: int) -> None:
+    """A session of so many turns, on SQLite."""
+
+    async def main() -> None:
+        async with host(url("sqlite", folder, "process")) as harness:
+            await turns_of(await harness.get_or_create("session"), turns)
+
+    asyncio.run(main())
+
+
+def opened(folder: Path) -> float:
+    """How long a session takes to open in a new harness, in ms."""
+
+    async def main() -> float:
+        async with host(url("sqlite", folder)) as harness:
+            with steady():
+                start = time.perf_counter()
+                await harness.get_or_create("session")
+                return (time.perf_counter() - start) * 1e3
+
+    return asyncio.run(main())
+
+
+def harness_late(settings: Settings) -> Result:
+    """Whether a turn costs late in a session what it costs early, and opening a long one."""
+    window, turns = settings.sizes.window_harness, settings.sizes.late_harness
+    result = Result(name="harness-late", title=f"A turn up to turn {turns:,}")
+    long, grew = Long(turns, window), "late ÷ early"
+    with settings.folder() as few, settings.folder() as many:
+        settings.step("growing")
+        grown(few, window)
+        grown(many, turns)
+        runs: dict[str, Callable[[], float]] = {
+            grew: long.go,
+            f"open after {window:,} turns": lambda: opened(few),
+            f"open after {turns:,} turns": lambda: opened(many),
+        }
+        values, absent = race(runs, rounds=settings.rounds, step=settings.step)
+    result.bars.append(most(grew, 1.2, "×", values, absent))
+    for kept, end in ((long.first, window), (long.early, 2 * window), (long.late, turns)):
+        name = f"{MEMORY}, turns {end - window + 1:,} to {end:,}"
+        why = absent.get(grew, "")
+        result.figures.append(Figure(name=name, unit="ms", values=kept[1:], absent=why))
+    for name in list(runs)[1:]:
+        found, why = values.get(name, []), absent.get(name, "")
+        result.figures.append(Figure(name=name, unit="ms", values=found, absent=why))
+    return result

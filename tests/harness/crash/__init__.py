@@ -1,0 +1,1 @@
+"""A driver is killed, aborted, or loses its store, at every place where it writes."""

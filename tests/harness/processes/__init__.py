@@ -1,0 +1,1 @@
+"""Several processes serve one session, and people answer from outside."""

@@ -1,0 +1,234 @@
+"""Approvals: each reaches its own call, is decided once, and is bound to what was shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import (
+    Agent,
+    AlreadyDecided,
+    Event,
+    Harness,
+    Store,
+    ToolMissing,
+    connect,
+    key,
+    tool,
+)
+from holdfast.harness.inbox import settle
+from holdfast.harness.logs import LogConfig
+from holdfast.harness.session import Session
+from holdfast.harness.tools import Tool, ToolContext
+from holdfast.models.scripted import Say, ScriptedModel, Use
+from holdfast.stores.memory import MemoryStore
+
+AT = key("s")
+PATIENCE = 20.0
+
+
+class Paid:
+    """What a payment service was asked to do."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, int]] = []
+
+    def tool(self, name: str = "pay", **options: object) -> Tool:
+        def pay(n: int, context: ToolContext) -> str:
+            """Pay."""
+            self.done.append((context.key, n))
+            return f"paid {n}"
+
+        return tool(pay, name=name, **{"approval": "ask", **options})  # type: ignore[call-overload, no-any-return]
+
+
+def harness(store: Store | str, *tools: Tool, calls: int = 1, ttl: float = 15.0) -> Harness:
+    use = [Use(tools[0].name if tools else "pay", n=n) for n in range(1, calls + 1)]
+    return Harness(
+        Agent("Pay", instructions="Pay.", tools=tools),
+        default_model=ScriptedModel([Say("So.", calls=use), "Done.", "Thanks."]),
+        storage=store,
+        ttl=ttl,
+        logging=LogConfig(level="silent"),
+    )
+
+
+async def restored(events: Iterable[Event]) -> MemoryStore:
+    """A store that holds what a process had written when it died."""
+
+    async def all() -> AsyncIterator[Event]:
+        for event in events:
+            yield event
+
+    store = MemoryStore()
+    await store.restore(AT, all())
+    return store
+
+
+async def results(session: Session) -> list[object]:
+    calls = [call for message in await session.transcript() for call in message.calls]
+    return [(c.arguments["n"], c.outcome.outcome, c.outcome.result) for c in calls if c.outcome]
+
+
+@given(st.permutations(range(5)), st.lists(st.sampled_from("ynea"), min_size=5, max_size=5))
+@pytest.mark.parity("user-demand", 15)
+def test_five_at_once_are_answered_in_any_order(order: list[int], how: list[str]) -> None:
+    async def check() -> None:
+        paid = Paid()
+        async with harness(MemoryStore(), paid.tool(), calls=5) as serving:
+            session = await serving.get_or_create("s")
+            waiting = (await session.send("Pay five.")).pending
+            assert [ask.arguments["n"] for ask in waiting] == [1, 2, 3, 4, 5]
+            for place in order:
+                await _answer(session, waiting[place].id, how[place])
+            async with asyncio.timeout(PATIENCE):
+                assert (await session.wait()).status == "done"
+            wanted = {
+                "y": lambda n: (n, "ok", f"paid {n}"),
+                "n": lambda n: (n, "denied", "This call was denied. Reason: no"),
+                "e": lambda n: (n, "ok", "paid 99"),
+                "a": lambda n: (n, "ok", "elsewhere"),
+            }
+            assert await results(session) == [wanted[how[n]](n + 1) for n in range(5)]
+            keys = {ask.call: n + 1 for n, ask in enumerate(waiting)}
+            sums = {"y": lambda n: n, "e": lambda n: 99}
+            assert {(keys[k], n) for k, n in paid.done} == {
+                (n + 1, sums[how[n]](n + 1)) for n in range(5) if how[n] in sums
+            }
+            assert len(paid.done) == len({k for k, _ in paid.done})
+
+    asyncio.run(check())
+
+
+async def _answer(session: Session, item: str, how: str) -> None:
+    match how:
+        case "y":
+            await session.approve(item, actor="ann")
+        case "n":
+            await session.deny(item, "no", actor="ann")
+        case "e":
+            await session.approve(item, arguments={"n": 99}, actor="ann")
+        case _:
+            await session.answer("elsewhere", item, actor="ann")
+
+
+@pytest.mark.parity("user-demand", 14, 16)
+async def test_of_two_approvers_at_once_one_is_told_who_was_first(tmp_path: Path) -> None:
+    paid = Paid()
+    url = f"sqlite:{tmp_path / 'one.db'}"
+    async with harness(url, paid.tool()) as serving, connect(url) as other:
+        session = await serving.get_or_create("s")
+        (ask,) = (await session.send("Pay.")).pending
+        (listed,) = (await serving.pending()).items
+        assert (listed.id, listed.call, listed.title) == (ask.id, ask.call, ask.title)
+        answers = await asyncio.gather(
+            session.approve(ask.id, actor="ann"),
+            settle(other, AT, ask.id, "denied", actor="bob"),
+            return_exceptions=True,
+        )
+        (late,) = [answer for answer in answers if isinstance(answer, BaseException)]
+        (first,) = [answer for answer in answers if not isinstance(answer, BaseException)]
+        assert isinstance(late, AlreadyDecided)
+        (event,) = await session.events(kinds=("pending.settled",))
+        assert (late.by, late.outcome, late.at) == (first.by, first.outcome, event.at)
+        assert f"by {first.by}" in str(late)
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.wait()).status == "done"
+        assert len(paid.done) == (first.outcome == "approved")
+
+
+@pytest.mark.parity("user-demand", 17)
+async def test_a_tool_that_changed_is_asked_about_again() -> None:
+    store, before, after = MemoryStore(), Paid(), Paid()
+    async with harness(store, before.tool()) as serving:
+        session = await serving.get_or_create("s")
+        (ask,) = (await session.send("Pay.")).pending
+    await settle(store, AT, ask.id, "approved", actor="ann")
+    async with harness(store, after.tool(version="2")) as serving:
+        session = await serving.get_or_create("s")
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.wait()).status == "waiting"
+        (again,) = await session.pending()
+        assert again.call == ask.call
+        assert again.id != ask.id
+        assert after.done == []
+        await session.approve(again.id, actor="ann")
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.wait()).status == "done"
+    assert before.done == []
+    assert after.done == [(ask.call, 1)]
+
+
+@pytest.mark.parity("user-demand", 18)
+async def test_a_tool_that_is_gone_stops_the_session_before_anything_happens() -> None:
+    store, paid = MemoryStore(), Paid()
+    async with harness(store, paid.tool()) as serving:
+        (ask,) = (await serving.send("s", "Pay.")).pending
+    await settle(store, AT, ask.id, "approved", actor="ann")
+    head = (await store.row(AT)).head  # type: ignore[union-attr]
+    async with harness(store, paid.tool(name="other")) as serving:
+        session = await serving.get_or_create("s")
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(ToolMissing, match="pay"):
+                await session.wait()
+        kinds = [event.kind for event in await session.events(after=head)]
+        assert "tool.started" not in kinds
+        assert paid.done == []
+    async with harness(store, paid.tool()) as serving:
+        session = await serving.get_or_create("s")
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.wait()).status == "done"
+    assert paid.done == [(ask.call, 1)]
+
+
+@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parity("user-demand", 17, 31)
+async def test_what_a_person_changed_is_what_runs_after_a_crash_too(safe: bool) -> None:
+    paid = Paid()
+    async with harness(MemoryStore(), paid.tool(repeat_safe=safe)) as serving:
+        session = await serving.get_or_create("s")
+        await session.send("Pay.")
+        await session.approve(arguments={"n": 7}, actor="ann")
+        async with asyncio.timeout(PATIENCE):
+            await session.wait()
+        events = await session.events()
+    begun = next(event.seq for event in events if event.kind == "tool.started")
+    paid.done.clear()
+    store = await restored(events[:begun])
+    async with harness(store, paid.tool(repeat_safe=safe)) as serving:
+        session = await serving.get_or_create("s")
+        async with asyncio.timeout(PATIENCE):
+            result = await session.wait()
+            if not safe:
+                (ask,) = result.pending
+                assert (ask.what, ask.arguments) == ("external", {"n": 7})
+                await session.approve(ask.id, actor="ann")
+                result = await session.wait()
+        assert result.status == "done"
+        assert [n for _, n in paid.done] == [7]
+
+
+@pytest.mark.parity("user-demand", 13)
+async def test_what_was_asked_about_never_runs_because_the_question_is_gone() -> None:
+    store, paid = MemoryStore(), Paid()
+    async with harness(store, paid.tool()) as serving:
+        session = await serving.get_or_create("s")
+        await session.send("Pay.")
+        (opened,) = await session.events(kinds=("pending.opened",))
+    await store.erase(AT, [opened.seq], reason="by request")
+    async with harness(store, paid.tool()) as serving:
+        session = await serving.get_or_create("s")
+        await session.post("Well?")
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.wait()).status == "waiting"
+        assert paid.done == []
+        (ask,) = await session.pending()
+        await session.approve(ask.id, actor="ann")
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.wait()).status == "done"
+    assert len(paid.done) == 1

@@ -1,0 +1,1 @@
+"""Random conversations, cut anywhere."""

@@ -1,0 +1,106 @@
+"""Wherever the log of a conversation is cut, what is left is a legal conversation, and a harness
+that finds it brings it to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import Event
+from holdfast.state import State, fold
+from holdfast.stores.memory import MemoryStore
+from holdfast.transcript import transcript
+
+from ..crash.scene import illegal
+from .conversation import AT, Plan, play, plans, quiet, served
+
+MOST = 64 * 1024
+
+
+@given(plans)
+@pytest.mark.parity("user-demand", 1, 2, 3)
+def test_every_cut_of_a_log_is_a_history_that_a_strict_model_reads(plan: Plan) -> None:
+    events = asyncio.run(play(plan))
+    for cut in range(len(events) + 1):
+        assert illegal(events[:cut]) is None, _told(events[:cut])
+        _paired(events[:cut])
+
+
+@given(plans, st.data())
+@pytest.mark.parity("user-demand", 5)
+def test_a_state_and_the_events_after_it_are_the_state_of_all(plan: Plan, data: st.DataObject) -> None:
+    events = asyncio.run(play(plan))
+    whole = fold(events)
+    assert len(msgspec.json.encode(whole)) < MOST
+    cut = data.draw(st.integers(0, len(events)))
+    kept = msgspec.json.encode(fold(events[:cut]))
+    assert len(kept) < MOST
+    assert fold(events[cut:], msgspec.json.decode(kept, type=State)) == whole
+
+
+@given(plans, st.data())
+@pytest.mark.parity("user-demand", 3, 70)
+def test_from_every_cut_a_harness_comes_to_rest(plan: Plan, data: st.DataObject) -> None:
+    events = asyncio.run(play(plan))
+    cut = data.draw(st.integers(1, len(events)))
+    after = asyncio.run(_resumed(events[:cut], plan))
+    assert [event.id for event in after[:cut]] == [event.id for event in events[:cut]]
+    assert illegal(after) is None, _told(after)
+    assert _paired(after) == []
+    assert _unallowed(after) == []
+    state = fold(after)
+    assert (state.calls, state.pending, state.queue, state.active) == ({}, {}, (), None)
+    cut = data.draw(st.integers(1, len(after)))
+    later = asyncio.run(_resumed(after[:cut], plan))
+    assert _paired(later) == _unallowed(later) == []
+
+
+async def _resumed(events: list[Event], plan: Plan) -> list[Event]:
+    """What becomes of a log that ends like this, once a harness finds it and somebody writes."""
+    store = MemoryStore()
+    await store.restore(AT, _all(events))
+    async with served(store, plan) as session:
+        await quiet(session)
+        await session.post("Go on.")
+        await quiet(session)
+        return await session.events()
+
+
+async def _all(events: Iterable[Event]) -> AsyncIterator[Event]:
+    for event in events:
+        yield event
+
+
+def _paired(events: list[Event]) -> list[str]:
+    """The calls that are open; each other call has one outcome."""
+    ends = Counter(event.json()["call"] for event in events if event.kind == "tool.finished")
+    assert [call for call, times in ends.items() if times > 1] == []
+    calls = [call for message in transcript(events) for call in message.calls]
+    assert len({call.id for call in calls}) == len(calls)
+    assert all((call.outcome is not None) == (call.id in ends) for call in calls)
+    return [call.id for call in calls if call.outcome is None]
+
+
+def _unallowed(events: list[Event]) -> list[str]:
+    """The calls that were started against what their tools say of them."""
+    yes = {e.json()["id"] for e in events if e.kind == "pending.settled" and _approved(e)}
+    begun = [event.json() for event in events if event.kind == "tool.started"]
+    return [
+        start["call"]
+        for start in begun
+        if start["name"] == "denied" or (start["name"] == "asks" and start["by"] not in yes)
+    ]
+
+
+def _approved(event: Event) -> bool:
+    return bool(event.json()["outcome"] == "approved")
+
+
+def _told(events: list[Event]) -> list[tuple[int, str, object]]:
+    return [(event.seq, event.kind, event.json()) for event in events]
