@@ -316,12 +316,14 @@ class RunWaiting(Payload, frozen=True, kw_only=True):
 
 
 class RunFinished(Payload, frozen=True, kw_only=True):
-    """`code` names what ended a run that was not done; `error` says it in words."""
+    """`code` names what ended a run that was not done; `error` says it in words. `stack` is
+    there only where the error policy shows it."""
 
     status: Literal["done", "failed", "aborted", "interrupted"] = "done"
     due: int | None = None
     error: str | None = None
     code: str | None = None
+    stack: str | None = None
 
 
 class AbortRequested(Payload, frozen=True, kw_only=True):

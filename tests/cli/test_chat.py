@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,8 @@ import pytest
 
 from holdfast.cli.agents import BUILT_IN, Choice, choose
 from holdfast.harness.agent import Agent
+from tests.models.standin import Standin
+from tests.models.standin import chat as said
 
 from .agents import effects, shop_folder
 from .conftest import Cli
@@ -186,6 +189,28 @@ def test_which_model_speaks() -> None:
     assert choose(Agent("a", "x", model="mine/own"), None, {}) == Choice()
 
 
+async def test_with_a_key_the_vendor_is_asked(url: str, tmp_path: Path) -> None:
+    async with Standin() as vendor:
+        vendor.stream(said({"content": "Good "}, {"content": "evening."}))
+        environment = {
+            **os.environ,
+            "OPENAI_API_KEY": "k",
+            "OPENAI_BASE_URL": f"{vendor.url}/v1",
+            "HOLDFAST_MODEL": "openai-chat/lab-1",
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "holdfast.cli", "chat", "s", "--store", url),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+        out, err = await process.communicate(b"hello\n")
+        assert (process.returncode, out) == (0, b"Good evening.\n"), err
+        assert b"offline" not in err
+        assert vendor.asked[0].body["model"] == "lab-1"
+
+
 def test_it_takes_over_from_a_chat_that_was_killed(url: str, shop_folder: Path, cli: Cli) -> None:
     options = ("chat", "s", "--agent", "shop:serve", "--store", url)
     with start(*options, "--json", stdin=subprocess.PIPE, cwd=shop_folder) as first:
@@ -219,7 +244,7 @@ def test_a_conversation_in_a_terminal(url: str, shop_folder: Path) -> None:
         screen.until("Good day to you.")
         screen.until("> ")
         screen.type("refund")
-        screen.until("refund? y, n REASON, e to edit: ")
+        screen.until("refund(order='42')? y, n REASON, e to edit: ")
         screen.type("e")
         screen.until('arguments: {"order":"42"}')
         screen.until("new arguments, as JSON: ")
@@ -276,7 +301,7 @@ def test_ctrl_c_leaves_what_waits_for_an_answer_as_it_is(
     with Terminal("chat", "s", "--agent", "shop:serve", "--store", url, cwd=shop_folder) as screen:
         screen.until("> ")
         screen.type("refund")
-        screen.until("refund? y")
+        screen.until("? y, n REASON")
         screen.press("\x03")
         screen.until("it waits for an answer")
         screen.press("\x03")
@@ -288,7 +313,7 @@ def test_an_approval_from_another_process_is_shown(url: str, shop_folder: Path, 
     with Terminal("chat", "s", "--agent", "shop:serve", "--store", url, cwd=shop_folder) as screen:
         screen.until("> ")
         screen.type("refund")
-        screen.until("refund? y")
+        screen.until("? y, n REASON")
         assert cli("approve", "s", "--actor", "ann", "--store", url).code == 0
         screen.until("approved by ann")
         screen.until("refunded 1999 of 42")

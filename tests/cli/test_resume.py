@@ -38,9 +38,9 @@ def send(url: str, **messages: str) -> None:
     write(url, work)
 
 
-def resume(*arguments: str) -> Ended:
+def resume(*arguments: str, agent: tuple[str, ...] = AGENT) -> Ended:
     """Run it to its end."""
-    command = [sys.executable, "-m", "holdfast.cli", "resume", *AGENT, *arguments]
+    command = [sys.executable, "-m", "holdfast.cli", "resume", *agent, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
@@ -186,6 +186,40 @@ def test_it_keeps_serving_what_comes(url: str, cli: Cli, shop_folder: Path) -> N
     assert effects(shop_folder) == ["42 1999"]
 
 
+def test_serving_takes_over_when_the_one_that_drove_dies(url: str, cli: Cli) -> None:
+    send(url, a="slow")
+    with begun() as first, start("resume", *AGENT, "--forever", "--json") as second:
+        assert second.stdout is not None
+        send(url, b="hello")
+        lines = map(json.loads, second.stdout)
+        assert any(line.get("end") == "done" for line in lines)
+        first.kill()
+        resumed = (line["event"] for line in lines if "event" in line)
+        assert any(event["kind"] == "run.resumed" for event in resumed)
+        assert cli("abort", "a").code == 0
+        assert any(line.get("end") == "aborted" for line in lines)
+        second.terminate()
+        second.communicate(timeout=60)
+        first.communicate(timeout=60)
+    assert second.returncode == 0
+
+
+def test_a_session_that_is_deleted_meanwhile_hurts_nobody(url: str, cli: Cli) -> None:
+    send(url, a="slow", b="slow")
+    with start("resume", *AGENT, "--forever", "--json") as process:
+        assert process.stdout is not None
+        lines = map(json.loads, process.stdout)
+        called = (line for line in lines if line.get("event", {}).get("kind") == "model.called")
+        assert {next(called)["session"], next(called)["session"]} == {"a", "b"}
+        assert cli("delete", "a", "--yes").code == 0
+        assert any(line.get("session") == "a" and line.get("end") == "gone" for line in lines)
+        assert cli("abort", "b").code == 0
+        assert any(line.get("session") == "b" and line.get("end") == "aborted" for line in lines)
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 def test_a_tool_that_is_gone_is_told_and_nothing_is_done(
     url: str, cli: Cli, shop_folder: Path
 ) -> None:
@@ -197,17 +231,19 @@ def test_a_tool_that_is_gone_is_told_and_nothing_is_done(
     ended = resume("--json")
     assert ended.code == 1
     assert ends(ended) == {"a": "stuck"}
-    assert "'refund', which agent 'shop' does not have" in ended.err
+    assert "'refund', which agent 'shop' does not have" in ended.lines[-1]["problem"]
+    assert "a  cannot be driven here: session 'a' waits for tool" in resume().out
     assert effects(shop_folder) == []
 
 
-def test_wrong_usage_is_told(url: str, cli: Cli) -> None:
+def test_wrong_usage_is_told(url: str) -> None:
     send(url, a="hello")
-    assert "needs --agent" in cli("resume").err
-    assert cli("resume", *AGENT, "--thread", "x").code == 2
-    offline = cli("resume", "--agent", "shop:support")
+    assert "needs --agent" in resume(agent=()).err
+    assert resume("--thread", "x").code == 2
+    assert "--grace takes a duration" in resume("--grace", "soon").err
+    offline = resume(agent=("--agent", "shop:support"))
     assert offline.code == 2
     assert "name a model with --model" in offline.err
-    other = cli("resume", "a", "--agent", "shop:night")
+    other = resume("a", agent=("--agent", "shop:night"))
     assert other.code == 1
     assert "is of agent 'shop', not of 'other'" in other.err

@@ -30,6 +30,7 @@ async def url_of(kind: str, place: Path) -> AsyncGenerator[str, None]:
         yield URLS[kind].format(place=quote(str(place)))
 
 
+@pytest.mark.parity("harness-kernel", 104)
 class TestStores(StoreContract):
     @pytest.fixture(params=[*URLS, *servers.KINDS])
     async def store(

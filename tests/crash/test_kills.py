@@ -13,6 +13,7 @@ from .places import KINDS
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parity("user-demand", 23)
+@pytest.mark.parity("harness-kernel", 108)
 def test_what_was_acknowledged_survives_kills_at_random_moments(kind: str, tmp_path: Path) -> None:
     assert kills(kind, tmp_path, count=6).problems == []
 

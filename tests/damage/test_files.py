@@ -33,6 +33,7 @@ INDEX = pytest.mark.parametrize("kept", [True, False], ids=["index", "no index"]
 
 @INDEX
 @pytest.mark.parity("user-demand", 40)
+@pytest.mark.parity("harness-kernel", 108)
 async def test_the_last_record_cut_at_any_byte(tmp_path: Path, kept: bool) -> None:
     files = await scene.prepared(tmp_path / "whole")
     log = files[KEY].relative_to(tmp_path / "whole")

@@ -21,14 +21,17 @@ def test_processes_that_open_a_fresh_store_at_once_all_succeed(kind: str, tmp_pa
 
 
 @pytest.mark.parity("user-demand", 37)
+@pytest.mark.parity("harness-kernel", 109)
 def test_a_crowd_that_appends_loses_and_doubles_nothing(kind: str, tmp_path: Path) -> None:
     assert checks.crowd(kind, tmp_path, appends=15).problems == []
 
 
+@pytest.mark.parity("harness-kernel", 109)
 def test_of_two_processes_that_expect_one_head_one_wins(kind: str, tmp_path: Path) -> None:
     assert checks.race(kind, tmp_path, rounds=50).problems == []
 
 
+@pytest.mark.parity("harness-kernel", 109)
 def test_a_frozen_holder_writes_nothing_after_a_takeover(kind: str, tmp_path: Path) -> None:
     assert checks.frozen(kind, tmp_path, rounds=2).problems == []
 

@@ -32,6 +32,8 @@ from ..crash.outcome import Outcome, Tick
 from ..crash.places import KINDS, SHARED
 from ..crash.scene import OPS
 from ..faults_net import checks as faults_net
+from ..harness.crash import faults as harness_faults
+from ..harness.crash import kills as harness_kills
 from ..processes import checks as processes
 from ..sessions import checks as sessions
 
@@ -92,6 +94,8 @@ def _checks() -> Iterator[Check]:
         )
     for kind in (*KINDS, *SHARED):
         yield from _of_sessions(kind)
+    for kind in (*KINDS, *SHARED):
+        yield from _of_the_harness(kind)
     for kind in SHARED:
         yield from _on_a_server(kind)
     for kind in servers.KINDS:
@@ -127,6 +131,29 @@ def _on_a_server(kind: str) -> Iterator[Check]:
         kind, "handover", processes.handover, heavy={"rounds": 2000}, small={"rounds": 50}
     )
     yield _counted(kind, "follow", processes.follow, heavy={"appends": 500}, small={"appends": 15})
+
+
+def _of_the_harness(kind: str) -> Iterator[Check]:
+    writes = {"methods": harness_kills.WRITES, "delay": 0.1}
+    yield _counted(
+        kind,
+        "driver kills",
+        harness_kills.kills,
+        heavy={**writes, "twice": 200},
+        small={"count": 6},
+    )
+    for name, check in (
+        ("driver aborts", harness_faults.aborts),
+        ("driver store errors", harness_faults.store_errors),
+    ):
+        yield _counted(kind, name, check, heavy={}, small={"every": 12})
+    yield _counted(
+        kind,
+        "driver other store errors",
+        harness_faults.store_errors,
+        heavy={"methods": harness_faults.OTHERS, "delay": 0.1},
+        small={"methods": ("acquire",), "every": 8},
+    )
 
 
 def _of_sessions(kind: str) -> Iterator[Check]:

@@ -118,10 +118,9 @@ class Chat:
         self.code = 0
         self._first = session.live.state.head
         self._shown = self._first
-        self._moved = asyncio.Event()
+        self._moved, self._asking = asyncio.Event(), asyncio.Lock()
         self._leaving, self._broken = asyncio.Event(), asyncio.Event()
         self._warned = False
-        self._asked: str | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def greet(self, *, new: bool, command: str) -> None:
@@ -169,25 +168,22 @@ class Chat:
             if isinstance(item, Event):
                 self._shown = item.seq
                 self._moved.set()
-                if item.kind in ("pending.opened", "pending.settled", "run.waiting"):
-                    await self._ask()
-                elif item.kind == "run.finished":
+                if item.kind == "run.finished":
                     self.code = int(item.json().get("status") == "failed")
-                self._prompt()
+                await self._ask()
 
-    async def _ask(self, *, again: bool = False) -> None:
-        """Put the oldest question to the person, once, or again."""
-        asks = await self.session.pending()
-        before, self._asked = self._asked, asks[0].id if asks else None
-        if asks and (again or self._asked != before):
-            self.screen.prompt(self.orders.question(asks[0]))
-        elif not asks:
-            self._prompt()
-
-    def _prompt(self) -> None:
-        seen = self._shown >= self.session.live.state.head
-        if seen and at_rest(self.session) and not self.session.status.pending:
-            self.screen.prompt("> ")
+    async def _ask(self) -> None:
+        """Once all is shown: put the oldest question to the person, or ask for a message. What
+        they say next is about the question that they were shown."""
+        async with self._asking:
+            while self._shown >= (head := self.session.live.state.head):
+                asks = await self.session.pending()
+                if head != self.session.live.state.head:
+                    continue
+                self.orders.asked = asks[0] if asks else None
+                if asks or at_rest(self.session):
+                    self.screen.prompt(self.orders.question)
+                return
 
     async def _nudge(self) -> None:
         """Take over from a driver that died, once its lease has lapsed."""
@@ -214,15 +210,16 @@ class Chat:
 
     async def _read(self) -> None:
         while (line := await self.keyboard.line()) is not None:
-            self.screen.entered()
             text = line.strip()
             if not self.keyboard.typed and text != "/abort":
                 await self._answered()
             self._warned = False
             self._broken.clear()
-            if text and await self.orders.take(text):
-                return
-            await self._ask(again=bool(text))
+            async with self._asking:  # no other question before this one is dealt with
+                self.screen.entered()
+                if text and await self.orders.take(text):
+                    return
+            await self._ask()
         if not self.keyboard.typed:
             await self._answered()
 
@@ -242,3 +239,4 @@ class Chat:
         while self._shown < self.session.live.state.head:
             self._moved.clear()
             await self._moved.wait()
+        await self._ask()

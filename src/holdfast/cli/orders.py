@@ -21,30 +21,33 @@ class Orders:
 
     def __init__(self, session: Session, screen: Screen, model: str | None) -> None:
         self.session, self.screen, self.model = session, screen, model
-        self._editing: Ask | None = None
+        self.asked: Ask | None = None  # what the next line is about
+        self._editing = False
 
-    def question(self, ask: Ask) -> str:
-        """How the person is asked, in one line."""
-        if self._editing is not None:
+    @property
+    def question(self) -> str:
+        """What the person is asked for, in one line."""
+        if (ask := self.asked) is None:
+            return "> "
+        if self._editing:
             return "new arguments, as JSON: "
         if ask.what == "question":
-            return "your answer: "
+            return f"{ask.title} "
         ways = "y, n REASON, e to edit" if ask.what != "external" else "y runs it again, n REASON"
-        return f"{ask.tool or ask.what}? {ways}: "
+        return f"{ask.title}? {ways}: "
 
     async def take(self, text: str) -> bool:
         """Do what a line says; True if it says to leave."""
         try:
             if text.startswith("/") and not text.startswith("//"):
                 return await self._command(*text[1:].partition(" ")[::2])
-            asks = await self.session.pending()
-            if self._editing is not None:
-                ask, self._editing = self._editing, None
-                await self._approve(ask, text)
-            elif asks:
-                await self._decide(asks[0], text)
-            else:
+            editing, self._editing = self._editing, False
+            if (ask := self.asked) is None:
                 await self._post(text.removeprefix("/") if text.startswith("//") else text)
+            elif editing:
+                await self._approve(ask, text)
+            else:
+                await self._decide(ask, text)
         except HoldfastError as error:
             self.screen.problem(error)
         return False
@@ -67,7 +70,7 @@ class Orders:
         elif word in ("e", "edit") and rest:
             await self._approve(ask, rest)
         elif word in ("e", "edit"):
-            self._editing = ask
+            self._editing = True
             self.screen.line(f"arguments: {msgspec.json.encode(ask.arguments).decode()}", "dim")
         else:
             self.screen.remark("not understood")

@@ -13,7 +13,7 @@ from rich.text import Text
 from .. import errors
 from ..catalog import Query
 from ..codec import LIMITS
-from ..errors import HoldfastError, LeaseHeld
+from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
 from ..events import Event, Key
 from ..harness.decide import decide
 from ..harness.host import Harness
@@ -21,9 +21,10 @@ from ..harness.live import Trouble
 from ..harness.session import Session
 from ..harness.steps import Idle, Plan
 from ..store import Store, wall_clock
+from . import failure
 from .agents import ModelRef, Name, check_owner, choose, find, harness_of
 from .describe import event_text
-from .failure import UsageError
+from .failure import UsageError, scrubbed
 from .options import EVERYWHERE, Common, seconds
 from .output import Output, plain
 from .render import number
@@ -38,9 +39,8 @@ RETRYABLE = {
     for error in vars(errors).values()
     if isinstance(error, type) and issubclass(error, HoldfastError) and error.retryable
 }
-End: TypeAlias = Literal[
-    "idle", "waiting", "done", "failed", "aborted", "interrupted", "elsewhere", "stuck"
-]
+Ran: TypeAlias = Literal["waiting", "done", "failed", "aborted", "interrupted"]
+End: TypeAlias = Ran | Literal["idle", "elsewhere", "stuck", "away", "gone"]
 
 
 def at_rest(session: Session, but: type[Any] = Plan) -> bool:
@@ -113,7 +113,7 @@ class Serving:
         self.harness, self.store, self.out, self.only = harness, store, out, only
         self.ends: dict[Key, End] = {}
         self._heads: dict[Key, int] = {}  # of those that have ended
-        self._tasks: dict[Key, asyncio.Task[End]] = {}
+        self._seeing: dict[Seeing, asyncio.Task[End]] = {}
         self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def run(self, *, forever: bool) -> int:
@@ -124,16 +124,15 @@ class Serving:
             ends: list[asyncio.Future[Any]] = [work, self._stopped]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, *self._tasks.values()):
+            for task in (work, *self._seeing.values()):
                 task.cancel()
-            await asyncio.gather(work, *self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(work, *self._seeing.values(), return_exceptions=True)
         if self._stopped.done():
-            self.out.remark("handing over")
             return self._stopped.result()
         work.result()
         if not self.out.json:
             self.out.remark(_sum(list(self.ends.values())))
-        return int(any(end in ("failed", "stuck") for end in self.ends.values()))
+        return int(any(end in ("failed", "stuck", "away") for end in self.ends.values()))
 
     def _heed_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -149,82 +148,104 @@ class Serving:
 
     async def _serve(self, forever: bool) -> None:
         due = list(self.only) or await self._due(forever)
-        while due or self._tasks or forever:
+        while due or self._seeing or forever:
             for key in due:
-                row = await row_of(self.store, key)
-                see = Seeing(self.harness, key, row.head, self.out)
-                self._tasks[key] = asyncio.ensure_future(see.through())
-            if self._tasks:
+                see = Seeing(self.harness, key, self.out)
+                self._seeing[see] = asyncio.ensure_future(see.through())
+            if self._seeing:
                 await asyncio.wait(
-                    self._tasks.values(), timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
+                    self._seeing.values(), timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
                 )
-            else:
-                await asyncio.sleep(LOOK)
-            for key in [key for key, task in self._tasks.items() if task.done()]:
-                await self._ended(key, self._tasks.pop(key).result())
-            due = await self._due(forever)
+            for see in [see for see, task in self._seeing.items() if task.done()]:
+                await self._ended(see, self._seeing.pop(see).result())
             await asyncio.sleep(PAUSE if forever else 0)
+            try:
+                due = await self._due(forever)
+            except HoldfastError as error:
+                if not (forever and error.retryable):
+                    raise
+                failure.report(error, json=self.out.json)
+                await asyncio.sleep(LOOK)
 
     async def _due(self, forever: bool) -> list[Key]:
-        """The logs that want a driver, and those whose driver may have died; not those that
-        were given up, or seen through when nothing new is waited for."""
+        """The logs that want a driver and are not seen through yet. A driver that died is found
+        by its lease; who does not stay to see it lapse has to look at all runs that are going."""
         tenant, agent = self.harness.tenant, self.harness.agent.key
         found = await self.store.runnable(tenant, agents=[agent], limit=LIMITS.page)
-        going = Query(tenant=tenant, agent=agent, run="running")
-        found += [row.key for row in (await self.store.find(going, limit=LIMITS.page)).items]
+        if not forever:
+            going = Query(tenant=tenant, agent=agent, run="running")
+            found += [row.key for row in (await self.store.find(going, limit=LIMITS.page)).items]
+        busy = {see.key for see in self._seeing}
         wanted = [key for key in dict.fromkeys(found) if not self.only or key in self.only]
-        new = [key for key in wanted if key not in self._tasks]
-        return [key for key in new if await self._worth(key, forever)]
+        return [key for key in wanted if key not in busy and await self._worth(key, forever)]
 
     async def _worth(self, key: Key, forever: bool) -> bool:
-        if key not in self.ends:
-            return True
-        if self.ends[key] not in ("stuck", "elsewhere") and forever:
+        """Whether to take up a log again that has been seen through, or given up."""
+        end = self.ends.get(key)
+        if end is None or (forever and end != "stuck"):
             return True
         row = await self.store.row(key)
-        changed = row is not None and row.head != self._heads[key]
-        return changed and (forever or self.ends[key] != "elsewhere")
+        return row is not None and row.head != self._heads[key] and end != "elsewhere"
 
-    async def _ended(self, key: Key, end: End) -> None:
-        if not any(other.session == key.session for other in self._tasks):
-            await self.harness.close(key.session)
-        row = await self.store.row(key)
-        self._heads[key] = row.head if row is not None else 0
-        before, self.ends[key] = self.ends.get(key), end
+    async def _ended(self, see: Seeing, end: End) -> None:
+        key = see.key
+        if not any(other.key.session == key.session for other in self._seeing):
+            await self.harness.close(key.session, grace=0.0 if end == "gone" else 1.0)
+        self.ends[key], self._heads[key] = end, see.head
         if self.out.json:
-            self.out.emit({"session": key.session, "thread": key.thread, "end": end})
-        elif end != before or end != "elsewhere":
-            self.out.print(Text(plain(f"{_name(key)}  {WORDS.get(end, end)}"), style="bold"))
+            told = {"session": key.session, "thread": key.thread, "end": end}
+            self.out.emit({**told, **({"problem": see.problem} if see.problem else {})})
+            return
+        words = f"{_name(key)}  {WORDS.get(end, end)}"
+        said = f"{words}: {see.problem}" if see.problem else words
+        self.out.print(Text(plain(scrubbed(said)), style="bold"))
 
 
 class Seeing:
     """Sees one session through: until it waits for people, has ended, or cannot be driven."""
 
-    def __init__(self, harness: Harness, key: Key, head: int, out: Output) -> None:
+    def __init__(self, harness: Harness, key: Key, out: Output) -> None:
         self.harness, self.key, self.out = harness, key, out
-        self._shown = head
+        self.head = 0
+        self.problem: str | None = None
         self._moved = asyncio.Event()
-        self._trouble: Trouble | None = None
         self._tries = 0
         self._other: tuple[str, float] | None = None  # who drives it, and may be dead until when
 
     async def through(self) -> End:
-        session = await self.harness.get_or_create(self.key.session, thread=self.key.thread)
-        telling = asyncio.ensure_future(self._tell(session))
-        telling.add_done_callback(lambda _: self._moved.set())
+        """How it ends. Nothing of one session hurts the others."""
         try:
-            while not at_rest(session, Idle):
-                if (end := await self._given_up(session)) is not None:
-                    return end
-                with contextlib.suppress(TimeoutError):
-                    rest = session.live.until(lambda: at_rest(session, Idle))
-                    await asyncio.wait_for(rest, PAUSE)
-            while self._shown < session.live.state.head and not telling.done():
-                self._moved.clear()
-                await self._moved.wait()
-        finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            row = await row_of(self.harness.store, self.key)
+            self.head = row.head
+            session = await self.harness.get_or_create(self.key.session, thread=self.key.thread)
+            telling = asyncio.ensure_future(self._tell(session))
+            telling.add_done_callback(lambda _: self._moved.set())
+            try:
+                return await self._drive(session) or await self._told(session, telling)
+            finally:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
+        except (SessionNotFound, LogReplaced):
+            return "gone"
+        except HoldfastError as error:
+            self.problem = str(error)
+            return "away" if error.retryable else "stuck"
+
+    async def _drive(self, session: Session) -> End | None:
+        """Wait until nothing is left to do; how it ends otherwise."""
+        while not at_rest(session, Idle):
+            if (end := await self._given_up(session)) is not None:
+                return end
+            with contextlib.suppress(TimeoutError):
+                rest = session.live.until(lambda: at_rest(session, Idle))
+                await asyncio.wait_for(rest, PAUSE)
+        return None
+
+    async def _told(self, session: Session, telling: asyncio.Future[None]) -> End:
+        """How it stands, once all of it is told."""
+        while self.head < session.live.state.head and not telling.done():
+            self._moved.clear()
+            await self._moved.wait()
         run = session.live.state.run
         if run is None:
             return "idle"
@@ -232,8 +253,7 @@ class Seeing:
 
     async def _given_up(self, session: Session) -> End | None:
         """See that somebody drives it; how it ends if nobody here can."""
-        if self._trouble is not None:
-            self.out.remark(plain(f"{_name(self.key)}: {self._trouble.problem}"))
+        if self.problem is not None:
             return "stuck"
         if session.live.driven:
             self._tries, self._other = 0, None
@@ -249,13 +269,13 @@ class Seeing:
         return "elsewhere" if now > self._other[1] else None
 
     async def _tell(self, session: Session) -> None:
-        async for item in session.subscribe(self._shown):
+        async for item in session.subscribe(self.head):
             if isinstance(item, Event):
                 self._show(item)
-                self._shown = item.seq
+                self.head = item.seq
                 self._moved.set()
             elif isinstance(item, Trouble) and item.code not in RETRYABLE:
-                self._trouble = item
+                self.problem = item.problem
 
     def _show(self, event: Event) -> None:
         if self.out.json:
@@ -270,6 +290,8 @@ WORDS = {
     "waiting": "waits for an answer: holdfast pending",
     "elsewhere": "is driven by another process",
     "stuck": "cannot be driven here",
+    "away": "could not be reached",
+    "gone": "was deleted",
 }
 
 

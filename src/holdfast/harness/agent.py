@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
 
@@ -49,6 +49,21 @@ class Context:
         return changed(self, options={**self.options, **options}, required=need)
 
 
+@overload
+def context(function: Callable[..., Any], /) -> Context: ...
+
+
+@overload
+def context(
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    priority: int = 0,
+    role: Literal["system", "message", "hidden"] = "system",
+    required: bool = True,
+) -> Callable[[Callable[..., Any]], Context]: ...
+
+
 def context(
     function: Callable[..., Any] | None = None,
     /,
@@ -58,7 +73,7 @@ def context(
     priority: int = 0,
     role: Literal["system", "message", "hidden"] = "system",
     required: bool = True,
-) -> Any:
+) -> Context | Callable[[Callable[..., Any]], Context]:
     """Make a context of a function, plain or async."""
 
     def make(function: Callable[..., Any]) -> Context:

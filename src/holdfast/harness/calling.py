@@ -246,13 +246,17 @@ async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
 
 
 def finished(
-    driving: Driving, status: Any, code: str | None = None, error: str | None = None
+    driving: Driving,
+    status: Any,
+    code: str | None = None,
+    error: str | None = None,
+    stack: str | None = None,
 ) -> NewEvent:
     """The end of the run, with the time at which somebody has to look again."""
     state = driving.state
     times = [timer.at for timer in state.timers.values()]
     due = driving.now() if state.queue else min(times, default=None)
-    payload = ev.RunFinished(status=status, code=code, error=error, due=due)
+    payload = ev.RunFinished(status=status, code=code, error=error, stack=stack, due=due)
     return driving.event("run.finished", payload)
 
 
@@ -260,10 +264,9 @@ async def fail(driving: Driving, fault: Fault) -> None:
     """End the run because of a fault; what was said so far is kept."""
     shown = public(fault, driving.config.policy, driving.config.redactor)
     driving.log.error("run_failed", category="run", error=fault)
-    message = shown.message
     while driving.state.active is not None:
         kept = [*interrupted(driving, fault.code), *forgotten(driving)]
-        end = finished(driving, "failed", fault.code, message)
+        end = finished(driving, "failed", fault.code, shown.message, shown.stack)
         if await driving.write(*kept, end, expected=driving.state.head):
             driving.flight = None
             return

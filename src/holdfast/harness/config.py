@@ -49,7 +49,7 @@ class Config:
     parallel: int = PARALLEL
     price: Price | None = None
     summarise: Callable[..., Any] | str | None = None
-    outputs: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[tuple[str, int], Any] = field(default_factory=dict)  # by log and message
     places: dict[Key, Place] = field(default_factory=dict)
     opening: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 

@@ -69,7 +69,7 @@ class Drivers:
         tasks = [self._tasks[where] for where in wheres]
         for where, task in zip(wheres, tasks, strict=True):
             self._again.discard(where)
-            while where not in self._drives and not task.done():
+            while where not in self._drives and not task.done():  # noqa: ASYNC110 - no event yet
                 await asyncio.sleep(0.001)  # it is about to take the lease
             if (driving := self._drives.get(where)) is not None:
                 driving.stopping = True

@@ -74,6 +74,6 @@ class Ground:
         output = None if output_type is None else wish(output_type)
         seq, _ = await accept(self.host.store, self.live, content, output=output, **options)
         if output_type is not None:
-            self.config.outputs[str(seq)] = output_tool(output_type)
+            self.config.outputs[self.live.log, seq] = output_tool(output_type)
         self.host.wake(self.live)
         return seq

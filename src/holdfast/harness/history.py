@@ -40,6 +40,11 @@ NOTES = {
 }
 _TAKING = ("run.started", "model.called")
 _OPENING = ("message.completed", "tool.nested")
+_KEPT = {
+    *("message.received", "message.completed", "message.interrupted", "queue.changed"),
+    *("run.started", "run.finished", "model.called", "thread.forked"),
+    *("tool.nested", "tool.started", "tool.finished"),
+}
 
 
 class Turn(Struct, frozen=True):
@@ -71,6 +76,8 @@ class History:
         payload = typed(event) if event.kind in (*_TAKING, "compaction.made") else None
         if isinstance(payload, ev.CompactionMade):
             self._cut(payload)
+            return
+        if event.kind not in _KEPT:
             return
         self._open.append(event)
         if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):

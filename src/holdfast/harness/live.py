@@ -15,7 +15,13 @@ from msgspec import Struct
 
 from .. import events as ev
 from ..codec import typed
-from ..errors import HarnessClosed, HoldfastError, LogReplaced, SessionNotFound
+from ..errors import (
+    HarnessClosed,
+    HoldfastError,
+    LogReplaced,
+    SessionNotFound,
+    StoreUnavailable,
+)
 from ..events import Event, Key
 from ..state import VERSION, State, fold
 from ..store import CaughtUp, Snapshot, Store
@@ -82,7 +88,7 @@ class Live:
         self.hooked = 0  # up to which event this process has called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
         self.watchers: list[Callable[[Event], None]] = []
-        self._saved = 0
+        self._saved = self._upto = 0  # where the last snapshot is, and where its window begins
         self._recent: deque[Event] = deque(maxlen=RECENT)  # those that came while it followed
         self._listeners: set[Listener] = set()
         self._waiters: set[tuple[Callable[[], bool], asyncio.Future[None]]] = set()
@@ -161,12 +167,13 @@ class Live:
     # Reading
 
     async def _load(self) -> None:
-        snapshot = await self.store.load_snapshot(self.key, VERSION)
-        state = State()
+        state, snapshot = State(), None
+        with contextlib.suppress(StoreUnavailable):  # then the log is read from its beginning
+            snapshot = await self.store.load_snapshot(self.key, VERSION)
         if snapshot is not None and snapshot.log == self.log:
             with contextlib.suppress(msgspec.MsgspecError):  # one that cannot be read is none
                 state = msgspec.json.decode(snapshot.state, type=State)
-        self.state, self._saved = state, state.head
+        self.state, self._saved, self._upto = state, state.head, state.window.upto
         self.history = await self._history(state)
         start = min(state.window.upto, state.head)
         batch: list[Event] = []
@@ -250,18 +257,23 @@ class Live:
         if not self._listeners:
             return
         if not self.driven and self.state.active is not None:
+            head = self.state.head
             with contextlib.suppress(HoldfastError):
-                for draft in await self.store.drafts(self.key):
+                drafts = await self.store.drafts(self.key)
+                # What came meanwhile may have ended them: then the next look will tell.
+                for draft in drafts if self.state.head == head and not self.driven else ():
                     so_far = self.flying.get(draft.message)
                     if more := draft.text[so_far.length if so_far is not None else 0 :]:
                         self.say(draft.message, more)
         self._polling.ask()
 
     def snapshot(self) -> Snapshot | None:
-        """A snapshot, if the last one is long ago."""
-        if self.state.head - self._saved < SNAPSHOT:
+        """A snapshot, if the last one is long ago, or begins before what a model reads now:
+        whoever opens the log reads on from there."""
+        head, upto = self.state.head, self.state.window.upto
+        if head - self._saved < SNAPSHOT and upto == self._upto:
             return None
-        self._saved = self.state.head
+        self._saved, self._upto = head, upto
         text = msgspec.Raw(msgspec.json.encode(self.state))
         return Snapshot(log=self.log, seq=self.state.head, version=VERSION, state=text)
 

@@ -3,6 +3,7 @@ argument is the answer. That works with every model that can call tools."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -46,14 +47,16 @@ async def wanted(driving: Driving) -> Tool | None:
     if seq is None:
         kind = driving.config.agent.output_type
         return None if kind is None else output_tool(kind)
-    if (known := driving.config.outputs.get(str(seq))) is not None:
+    outputs, mark = driving.config.outputs, (driving.live.log, seq)
+    if (known := outputs.get(mark)) is not None:
         return known  # type: ignore[no-any-return]
     message = await driving.live.payload(seq, ev.MessageReceived)
     if message is None or message.output is None:
         return None
     schema = message.output.get("schema") or {}
-    made = Tool.from_schema(FINAL, ABOUT, schema, lambda arguments: arguments)
-    driving.config.outputs[str(seq)] = made
+    # In a thread: what checks a schema is imported when it is first used.
+    made = await asyncio.to_thread(Tool.from_schema, FINAL, ABOUT, schema, lambda given: given)
+    outputs[mark] = made
     return made
 
 

@@ -272,14 +272,14 @@ async def _summary(driving: Driving, upto: int) -> str:
     config = driving.config
     ref = config.model_ref(driving.state, driving.run.model) or ""
     messages = driving.live.history.until(upto, ref, {})
-    if callable(config.summarise):
-        return str(await settled(config.summarise(messages)))
     if isinstance(config.summarise, str) and "/" in config.summarise:
         ref = config.summarise
-    model = config.model(ref)
     asked = (*messages, FromUser((Text(SUMMARISE),)))
     call = ModelCall(model=ref.partition("/")[2], messages=asked, run=driving.run.id)
     try:
+        if callable(config.summarise):
+            return str(await settled(config.summarise(messages)))
+        model = config.model(ref)
         said = [c.text async for c in chunks_of(model, call) if isinstance(c, TextChunk)]
     except Exception as error:  # without a summary the turns are still put away
         fault = classify(error, source="model", policy=config.policy)

@@ -11,7 +11,7 @@ from ..codec import typed
 from ..errors import RunFailed
 from ..events import Event, Key
 from ..state import FINAL, OpenItem
-from .live import Item
+from .live import Item, Trouble
 from .metrics import RunMetrics, metrics
 from .output import convert
 
@@ -50,6 +50,7 @@ class Result(Struct, frozen=True, kw_only=True):
     model: str | None = None
     code: str | None = None
     error: str | None = None
+    stack: str | None = None
     seq: int = 0
     pending: tuple[Ask, ...] = ()
     metrics: RunMetrics | None = None
@@ -80,12 +81,16 @@ class Watch:
         self.text = ""
         self.model: str | None = None
         self.output: Any = None
+        self.stack: str | None = None
         self._finals: set[str] = set()
         self.seen: list[Event] = []
         self.end: tuple[Status, str | None, str | None, int] | None = None
 
     def see(self, item: Item) -> bool:
-        """Whether this item belongs to the input: what comes from its pick-up to its end."""
+        """Whether this item belongs to the input: what comes from its pick-up to its end, and
+        trouble at any time."""
+        if isinstance(item, Trouble):
+            return True
         if not isinstance(item, Event):
             return self.run is not None
         if item.seq == self.input:
@@ -118,6 +123,7 @@ class Watch:
                 self.end = ("waiting", None, None, item.seq)
         elif isinstance(payload, ev.RunFinished):
             self.end = (payload.status, payload.code, payload.error, item.seq)
+            self.stack = payload.stack
 
     def result(self, pending: tuple[Ask, ...], agent: str, mode: str, type: Any = None) -> Result:
         status, code, error, seq = self.end or ("interrupted", None, None, 0)
@@ -136,6 +142,7 @@ class Watch:
             model=self.model,
             code=code,
             error=error,
+            stack=self.stack,
             seq=seq,
             pending=pending if status in ("waiting", "queued") else (),
             metrics=metrics(self.seen),

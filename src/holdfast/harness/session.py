@@ -7,7 +7,7 @@ append. Any number of processes may hold the same session.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -286,7 +286,7 @@ class Stream:
             raise HarnessClosed(what="a stream that was not read to its end")
         return self._result
 
-    def __aiter__(self) -> AsyncIterator[Item]:
+    def __aiter__(self) -> AsyncGenerator[Item, None]:
         return self._items()
 
     async def cancel(self, reason: str | None = None) -> None:

@@ -43,7 +43,10 @@ ENOUGH = 5  # problems: then the rest is left out
 AT_ONCE = 6
 OUTAGE = 7  # calls that fail in a row: more than a driver tries
 POLICY = ErrorPolicy(retry=Retry(storage=Attempts(3, backoff=0.01)))
-WRITES = ("append", "acquire", "release", "renew", "put_draft")
+OTHERS = (
+    *("acquire", "release", "renew", "put_draft"),
+    *("row", "read", "follow", "drafts", "runnable", "load_snapshot"),
+)
 
 Round: TypeAlias = Callable[["Served", Outcome, str], Awaitable[None]]
 
@@ -78,7 +81,7 @@ class Served:
                 return
 
     async def until_ended(self) -> str:
-        while (row := await self.inner.row(self.at)) is None or row.run not in ENDED:
+        while (row := await self.inner.row(self.at)) is None or row.run not in ENDED:  # noqa: ASYNC110
             await asyncio.sleep(LOOK)
         return str(row.run)
 
@@ -106,7 +109,7 @@ def store_errors(
     """The store fails at every call of these methods, before it or after: once, and for a while.
     The conversation comes to its end as if nothing had happened."""
 
-    def rounds(calls: dict[str, int]) -> list[tuple[str, Round]]:
+    def rounds(calls: dict[str, int]) -> Sequence[tuple[str, Round]]:
         return [
             (
                 f"{'lost reply' if after else 'failed'} {method} {call}, {many} times",
@@ -125,7 +128,7 @@ def aborts(kind: str, folder: Path, *, every: int = 1, tick: Tick = quiet) -> Ou
     """Somebody aborts before or after every append. The run ends, each call has one outcome, and
     the next message is answered."""
 
-    def rounds(calls: dict[str, int]) -> list[tuple[str, Round]]:
+    def rounds(calls: dict[str, int]) -> Sequence[tuple[str, Round]]:
         return [
             (
                 f"abort {'after' if after else 'before'} append {call}",
@@ -141,7 +144,7 @@ def aborts(kind: str, folder: Path, *, every: int = 1, tick: Tick = quiet) -> Ou
 async def _all(
     kind: str,
     folder: Path,
-    rounds: Callable[[dict[str, int]], list[tuple[str, Round]]],
+    rounds: Callable[[dict[str, int]], Sequence[tuple[str, Round]]],
     delay: float,
     tick: Tick,
 ) -> Outcome:
@@ -210,9 +213,7 @@ class Abort(Fault):
             await self.store.append(self.at, [NewEvent.of("abort.requested")])
 
 
-async def _aborted(
-    served: Served, outcome: Outcome, when: str, *, call: int, after: bool
-) -> None:
+async def _aborted(served: Served, outcome: Outcome, when: str, *, call: int, after: bool) -> None:
     abort = Abort(method="append", call=call, after=after, store=served.inner, at=served.at)
     served.store.plan = [abort]
     status = await served.whole()
@@ -247,4 +248,4 @@ def _settled(outcome: Outcome, when: str, events: list[Event], effects: Effects)
 
 def _fine(event: Event) -> bool:
     data: dict[str, Any] = event.json()
-    return data.get("outcome", "ok") == "ok"
+    return bool(data.get("outcome", "ok") == "ok")

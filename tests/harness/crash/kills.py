@@ -55,7 +55,9 @@ def kills(
     happened."""
     outcome = Outcome()
     with Nursery(folder) as nursery:
-        asyncio.run(_kills(_Stage(kind, folder, nursery, outcome, delay), methods, count, twice, tick))
+        asyncio.run(
+            _kills(_Stage(kind, folder, nursery, outcome, delay), methods, count, twice, tick)
+        )
     return outcome
 
 

@@ -51,6 +51,6 @@ async def live(told: Told) -> dict[str, Any]:
                 session = await harness.get_or_create(SESSION)
                 await session.post(ASKED, key="the one")
             at = place(told.tenant)
-            while (row := await inner.row(at)) is None or row.run not in ENDED:
+            while (row := await inner.row(at)) is None or row.run not in ENDED:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK)
         return {"calls": dict(store.calls), "run": row.run}

@@ -10,7 +10,6 @@ import asyncio
 import os
 import select
 import signal
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -43,7 +42,7 @@ class Child:
 
     async def died(self) -> None:
         """Return when it is dead."""
-        while self.alive:
+        while self.alive:  # noqa: ASYNC110
             await asyncio.sleep(LOOK)
 
     async def end(self) -> None:
@@ -126,4 +125,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

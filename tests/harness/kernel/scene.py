@@ -47,7 +47,7 @@ def serve(agent: Agent, *steps: Step, **settings: Any) -> Harness:
 async def until(true: Callable[[], Any], what: str = "it") -> None:
     """Wait until something is so."""
     async with asyncio.timeout(PATIENCE):
-        while not true():
+        while not true():  # noqa: ASYNC110 - whatever is asked for has no event
             await asyncio.sleep(0.005)
 
 
@@ -80,7 +80,9 @@ def read(call: ModelCall) -> list[str]:
     lines = []
     for message in call.messages:
         if isinstance(message, FromUser):
-            parts = [p.text if isinstance(p, Text) else f"<{p.media_type}>" for p in message.content]
+            parts = [
+                p.text if isinstance(p, Text) else f"<{p.media_type}>" for p in message.content
+            ]
             lines.append("user: " + " | ".join(parts))
         elif isinstance(message, FromModel):
             asked = ", ".join(made.name for made in message.calls)

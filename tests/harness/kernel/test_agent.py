@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import (
     Agent,
+    Context,
     Harness,
     InvalidAgent,
     InvalidValue,
@@ -217,10 +218,7 @@ def test_what_is_no_tool_is_refused() -> None:
 
 @pytest.mark.parity("harness-kernel", 3, 33)
 def test_a_context_that_would_go_nowhere_known_is_refused() -> None:
-    @context(role="secret")  # type: ignore[arg-type]
-    def odd(reading: Reading) -> str:
-        return "x"
-
+    odd = Context("odd", lambda reading: "x", role="secret")  # type: ignore[arg-type]
     (fault,) = _fault(helper(contexts=[odd]))
     assert "'secret'" in fault
 

@@ -108,7 +108,9 @@ async def test_an_approval_function_that_raises_asks_a_person() -> None:
 @pytest.mark.parity("harness-kernel", 90)
 async def test_what_a_person_is_shown() -> None:
     permission = Permission(kind="network", access="write")
-    till = Till(approval="ask", risk="write", category="money", permissions=[permission], expires=60)
+    till = Till(
+        approval="ask", risk="write", category="money", permissions=[permission], expires=60
+    )
     async with serve(helper(tools=[till.tool]), Say(calls=[Use("pay", cents=5)]), "ok") as harness:
         session = await harness.get_or_create("s")
         result = await session.send("go")
@@ -173,9 +175,7 @@ async def by_store(harness: Harness, session: Session, item: str, yes: bool) -> 
     """As another process does: the driver here sees it in the log."""
     reason = None if yes else "too much"
     outcome: Any = "approved" if yes else "denied"
-    made = await settle(
-        harness.store, session.key, item, outcome, actor="ann", reason=reason
-    )
+    made = await settle(harness.store, session.key, item, outcome, actor="ann", reason=reason)
     await harness.served.drivers.look()
     return made
 
@@ -399,7 +399,8 @@ async def hang(cents: int) -> str:
     await asyncio.Event().wait()
 
 async def main():
-    model = ScriptedModel([Say("Well.", calls=[Use(sys.argv[3], cents=5)]), "all done"], per_turn=True)
+    steps = [Say("Well.", calls=[Use(sys.argv[3], cents=5)]), "all done"]
+    model = ScriptedModel(steps, per_turn=True)
     agent = Agent("Payer", instructions="Pay.", tools=[pay, hang])
     harness = Harness(agent, default_model=model, storage=sys.argv[1], ttl=0.5)
     await harness.start()

@@ -59,7 +59,10 @@ def _line(role: str, text: str) -> str:
 
 @pytest.mark.parity("harness-kernel", 99)
 async def test_a_thread_goes_on_from_a_place_as_it_was_there() -> None:
-    models = [ScriptedModel(["a"], ref="a/m", repeat=True), ScriptedModel(["b"], ref="b/m", repeat=True)]
+    models = [
+        ScriptedModel(["a"], ref="a/m", repeat=True),
+        ScriptedModel(["b"], ref="b/m", repeat=True),
+    ]
     agent = helper(modes=[Mode("one"), Mode("two")], state={"n": 0})
     async with Harness(agent, providers=models, default_model="a/m") as harness:
         session = await harness.get_or_create("s")

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, ErrorPolicy, InvalidValue, Mode, Reading, ToolContext, context, hook, tool
+from holdfast import (
+    Context,
+    ErrorPolicy,
+    InvalidValue,
+    Mode,
+    Reading,
+    ToolContext,
+    context,
+    hook,
+    tool,
+)
 from holdfast.events import ModelCalled
 from holdfast.harness.faults import context_outcome
 from holdfast.models.scripted import Say, ScriptedModel, Use
@@ -228,9 +238,7 @@ def shown(model: ScriptedModel) -> list[bool]:
         ("session", "while_active", [False, True, True, True, True, True]),
     ],
 )
-async def test_how_long_an_addition_lasts(
-    scope: Any, consume: Any, expected: list[bool]
-) -> None:
+async def test_how_long_an_addition_lasts(scope: Any, consume: Any, expected: list[bool]) -> None:
     agent, model = acting(lambda c: c.add_context("extra", scope=scope, consume=consume))
     async with serve(agent, default_model=model) as harness:
         await harness.send("s", "one")

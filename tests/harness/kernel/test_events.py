@@ -115,5 +115,3 @@ async def test_events_are_found_by_what_they_are() -> None:
             "run.started",
             "my.mark",
         ]
-
-

@@ -81,7 +81,9 @@ async def test_a_tool_changes_the_mode_and_what_it_says_joins_the_run() -> None:
     def answer(call: ModelCall) -> str:
         return "paid" if read(call)[-1] == "user: now pay" else "?"
 
-    model = script(lambda call: Say(calls=[Use("change")]) if len(call.messages) == 1 else answer(call))
+    model = script(
+        lambda call: Say(calls=[Use("change")]) if len(call.messages) == 1 else answer(call)
+    )
     agent = helper(modes=recorded(calls), tools=[change])
     async with serve(agent, default_model=model) as harness:
         session = await harness.get_or_create("s")
@@ -190,9 +192,11 @@ async def test_runs_that_start_each_other_end_and_leave_nothing_to_the_next() ->
 @pytest.mark.parity("harness-kernel", 18)
 async def test_what_a_failed_run_leaves_in_the_queue_gets_its_own_answer() -> None:
     model = script(
-        lambda call: Fail(RuntimeError("no"))
-        if read(call)[-1].endswith("first")
-        else f"answer to {read(call)[-1]}",
+        lambda call: (
+            Fail(RuntimeError("no"))
+            if read(call)[-1].endswith("first")
+            else f"answer to {read(call)[-1]}"
+        ),
         repeat=True,
     )
     async with serve(helper(), default_model=model) as harness:

@@ -189,9 +189,9 @@ async def test_cancelling_what_waits_in_line_leaves_the_run_alone() -> None:
         session = await harness.get_or_create("s")
         streams = [session.stream(text) for text in ("first", "second", "third")]
         readers = []
-        for n, stream in enumerate(streams):
+        for stream in streams:
             readers.append(asyncio.create_task(_run(stream)))
-            await until(lambda: streams[n].seq is not None)  # noqa: B023
+            await until(lambda: stream.seq is not None)  # noqa: B023
         await model.gate.someone()
         await streams[1].cancel()
         await readers[1]
@@ -216,7 +216,7 @@ async def test_cancelling_a_stream_whose_run_is_over_leaves_the_next_alone() -> 
         await stream.cancel()
         model.gate.open()
         assert (await second).status == "done"
-        async for _ in items:  # type: ignore[attr-defined]
+        async for _ in items:
             pass
         assert stream.result.status == "done"
 

@@ -34,7 +34,9 @@ END = ["message.completed", "run.finished"]
 
 def documented(title: str) -> list[str]:
     """The list under a heading of the documentation."""
-    match = re.search(rf"^### {re.escape(title)}\n.*?```text\n(.*?)```", DOCS.read_text(), re.M | re.S)
+    match = re.search(
+        rf"^### {re.escape(title)}\n.*?```text\n(.*?)```", DOCS.read_text(), re.M | re.S
+    )
     assert match, title
     return [line.split("  ")[0].strip() for line in match[1].splitlines() if line.strip()]
 

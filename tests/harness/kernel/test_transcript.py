@@ -43,7 +43,9 @@ async def test_a_conversation_from_elsewhere_is_gone_on_with() -> None:
     model = script("and so on")
     async with serve(helper(), default_model=model) as harness:
         session = await harness.get_or_create("s")
-        await session.seed([("user", "hello"), ("assistant", "hi"), ("user", "x"), ("assistant", "y")])
+        await session.seed(
+            [("user", "hello"), ("assistant", "hi"), ("user", "x"), ("assistant", "y")]
+        )
         assert session.status.phase == "idle"
         assert (await session.send("more")).text == "and so on"
         with pytest.raises(InvalidValue):

@@ -1,4 +1,4 @@
-"""Random conversations: what a model says, what people do meanwhile, and the log that comes of it."""
+"""Random conversations: what a model says, what people do meanwhile, and what log there is then."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ class Act(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
+    """A conversation; the model reads at most so many turns of it."""
+
     moves: tuple[Move, ...]
     acts: tuple[Act, ...]
+    window: int = 200
 
 
 _moves = st.builds(
@@ -63,6 +66,7 @@ plans = st.builds(
     Plan,
     st.lists(_moves, min_size=1, max_size=6).map(tuple),
     st.lists(_acts, max_size=8).map(tuple),
+    st.sampled_from([1, 2, 200]),
 )
 
 
@@ -135,6 +139,7 @@ async def served(store: MemoryStore, plan: Plan) -> AsyncIterator[Session]:
         default_model=model(plan),
         storage=store,
         limits=RunLimits(steps=6),
+        window_turns=plan.window,
         logging=LogConfig(level="silent"),
     )
     async with harness:

@@ -13,14 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Event
-from holdfast.state import State, fold
+from holdfast.harness.history import History
+from holdfast.harness.live import Live
+from holdfast.models.port import PromptMessage
+from holdfast.state import VERSION, State, fold
+from holdfast.store import Snapshot
 from holdfast.stores.memory import MemoryStore
 from holdfast.transcript import transcript
 
 from ..crash.scene import illegal
-from .conversation import AT, Plan, play, plans, quiet, served
+from .conversation import AT, Plan, plans, play, quiet, served
 
 MOST = 64 * 1024
+MODEL = "scripted/demo"
+places = st.integers(0, 10_000)  # of a cut: how long a log gets is a matter of time
 
 
 @given(plans)
@@ -32,23 +38,50 @@ def test_every_cut_of_a_log_is_a_history_that_a_strict_model_reads(plan: Plan) -
         _paired(events[:cut])
 
 
-@given(plans, st.data())
+@given(plans, places)
+def test_a_process_that_opens_a_log_reads_what_the_last_one_read(plan: Plan, place: int) -> None:
+    events = asyncio.run(play(plan))
+    cut = 1 + place % len(events)
+    whole = History()
+    for event in events[:cut]:
+        whole.add(event)
+    assert asyncio.run(_opened(events[:cut])) == whole.messages(MODEL, {})
+
+
+async def _opened(events: list[Event]) -> tuple[PromptMessage, ...]:
+    store = MemoryStore()
+    await store.restore(AT, _all(events))
+    lease = await store.acquire(AT, "me")
+    for cut in range(0, len(events), 7):  # as if it had been snapshotted there
+        state = msgspec.Raw(msgspec.json.encode(fold(events[:cut])))
+        kept = Snapshot(log=lease.log, seq=cut, version=VERSION, state=state)
+        await store.save_snapshot(AT, kept, fence=lease)
+    live = Live(store, AT)
+    await live.open()
+    try:
+        assert live.state == fold(events)
+        return live.history.messages(MODEL, {})
+    finally:
+        await live.aclose()
+
+
+@given(plans, places)
 @pytest.mark.parity("user-demand", 5)
-def test_a_state_and_the_events_after_it_are_the_state_of_all(plan: Plan, data: st.DataObject) -> None:
+def test_a_state_and_the_events_after_it_are_the_state_of_all(plan: Plan, place: int) -> None:
     events = asyncio.run(play(plan))
     whole = fold(events)
     assert len(msgspec.json.encode(whole)) < MOST
-    cut = data.draw(st.integers(0, len(events)))
+    cut = place % (len(events) + 1)
     kept = msgspec.json.encode(fold(events[:cut]))
     assert len(kept) < MOST
     assert fold(events[cut:], msgspec.json.decode(kept, type=State)) == whole
 
 
-@given(plans, st.data())
+@given(plans, places, places)
 @pytest.mark.parity("user-demand", 3, 70)
-def test_from_every_cut_a_harness_comes_to_rest(plan: Plan, data: st.DataObject) -> None:
+def test_from_every_cut_a_harness_comes_to_rest(plan: Plan, first: int, second: int) -> None:
     events = asyncio.run(play(plan))
-    cut = data.draw(st.integers(1, len(events)))
+    cut = 1 + first % len(events)
     after = asyncio.run(_resumed(events[:cut], plan))
     assert [event.id for event in after[:cut]] == [event.id for event in events[:cut]]
     assert illegal(after) is None, _told(after)
@@ -56,7 +89,7 @@ def test_from_every_cut_a_harness_comes_to_rest(plan: Plan, data: st.DataObject)
     assert _unallowed(after) == []
     state = fold(after)
     assert (state.calls, state.pending, state.queue, state.active) == ({}, {}, (), None)
-    cut = data.draw(st.integers(1, len(after)))
+    cut = 1 + second % len(after)
     later = asyncio.run(_resumed(after[:cut], plan))
     assert _paired(later) == _unallowed(later) == []
 

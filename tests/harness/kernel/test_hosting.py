@@ -1,0 +1,113 @@
+"""Several hosts, one store: who drives, who only listens, and what is handed over."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast import Harness, InvalidValue, connect
+from holdfast.models.scripted import ScriptedModel
+
+from .scene import Slow, helper, names, script, serve, until
+
+
+async def test_two_hosts_of_one_session_drive_it_once(tmp_path: Path) -> None:
+    storage = f"sqlite:{tmp_path}/x.db"
+    one, two = Slow("One"), Slow("Two")
+    async with (
+        serve(helper(), default_model=one, storage=storage) as first,
+        serve(helper(), default_model=two, storage=storage) as second,
+    ):
+        here, there = await first.get_or_create("s"), await second.get_or_create("s")
+        listener = there.subscribe()
+        sent = asyncio.create_task(here.send("go"))
+        await one.gate.someone()
+        await until(lambda: there.status.phase == "waiting_model")
+        await there.post("and then?")
+        await until(lambda: here.status.queued == 1)
+        assert two.calls == []
+        await there.abort("enough", actor="bob")
+        assert (await sent).status == "aborted"
+        one.gate.open()
+        two.gate.open()
+        await here.wait()
+        await until(lambda: there.status.phase == "idle")
+        assert len(one.calls) + len(two.calls) == 2
+        assert await here.events() == await there.events()
+        listener.close()
+        seen = [item async for item in listener]
+        assert names(seen).count("run.started") == 2
+
+
+async def test_what_one_host_lets_go_another_takes_up(tmp_path: Path) -> None:
+    storage = f"sqlite:{tmp_path}/x.db"
+    slow = Slow()
+    quick = script("taken over")
+    async with serve(helper(), default_model=quick, storage=storage, ttl=0.2) as second:
+        first = serve(helper(), default_model=slow, storage=storage, ttl=60)
+        session = await first.get_or_create("s")
+        await session.post("go")
+        await slow.gate.someone()
+        await first.aclose(grace=0.05)
+        other = await second.get_or_create("s")
+        assert (await other.wait()).text == "taken over"
+
+
+async def test_a_host_leaves_alone_what_it_is_told_to_leave(tmp_path: Path) -> None:
+    from holdfast import NewEvent, key
+
+    storage = f"sqlite:{tmp_path}/x.db"
+    async with serve(helper(), "hi", storage=storage) as harness:
+        await harness.send("s", "one")
+    store = await connect(storage)
+    await store.append(key("s"), [NewEvent.of("message.received", {"text": "two"})])
+    await store.aclose()
+    async with serve(helper(), "hi", storage=storage, recovery="leave") as harness:
+        assert (await harness.list(active=True)).items == []
+        row = await harness.store.row(key("s"))
+        assert row is not None
+        assert row.head == 8
+    async with serve(helper(), "hi", storage=storage) as harness:
+        session = await harness.get_or_create("s")
+        await session.wait()
+        assert len(await session.transcript()) == 4
+
+
+async def test_two_agents_share_a_store_and_not_their_sessions(tmp_path: Path) -> None:
+    storage = f"sqlite:{tmp_path}/x.db"
+
+    def make(label: str) -> Harness:
+        model = ScriptedModel([label], repeat=True)
+        return serve(helper(label=label), default_model=model, storage=storage)
+
+    async with make("One") as one, make("Two") as two:
+        assert (await one.send("a", "hi")).text == "One"
+        assert (await two.send("b", "hi")).text == "Two"
+        assert [row.key.session for row in (await one.list()).items] == ["a"]
+        with pytest.raises(InvalidValue, match="'one'"):
+            await two.get_or_create("a")
+
+
+async def test_tenants_do_not_see_each_other() -> None:
+    store = await connect("memory:")
+    async with (
+        serve(helper(), "hi", storage=store, tenant="red") as red,
+        serve(helper(), "hi", storage=store, tenant="blue") as blue,
+    ):
+        await red.send("s", "secret")
+        assert await (await blue.get_or_create("s")).transcript() == []
+        assert len((await red.list()).items) == 1
+    await store.aclose()
+
+
+async def test_sessions_of_one_host_run_side_by_side() -> None:
+    model = Slow(quick=["quick"])
+    async with serve(helper(), default_model=model) as harness:
+        slow = asyncio.create_task(harness.send("slow", "go"))
+        await model.gate.someone()
+        assert (await harness.send("quick", "quick")).status == "done"
+        assert not slow.done()
+        model.gate.open()
+        assert (await slow).status == "done"
