@@ -442,6 +442,8 @@ class NotPending(HoldfastError):
     pending: list[str]
 
     def __str__(self) -> str:
+        if self.item is None and not self.pending:
+            return f"nothing waits in session {self.session!r}"
         what = "one of several items" if self.item is None else f"item {self.item!r}"
         listed = ", ".join(self.pending) or "nothing"
         return f"{what} of session {self.session!r} cannot be meant: pending there is {listed}"

@@ -382,6 +382,8 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
+    """`parked`: the call asked this itself, and goes on with the answer, whatever it is."""
+
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
     call: str | None = None
@@ -389,6 +391,7 @@ class PendingOpened(Payload, frozen=True, kw_only=True):
     assignee: str | None = None
     expires: int | None = None
     detail: Any = None
+    parked: bool = False
 
 
 class PendingSettled(Payload, frozen=True, kw_only=True):
@@ -437,6 +440,43 @@ class StateChanged(Payload, frozen=True, kw_only=True):
     set: dict[str, Any] = {}
     drop: list[str] = []
     replace: bool = False
+
+
+class PermissionChanged(Payload, frozen=True, kw_only=True):
+    """Rules of the whole session, by tool and by category of tools; None takes one away."""
+
+    tools: dict[str, Literal["allow", "ask", "deny"] | None] = {}
+    categories: dict[str, Literal["allow", "ask", "deny"] | None] = {}
+
+
+class GrantGiven(Payload, frozen=True, kw_only=True):
+    """No more asking about this tool, or this category of tools, as long as `driver` drives."""
+
+    driver: str
+    tool: str | None = None
+    category: str | None = None
+
+
+class GrantRevoked(Payload, frozen=True, kw_only=True):
+    """One of them is asked about again; without a name, all."""
+
+    tool: str | None = None
+    category: str | None = None
+
+
+class Task(Payload, frozen=True, kw_only=True):
+    """One thing to do, in the imperative, and while it is being done (`active`)."""
+
+    id: str
+    content: str
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+    active: str | None = None
+
+
+class TaskChanged(Payload, frozen=True, kw_only=True):
+    """All tasks of the thread, as they are now."""
+
+    tasks: list[Task] = []
 
 
 class ContextBuilt(Payload, frozen=True, kw_only=True):
@@ -550,6 +590,10 @@ KINDS: dict[str, type[Payload]] = {
     "mode.changed": ModeChanged,
     "model.changed": ModelChanged,
     "state.changed": StateChanged,
+    "permission.changed": PermissionChanged,
+    "grant.given": GrantGiven,
+    "grant.revoked": GrantRevoked,
+    "task.changed": TaskChanged,
     "context.built": ContextBuilt,
     "context.added": ContextAdded,
     "context.removed": ContextRemoved,

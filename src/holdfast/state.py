@@ -7,7 +7,7 @@ whose number stands here. The transcript is no part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -22,7 +22,7 @@ VERSION = "2"  # of this fold; snapshots made by another one are not used
 
 # The first words of our kinds, of some to come as well. A process that meets one it does
 # not know would drive past what a newer version meant by it; all other words are foreign.
-RESERVED = {kind.partition(".")[0] for kind in ev.KINDS}.union(("grant", "permission", "task"))
+RESERVED = {kind.partition(".")[0] for kind in ev.KINDS}
 OPEN_CALLS = 256  # of earlier messages and the latest together; see _message_completed
 QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # timers, contexts and checkpoints that are kept, each
@@ -73,7 +73,8 @@ class Run(Struct, frozen=True, omit_defaults=True):
 class OpenCall(Struct, frozen=True, omit_defaults=True):
     """A tool call without an outcome: its message is event `seq`, its status came with
     event `since`, and `started` is the event that told of the latest start, if any did.
-    `item` is the pending item that decided on it, `parent` the call that made it."""
+    `item` is the pending item that decided on it, `parent` the call that made it. One that
+    is `parked` asked something itself; `answer` is the event with the latest answer."""
 
     name: str
     seq: int
@@ -81,6 +82,8 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
     since: int
     started: int | None = None
     item: str | None = None
+    parked: bool = False
+    answer: int | None = None
     parent: str | None = None
     repeat: bool = False
     tell: bool = False
@@ -117,6 +120,21 @@ class Shown(Struct, frozen=True, omit_defaults=True):
     active: bool = True
 
 
+class Rules(Struct, frozen=True, omit_defaults=True):
+    """What is allowed, asked about or denied, by tool and by category of tools."""
+
+    tools: dict[str, str] = {}
+    categories: dict[str, str] = {}
+
+
+class Grants(Struct, frozen=True, omit_defaults=True):
+    """What is not asked about, as long as `driver` drives."""
+
+    driver: str | None = None
+    tools: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+
 class Timer(Struct, frozen=True):
     """A message to come at `at` (ms); its words are in event `seq`."""
 
@@ -151,6 +169,9 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: str | None = None
     model: str | None = None
     data: dict[str, Any] = {}
+    rules: Rules = Rules()
+    grants: Grants = Grants()
+    tasks: tuple[ev.Task, ...] = ()
     contexts: dict[str, Shown] = {}
     context: str | None = None
     window: Window = Window()
@@ -186,7 +207,8 @@ class _Work:
         self.head, self.too_new, self.expired = start.head, start.too_new, start.expired
         self.run, self.abort, self.due = start.run, start.abort, start.due
         self.mode, self.model, self.context = start.mode, start.model, start.context
-        self.queue, self.window = start.queue, start.window
+        self.queue, self.window, self.tasks = start.queue, start.window, start.tasks
+        self.rules, self.grants = start.rules, start.grants
         self.calls, self.pending = dict(start.calls), dict(start.pending)
         self.usage, self.data = dict(start.usage), dict(start.data)
         self.contexts, self.timers = dict(start.contexts), dict(start.timers)
@@ -217,6 +239,11 @@ class _Work:
         """Change the run that is going."""
         if self.run is not None and self.run.open:
             self.run = replace(self.run, **changes)
+
+    def driven_by(self, driver: str | None) -> None:
+        """Grants hold for the driver that they were given to."""
+        if driver != self.grants.driver:
+            self.grants = Grants()
 
     def take(self, inputs: Sequence[int]) -> None:
         self.queue = tuple(q for q in self.queue if q.seq not in inputs)
@@ -308,6 +335,7 @@ def _run_started(work: _Work, event: Event, p: ev.RunStarted | None) -> None:
         chain=p.chain,
     )
     work.abort = None
+    work.driven_by(p.driver)
     work.take(p.inputs)
     work.window = replace(work.window, turns=work.window.turns + 1)
 
@@ -318,6 +346,7 @@ def _run_resumed(work: _Work, event: Event, p: ev.RunResumed | None) -> None:
         spent = run.spent + (event.at - run.since if run.status == "running" else 0)
         driver = p.driver if p else None
         work.amend(status="running", driver=driver, crashes=lost, since=event.at, spent=spent)
+        work.driven_by(driver)
 
 
 def _run_waiting(work: _Work, event: Event, p: ev.RunWaiting | None) -> None:
@@ -374,7 +403,7 @@ def _pending_opened(work: _Work, event: Event, p: ev.PendingOpened | None) -> No
     if p is None or p.id in work.pending:
         return
     work.pending[p.id] = OpenItem(p.what, event.seq, event.at, p.call, p.expires)
-    work.mark(p.call, event, "waiting", item=p.id)
+    work.mark(p.call, event, "waiting", item=p.id, parked=p.parked)
 
 
 def _pending_settled(work: _Work, event: Event, p: ev.PendingSettled | None) -> None:
@@ -387,7 +416,8 @@ def _pending_settled(work: _Work, event: Event, p: ev.PendingSettled | None) -> 
     outcome: CallStatus = "abandoned" if p is None else p.outcome
     asked = any(other.call == item.call for other in work.pending.values())
     if not (asked and outcome in ("approved", "answered")):
-        work.mark(item.call, event, outcome, item=id)
+        more = {"answer": event.seq} if work.calls[item.call].parked else {}
+        work.mark(item.call, event, outcome, item=id, **more)
 
 
 def _pending_warned(work: _Work, event: Event, p: ev.PendingWarned | None) -> None:
@@ -427,6 +457,42 @@ def _state_changed(work: _Work, event: Event, p: ev.StateChanged | None) -> None
     data.update(p.set)
     if len(msgspec.json.encode(data)) <= LIMITS.map_bytes:  # the verb refuses what is larger
         work.data = data
+
+
+def _permission_changed(work: _Work, event: Event, p: ev.PermissionChanged | None) -> None:
+    if p is not None:
+        tools = _merged(work.rules.tools, p.tools)
+        work.rules = Rules(tools, _merged(work.rules.categories, p.categories))
+
+
+def _merged(known: dict[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    after = {**known, **changes}
+    kept = {name: rule for name, rule in after.items() if rule is not None}
+    return dict(list(kept.items())[-LIMITS.map_entries :])
+
+
+def _grant_given(work: _Work, event: Event, p: ev.GrantGiven | None) -> None:
+    if p is None:
+        return
+    known = work.grants if work.grants.driver == p.driver else Grants(p.driver)
+    tools = dict.fromkeys([*known.tools, *filter(None, [p.tool])])
+    categories = dict.fromkeys([*known.categories, *filter(None, [p.category])])
+    most = LIMITS.map_entries
+    work.grants = Grants(p.driver, tuple(tools)[-most:], tuple(categories)[-most:])
+
+
+def _grant_revoked(work: _Work, event: Event, p: ev.GrantRevoked | None) -> None:
+    if p is None or (p.tool is None and p.category is None):
+        work.grants = Grants()
+        return
+    tools = tuple(name for name in work.grants.tools if name != p.tool)
+    categories = tuple(name for name in work.grants.categories if name != p.category)
+    work.grants = Grants(work.grants.driver, tools, categories)
+
+
+def _task_changed(work: _Work, event: Event, p: ev.TaskChanged | None) -> None:
+    if p is not None:
+        work.tasks = tuple(p.tasks[:ENTRIES])
 
 
 def _context_built(work: _Work, event: Event, p: ev.ContextBuilt | None) -> None:
@@ -501,6 +567,10 @@ _STEPS: dict[str, Callable[[_Work, Event, Any], None]] = {
     "mode.changed": _mode_changed,
     "model.changed": _model_changed,
     "state.changed": _state_changed,
+    "permission.changed": _permission_changed,
+    "grant.given": _grant_given,
+    "grant.revoked": _grant_revoked,
+    "task.changed": _task_changed,
     "context.built": _context_built,
     "context.added": _context_added,
     "context.removed": _context_removed,

@@ -105,7 +105,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.NotPending(session="s1", item=None, pending=[]),
-        "one of several items of session 's1' cannot be meant: pending there is nothing",
+        "nothing waits in session 's1'",
     ),
     (
         errors.AlreadyDecided(session="s1", item="p", outcome="denied", by="ann", at=7),

@@ -16,7 +16,7 @@ from .config import STATE_BYTES
 from .contexts import Reading
 from .driving import Driving
 from .sandbox.port import Place, Ran, Reason
-from .tools import Tool, ToolResult
+from .tools import Answer, Tool, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,7 @@ class Acting(Reading):
         self.sandbox = LazyPlace(driving)
         self.log = driving.log.bind(call=call, tool=name)
         self.aborted: asyncio.Event = driving.aborted
+        self.answer: Answer | None = None
         self._depth, self._nested = depth, 0
 
     async def progress(self, data: Any) -> None:

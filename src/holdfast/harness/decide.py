@@ -5,7 +5,7 @@ Whoever has the log can ask, at any moment, after any crash, and gets the same a
 
 from __future__ import annotations
 
-from ..state import OpenItem, Run, State
+from ..state import OpenCall, OpenItem, Run, State
 from .steps import (
     AskOutcome,
     Bounds,
@@ -27,6 +27,7 @@ from .steps import (
 
 WARNING = 0.8  # of the time that an item has: then people are told that it runs out
 SETTLED = ("denied", "answered", "expired", "superseded", "abandoned")
+ANSWERS = ("approved", "denied", "answered")
 
 
 def decide(state: State, bounds: Bounds, now: int) -> Step:
@@ -97,9 +98,11 @@ def _open_calls(state: State) -> Step | None:
         if told := tuple(id for id in lost if calls[id].tell or calls[id].parent):
             return Conclude(told)
         return AskOutcome(tuple(lost))
-    if settled := tuple(id for id, call in calls.items() if call.status in SETTLED or call.parent):
-        return Conclude(settled)
-    if ready := tuple(id for id, c in calls.items() if c.status in ("proposed", "approved")):
+    ready = tuple(id for id, call in calls.items() if _ready(call))
+    settled = (id for id, call in calls.items() if call.status in SETTLED or call.parent)
+    if over := tuple(id for id in settled if id not in ready):
+        return Conclude(over)
+    if ready:
         return RunTools(ready)
     if not calls:
         return None
@@ -109,6 +112,14 @@ def _open_calls(state: State) -> Step | None:
     if state.run is None or state.run.status != "waiting":
         return Wait(due)
     return Idle() if due == state.due else Plan(due)
+
+
+def _ready(call: OpenCall) -> bool:
+    """Whether a call may be carried out: nobody had to be asked, or somebody has said yes; or it
+    asked something itself, and has its answer."""
+    if call.parent is not None:
+        return False
+    return call.status in (ANSWERS if call.parked else ("proposed", "approved"))
 
 
 def _spent(run: Run, bounds: Bounds) -> str | None:

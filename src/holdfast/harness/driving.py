@@ -141,6 +141,9 @@ class Driving:
                 if n == attempts.times:
                     raise
                 await asyncio.sleep(attempts.delay(n))
+            except LeaseLost as error:
+                self.lost(error)  # whatever else is being done here ends with it
+                raise
             else:
                 return done.head
         raise AssertionError("unreachable")

@@ -1,15 +1,44 @@
-"""Whether a tool call may be carried out: one decision, in one place. Pure."""
+"""Whether a tool call may be carried out: one decision, in one place. Pure.
+
+In this order, the first that says something counts:
+
+1. an explicit no, wherever it stands: the tool itself, a rule for the tool or its category, the
+   mode;
+2. a rule for the tool;
+3. a grant of the driver, for the tool or for its category;
+4. a rule for the category;
+5. the mode: `auto` or `ask` for all tools;
+6. the tool itself.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from ..state import Grants, Rules
 from .toolvalues import Approval
 
 
-def allowed(tool: Approval, mode: Literal["auto", "ask", "deny", "tool"]) -> Approval:
-    """What is to happen with a call, from what the tool says of it and what the mode says of
-    all tools. An explicit no always wins; then the mode; then the tool."""
-    if "deny" in (tool, mode):
-        return "deny"
-    return tool if mode == "tool" else mode
+def allowed(
+    own: Approval,
+    mode: Literal["auto", "ask", "deny", "tool"],
+    *,
+    tool: str = "",
+    category: str | None = None,
+    rules: Rules = Rules(),
+    grants: Grants = Grants(),
+) -> tuple[Approval, str]:
+    """What is to happen with a call, and what says so."""
+    of_tool, of_category = rules.tools.get(tool), rules.categories.get(category or "")
+    for said, who in ((own, "tool"), (of_tool, "rule"), (of_category, "rule"), (mode, "mode")):
+        if said == "deny":
+            return "deny", who
+    if of_tool is not None:
+        return ("auto" if of_tool == "allow" else "ask"), "rule"
+    if tool in grants.tools or (category is not None and category in grants.categories):
+        return "auto", "grant"
+    if of_category is not None:
+        return ("auto" if of_category == "allow" else "ask"), "rule"
+    if mode in ("auto", "ask"):
+        return ("auto" if mode == "auto" else "ask"), "mode"
+    return own, "tool"

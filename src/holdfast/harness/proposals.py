@@ -11,7 +11,7 @@ import msgspec
 from .. import events as ev
 from ..events import NewEvent, new_id
 from ..models.port import CallChunk
-from ..state import FINAL
+from ..state import FINAL, Grants
 from .acting import Acting
 from .config import CALLS
 from .driving import Driving
@@ -85,7 +85,16 @@ async def _approval(
     except Exception as error:  # what cannot be judged is put to a person
         driving.log.error("approval_failed", category="approval", error=error, tool=tool.name)
         said = "ask"
-    return allowed(said, mode.approval)
+    grants = driving.state.grants
+    decided, _ = allowed(
+        said,
+        mode.approval,
+        tool=tool.name,
+        category=tool.category,
+        rules=driving.shared.state.rules,
+        grants=grants if grants.driver == driving.config.owner else Grants(),
+    )
+    return decided
 
 
 def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> NewEvent:

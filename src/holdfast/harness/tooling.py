@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .. import events as ev
 from ..codec import typed
-from ..errors import HoldfastError, LogDamaged, ToolMissing
+from ..errors import HoldfastError, LogDamaged, ToolError, ToolMissing
 from ..events import NewEvent
 from ..state import FINAL, OpenCall
 from .acting import Acting
@@ -21,8 +21,8 @@ from .driving import GRACE, Driving
 from .faults import classify
 from .hooks import run_hooks
 from .output import wanted
-from .proposals import asked, judged, outcome
-from .tools import BadArguments, Tool, ToolResult
+from .proposals import TITLE, asked, judged, outcome
+from .tools import Answer, BadArguments, Park, Tool, ToolResult
 
 STOPPED = "It was stopped while it was running; what it had done until then stands."
 
@@ -35,6 +35,7 @@ class Ready(Struct, frozen=True):
     arguments: Any
     by: str
     edited: bool = False
+    answer: Answer | None = None
 
 
 async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
@@ -73,7 +74,7 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
         tool.parse(arguments)
     except BadArguments as error:
         return outcome(driving, id, error.result())
-    return Ready(call, tool, arguments, by, edited)
+    return Ready(call, tool, arguments, by, edited, await _answer(driving, open))
 
 
 async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, str, bool]:
@@ -93,6 +94,15 @@ async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, 
             edited = edited or "arguments" in settled.answer
             arguments = settled.answer.get("arguments", arguments)
     return arguments, by, edited
+
+
+async def _answer(driving: Driving, open: OpenCall) -> Answer | None:
+    """What was said to a call that had asked."""
+    event = None if open.answer is None else await driving.live.event(open.answer)
+    said = typed(event) if event is not None else None
+    if event is None or not isinstance(said, ev.PendingSettled):
+        return None
+    return Answer(outcome=said.outcome, value=said.answer, reason=said.reason, by=event.actor)
 
 
 async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
@@ -152,7 +162,11 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
 
     async def one(item: Ready) -> None:
         async with each[item.tool.name], everything:
-            done[item.call.id] = result = await carried_out(driving, item)
+            try:
+                done[item.call.id] = result = await carried_out(driving, item)
+            except Park as park:
+                await driving.write(_parked(driving, item, park))
+                return
         await driving.write(outcome(driving, item.call.id, result))
 
     tasks = {asyncio.create_task(one(item)): item for item in ready}
@@ -164,6 +178,21 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
     except asyncio.CancelledError:
         await _cut(driving, tasks, done)
         raise
+
+
+def _parked(driving: Driving, ready: Ready, park: Park) -> NewEvent:
+    """A call that goes on when somebody has answered."""
+    expires = None if park.expires is None else driving.now() + int(park.expires * 1000)
+    payload = ev.PendingOpened(
+        id=f"{ready.call.id}!{driving.state.head}",
+        what=park.what,
+        call=ready.call.id,
+        title=park.title[:TITLE],
+        expires=expires,
+        detail={**park.detail, "tool": ready.tool.name, "arguments": ready.call.arguments},
+        parked=True,
+    )
+    return driving.event("pending.opened", payload)
 
 
 async def _cut(
@@ -191,6 +220,7 @@ async def carried_out(driving: Driving, ready: Ready, depth: int = 0) -> ToolRes
     """What the tool returns, or what went wrong in words that the model can read."""
     tool, call = ready.tool, ready.call
     acting = Acting(driving, call.id, tool.name, depth)
+    acting.answer = ready.answer
     driving.log.info("tool_started", category="tool", tool=tool.name, call=call.id)
     try:
         with driving.config.tracing.tool(tool.name, call.id):
@@ -199,6 +229,11 @@ async def carried_out(driving: Driving, ready: Ready, depth: int = 0) -> ToolRes
     except TimeoutError as error:
         problem = f"The tool did not finish within {tool.timeout:g} s." if tool.timeout else None
         return _failed(driving, tool, error, problem, "tool_timeout" if tool.timeout else None)
+    except Park:
+        if not depth:
+            raise
+        nested = ToolError(problem="a call within a call cannot wait for an answer")
+        return _failed(driving, tool, nested)
     except Exception as error:  # a tool may raise anything
         return _failed(driving, tool, error)
     driving.log.info("tool_finished", category="tool", tool=tool.name, call=call.id)

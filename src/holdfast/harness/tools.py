@@ -24,9 +24,11 @@ from ..models.port import ToolSpec
 from .signature import is_async, signature_of
 from .toolvalues import (
     ROOT,
+    Answer,
     Approval,
     BadArguments,
     Issue,
+    Park,
     Permission,
     Ref,
     Risk,
@@ -36,10 +38,12 @@ from .toolvalues import (
 )
 
 __all__ = [
+    "Answer",
     "Approval",
     "Approve",
     "BadArguments",
     "Issue",
+    "Park",
     "Permission",
     "Ref",
     "Risk",
@@ -208,6 +212,7 @@ class ToolContext(Protocol):
     sandbox: Any
     log: Any
     aborted: asyncio.Event
+    answer: Answer | None
 
     @property
     def state(self) -> dict[str, Any]: ...

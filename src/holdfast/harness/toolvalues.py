@@ -47,6 +47,34 @@ class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str | None = None
 
 
+class Park(Exception):
+    """Raised by a tool that cannot go on without an answer. The call waits, in no process, for
+    as long as it takes; then the tool is called again from its beginning, and finds what was
+    said in `context.answer`. `schema` is the JSON Schema that an answer must fit."""
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        what: Literal["question", "plan", "access", "external"] = "question",
+        detail: dict[str, Any] | None = None,
+        schema: dict[str, Any] | None = None,
+        expires: float | None = None,
+    ) -> None:
+        super().__init__(title)
+        self.title, self.what, self.expires = title, what, expires
+        self.detail = {**(detail or {}), **({"schema": schema} if schema else {})}
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a person said to a call that was parked: `approved`, `denied` or `answered`."""
+
+    outcome: str
+    value: Any = None
+    reason: str | None = None
+    by: str | None = None
+
+
 class Issue(Struct, frozen=True):
     """One fault of one argument. `path` is dotted, `(root)` for the whole."""
 

@@ -160,7 +160,7 @@ async def _killed(stage: _Stage, store: Store, tenant: str, point: Point) -> Non
         outcome.equal(person.asked, len(unsafe), f"{point}: questions what happened")
     elif person.asked > 2:
         outcome.problems.append(f"{point}: {person.asked} questions what happened")
-    if person.asked:
+    if person.asked and not point.again:
         outcome.counts[f"unknown {point}"] += person.asked
 
 

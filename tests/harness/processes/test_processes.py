@@ -70,7 +70,15 @@ def _worker() -> Iterator[Worker]:
 
 
 @pytest.fixture
+def calm(kind: str, tmp_path: Path) -> Iterator[Stage]:
+    """A stage whose driver keeps its lease, however busy the machine is."""
+    with _worker() as worker:
+        yield Stage(kind, tmp_path, worker, ttl=600)
+
+
+@pytest.fixture
 def stage(kind: str, tmp_path: Path) -> Iterator[Stage]:
+    """A stage where a driver that is gone is soon replaced."""
     with _worker() as worker:
         yield Stage(kind, tmp_path, worker, ttl=1.5)
 
@@ -129,8 +137,8 @@ def drivers(found: list[Event]) -> set[str | None]:
 
 
 @pytest.mark.parity("user-demand", 22, 67)
-async def test_the_other_follows_live_and_queues(stage: Stage) -> None:
-    async with stage.beside("Tell a story.") as session:
+async def test_the_other_follows_live_and_queues(calm: Stage) -> None:
+    async with calm.beside("Tell a story.") as session:
         await session.post("And then?")
         items = await seen(session, lambda items: len(events(items, "run.finished")) == 2)
         numbers = [item.seq for item in items if isinstance(item, Event)]
@@ -142,7 +150,7 @@ async def test_the_other_follows_live_and_queues(stage: Stage) -> None:
         assert len(told) > 1
         assert STORY.startswith(texts(items)[story.id])
         assert [item for item in items[items.index(story) :] if _of(item, story.id)] == []
-        assert drivers(await session.events()) == {stage.owner}
+        assert drivers(await session.events()) == {calm.owner}
 
 
 def _of(item: Item, message: str) -> bool:
@@ -150,31 +158,31 @@ def _of(item: Item, message: str) -> bool:
 
 
 @pytest.mark.parity("user-demand", 34, 67)
-async def test_the_other_steers_while_a_tool_runs(stage: Stage) -> None:
-    async with stage.beside("Work.") as session:
+async def test_the_other_steers_while_a_tool_runs(calm: Stage) -> None:
+    async with calm.beside("Work.") as session:
         await begun(session)
         await session.post("Faster.", busy="steer")
-        stage.enough()
+        calm.enough()
         assert (await session.wait()).text == "I hurry."
         assert len(await session.events(kinds=("run.started",))) == 1
-        assert drivers(await session.events()) == {stage.owner}
-        assert stage.effects == ["work"]
+        assert drivers(await session.events()) == {calm.owner}
+        assert calm.effects == ["work"]
 
 
-async def test_a_long_tool_call_keeps_its_driver(stage: Stage) -> None:
-    async with stage.beside("Work.") as session:
+async def test_a_long_tool_call_keeps_its_driver(calm: Stage) -> None:
+    async with calm.beside("Work.") as session:
         await begun(session)
-        async with connect(stage.url) as store:
-            await held(store, 2 * stage.ttl)
-        stage.enough()
+        async with connect(calm.url) as store:
+            await held(store, 2 * calm.ttl)
+        calm.enough()
         assert (await session.wait()).text == "Worked."
-        assert drivers(await session.events()) == {stage.owner}
-        assert stage.effects == ["work"]
+        assert drivers(await session.events()) == {calm.owner}
+        assert calm.effects == ["work"]
 
 
 @pytest.mark.parity("user-demand", 21)
-async def test_the_other_aborts_and_the_partial_answer_is_kept(stage: Stage) -> None:
-    async with stage.beside("Tell a story.") as session:
+async def test_the_other_aborts_and_the_partial_answer_is_kept(calm: Stage) -> None:
+    async with calm.beside("Tell a story.") as session:
         await seen(session, lambda items: isinstance(items[-1], Delta))
         await session.abort("enough", actor="bob")
         result = await session.wait()
@@ -184,15 +192,15 @@ async def test_the_other_aborts_and_the_partial_answer_is_kept(stage: Stage) -> 
         assert result.text == text
         assert STORY.startswith(text)
         assert 0 < len(text) < len(STORY)
-        assert drivers(await session.events()) == {stage.owner}
+        assert drivers(await session.events()) == {calm.owner}
 
 
 @pytest.mark.parity("user-demand", 12)
-async def test_the_other_approves(stage: Stage) -> None:
-    async with stage.beside("Pay.", "waiting") as session:
+async def test_the_other_approves(calm: Stage) -> None:
+    async with calm.beside("Pay.", "waiting") as session:
         await session.approve(actor="bob")
         assert (await session.wait()).text == "Paid."
-        assert stage.effects == ["pay"]
+        assert calm.effects == ["pay"]
 
 
 @pytest.mark.parity("harness-kernel", 96)
@@ -217,20 +225,58 @@ async def test_a_killed_driver_is_replaced(stage: Stage) -> None:
         assert stage.owner not in drivers([resumed])
 
 
+@pytest.mark.parity("user-demand", 67)
+async def test_what_was_queued_is_delivered_once_though_the_driver_dies(stage: Stage) -> None:
+    async with stage.beside("Work.") as session:
+        await begun(session)
+        numbers = [await session.post("And then?"), await session.post("And then?")]
+        stage.worker.kill()
+        await session.live.until(lambda: bool(session.live.state.pending))
+        assert [item.seq for item in session.live.state.queue] == numbers
+        await session.answer("worked", actor="bob")
+        assert (await session.wait()).text == "Nothing."
+        started = await session.events(kinds=("run.started",))
+        assert [event.payload(RunStarted).inputs for event in started[1:]] == [[n] for n in numbers]
+        said = [message.text for message in await session.transcript(roles=("assistant",))]
+        assert said == ["I work.", "Worked.", "Nothing.", "Nothing."]
+
+
+@pytest.mark.parity("user-demand", 31, 34)
+async def test_a_frozen_driver_does_nothing_more_when_it_wakes(stage: Stage) -> None:
+    async with stage.beside("Work.") as session:
+        await begun(session)
+        stage.worker.freeze()
+        await session.live.until(lambda: bool(session.live.state.pending))
+        (ask,) = await session.pending()
+        assert ask.what == "external"
+        stage.worker.thaw()
+        stage.enough()
+        await asyncio.to_thread(stage.worker.ask, "close")
+        assert await asyncio.to_thread(stage.worker.hear) == {"closed": True}
+        if stage.effects:
+            await session.answer("worked", ask.id, actor="bob")
+        else:
+            await session.approve(ask.id, actor="bob")
+        assert (await session.wait()).text == "Worked."
+        assert stage.effects == ["work"]
+        (end,) = await session.events(kinds=("tool.finished",))
+        assert end.json()["result"] == "worked"
+        resumed = await session.events(kinds=("run.resumed",))
+        assert stage.owner not in drivers(resumed)
+
+
 @pytest.mark.parity("user-demand", 71)
-async def test_an_orderly_end_hands_over_at_once(kind: str, tmp_path: Path) -> None:
-    with _worker() as worker:
-        stage = Stage(kind, tmp_path, worker, ttl=600)  # so that no lapse helps
-        async with stage.beside("Work.") as session:
-            await begun(session)
-            await asyncio.to_thread(worker.ask, "close")
-            stage.enough()
-            assert (await session.wait()).text == "Worked."
-            (left,) = await session.events(kinds=("run.waiting",))
-            assert left.payload(RunWaiting).reason == "handover"
-            assert len(drivers(await session.events())) == 2
-            assert stage.effects == ["work"]
-            assert await asyncio.to_thread(worker.hear) == {"closed": True}
+async def test_an_orderly_end_hands_over_at_once(calm: Stage) -> None:
+    async with calm.beside("Work.") as session:
+        await begun(session)
+        await asyncio.to_thread(calm.worker.ask, "close")
+        calm.enough()
+        assert (await session.wait()).text == "Worked."
+        (left,) = await session.events(kinds=("run.waiting",))
+        assert left.payload(RunWaiting).reason == "handover"
+        assert len(drivers(await session.events())) == 2
+        assert calm.effects == ["work"]
+        assert await asyncio.to_thread(calm.worker.hear) == {"closed": True}
 
 
 @pytest.mark.parity("harness-kernel", 95)
