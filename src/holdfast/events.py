@@ -541,9 +541,13 @@ class TimerPlanned(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointMade(Payload, frozen=True, kw_only=True):
+    """`shared` is the number of the last event in thread `main`, which has what all threads
+    share; None in that thread itself."""
+
     id: str
     label: str | None = None
     metadata: dict[str, Any] = {}
+    shared: int | None = None
 
 
 class CheckpointDropped(Payload, frozen=True, kw_only=True):

@@ -100,6 +100,10 @@ RUN: list[tuple[str, Any]] = [
     ("message.received", {"text": "go", "how": "steer", "limits": {"steps": 3}, "model": "a/c"}),
     ("run.started", {"driver": "w", "inputs": [5], "limits": {"steps": 3}, "model": "a/c"}),
     ("model.called", {"model": "a/c", "step": 1}),
+    ("permission.changed", {"tools": {"t": "deny", "u": None}, "categories": {"c": "ask"}}),
+    ("grant.given", {"driver": "w", "tool": "t"}),
+    ("grant.revoked", {"tool": "u"}),
+    ("task.changed", {"tasks": [{"id": "k", "content": "do", "status": "in_progress"}]}),
     ("context.built", {"hash": "h", "mode": "plan", "system": "Help.", "messages": ["now"]}),
     (
         "message.completed",

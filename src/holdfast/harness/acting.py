@@ -15,8 +15,11 @@ from .agent import called
 from .config import STATE_BYTES
 from .contexts import Reading
 from .driving import Driving
+from .output import convert
 from .sandbox.port import Place, Ran, Reason
-from .tools import Answer, Tool, ToolResult
+from .tasks import summary
+from .tools import Answer, BadArguments, Tool, ToolResult
+from .toolvalues import as_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,6 +94,22 @@ class Acting(Reading):
             await driving.write(*events)
         if changed:
             await called(agent.mode(mode).on_enter, self, text)
+
+    @property
+    def tasks(self) -> tuple[ev.Task, ...]:
+        """The tasks of this thread."""
+        return self._driving.state.tasks
+
+    async def set_tasks(self, tasks: list[ev.Task]) -> ToolResult:
+        """Replace them; the list as the model is told of it."""
+        payload = ev.TaskChanged(tasks=tasks)
+        await self._driving.write(self._driving.event("task.changed", payload))
+        return summary(tasks)
+
+    @property
+    def mode_after_plan(self) -> str | None:
+        """The mode to work in once a plan is approved, if this one leads to one."""
+        return self.agent.mode(self.mode).after_plan
 
     async def add_context(
         self,
@@ -168,13 +187,15 @@ def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
         )
     if (declared := known.get(kind)) is None:
         return payload
+    plain = payload if isinstance(payload, str) else as_result(payload).data
     try:
-        msgspec.convert(msgspec.to_builtins(payload), declared)
-    except msgspec.ValidationError as error:
+        convert(plain, declared)
+    except BadArguments as error:
+        wrong = "; ".join(f"{issue.path} {issue.problem}" for issue in error.issues)
         raise InvalidValue(
-            field=kind, problem=str(error), remedy="give what the agent declared"
+            field=kind, problem=wrong, remedy="give what the agent declared"
         ) from error
-    return payload
+    return plain
 
 
 async def change_state(driving: Driving, payload: ev.StateChanged) -> None:

@@ -107,6 +107,8 @@ class Mode:
     `deny` refuses everything, `tool` leaves it to them. `contexts` is `all` those of the
     agent, by priority, but for `exclude`; or a list, in its order.
 
+    `after_plan` is the mode that follows when a person approves a plan (`submit_plan`).
+
     When the mode changes, `on_exit` of the old one is called with what changed it (a session,
     or what a tool or hook is given) and the name of the new one, then `on_enter` of the new
     one with the same and the text that was given. The mode that a session begins in is not
@@ -123,6 +125,7 @@ class Mode:
     context_failure: Literal["fail", "skip"] = "fail"
     steps: int | None = None
     label: str | None = None
+    after_plan: str | None = None
     on_enter: Callable[..., Any] | None = None
     on_exit: Callable[..., Any] | None = None
 
@@ -258,6 +261,10 @@ def _mode_faults(agent: Agent) -> Iterable[str]:
     for mode in agent.modes:
         if mode.instructions is None and agent.instructions is None:
             yield f"mode {mode.name!r} has no instructions, nor has the agent"
+        if mode.after_plan is not None and (
+            mode.after_plan not in names or mode.after_plan == mode.name
+        ):
+            yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is no other mode"
         if mode.approval not in ("auto", "ask", "deny", "tool"):
             yield f"mode {mode.name!r}: approval {mode.approval!r} is not auto, ask, deny or tool"
         if mode.model is not None:

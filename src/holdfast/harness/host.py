@@ -34,6 +34,7 @@ from .inbox import Decision, settle
 from .live import Item, Live
 from .lives import Lives
 from .logs import LogConfig, Logs
+from .output import output_tool
 from .prices import price
 from .results import Result
 from .sandbox import NoSandbox
@@ -408,7 +409,7 @@ def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> No
     if not isinstance(agent, Agent):
         problem = f"is {type(agent).__name__}"
         raise InvalidValue(field="agent", problem=problem, remedy="pass an Agent")
-    found = [*faults(agent), *registry.faults(sources)]
+    found = [*faults(agent), *_types(agent), *registry.faults(sources)]
     wanted = [*refs, agent.model, *(mode.model for mode in agent.modes)]
     if not found:
         models = registry.Models(sources)
@@ -421,6 +422,16 @@ def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> No
             found.append("there is no model: give the harness a default_model")
     if found:
         raise InvalidAgent(agent=agent.key, faults=found)
+
+
+def _types(agent: Agent) -> Iterable[str]:
+    """What is wrong with the types that an agent declares."""
+    answer = {} if agent.output_type is None else {"the output type": agent.output_type}
+    for what, kind in {**answer, **{f"event {k!r}": t for k, t in agent.events.items()}}.items():
+        try:
+            output_tool(kind)
+        except HoldfastError as error:
+            yield f"{what}: {error}"
 
 
 def _fatal(event: Event) -> bool:

@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from .. import events as ev
 from ..codec import typed
-from ..errors import AlreadyDecided, NotPending
+from ..errors import AlreadyDecided, InvalidValue, NotPending
 from ..events import Event, Key, NewEvent
 from ..store import Store
+from .answers import mismatch
 
 Answer: TypeAlias = Literal["approved", "denied", "answered"]
 
@@ -37,6 +38,8 @@ async def settle(
     """Decide on an item; None means the only one. `AlreadyDecided` if somebody did before,
     `NotPending` if there is no such item. It needs no driver and no lease."""
     item = await _meant(store, key, item)
+    if outcome == "answered":
+        await _check_answer(store, key, item, answer)
     payload = ev.PendingSettled(id=item, outcome=outcome, answer=answer, reason=reason)
     event = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
     done = await store.append(key, [event])
@@ -53,6 +56,21 @@ async def _meant(store: Store, key: Key, item: str | None) -> str:
     if item is not None and (item in waiting or await _was(store, key, item)):
         return item
     raise NotPending(session=key.session, item=item, pending=waiting)
+
+
+async def _check_answer(store: Store, key: Key, item: str, answer: Any) -> None:
+    """Refuse an answer that the question does not allow; the item stays open."""
+    row = await store.row(key)
+    about = row.pending.get(item) if row is not None else None
+    if about is None:
+        return
+    seq = about["seq"]
+    async for event in store.read(key, after=seq - 1, before=seq + 1):
+        opened = typed(event)
+        detail = opened.detail if isinstance(opened, ev.PendingOpened) else None
+        schema = detail.get("schema") if isinstance(detail, dict) else None
+        if schema is not None and (wrong := mismatch(schema, answer)) is not None:
+            raise InvalidValue(field="answer", problem=wrong, remedy="give what is asked for")
 
 
 async def _was(store: Store, key: Key, item: str) -> bool:

@@ -18,6 +18,8 @@ async def invoke(
     driving: Driving, outer: Acting, wanted: Tool | str, arguments: dict[str, Any], id: str
 ) -> ToolResult:
     """Carry out the inner call `id`, or give its outcome if an earlier driver has it already."""
+    if driving.state.active is None:
+        raise ToolError(problem="there is no run: tools are called within one")
     if outer.depth >= DEPTH:
         raise ToolError(problem=f"calls within calls go {DEPTH} deep at most")
     config = driving.config

@@ -4,6 +4,7 @@ argument is the answer. That works with every model that can call tools."""
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ ABOUT = "Give the answer. Call this once, when the answer is complete."
 NUDGE = f"Give your answer by calling {FINAL}."
 
 
+@cache
 def output_tool(type: Any) -> Tool:
     """The tool whose argument is an answer of this type."""
 

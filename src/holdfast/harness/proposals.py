@@ -41,7 +41,7 @@ async def proposed(
             id=new_id(),
             name=chunk.name,
             arguments=chunk.arguments,
-            provider_id=chunk.id,
+            provider_id=chunk.id if chunk.id not in [c.provider_id for c in calls] else None,
             fingerprint=found.fingerprint if found else None,
         )
         calls.append(call)

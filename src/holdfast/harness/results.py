@@ -126,7 +126,8 @@ class Watch:
             self.stack = payload.stack
 
     def result(self, pending: tuple[Ask, ...], agent: str, mode: str, type: Any = None) -> Result:
-        status, code, error, seq = self.end or ("interrupted", None, None, 0)
+        nothing: Status = "done" if self.run is None else "interrupted"
+        status, code, error, seq = self.end or (nothing, None, None, 0)
         output = self.output
         if output is not None and type is not None:
             output = convert(output, type)

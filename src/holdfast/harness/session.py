@@ -26,7 +26,7 @@ from .inputs import Content
 from .live import Item, Listener, Live, Trouble
 from .results import Ask, Result, Watch, ask
 from .steps import Idle, Plan
-from .views import Checkpoints, ModelView, ModeView, Queue, StateView, Timers, View
+from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateView, Timers, View
 
 
 class Status(Struct, frozen=True):
@@ -65,6 +65,7 @@ class Session(Ground):
         self.checkpoints = Checkpoints(self)
         self.timers = Timers(self)
         self.queue = Queue(self)
+        self.permissions = Permissions(self)
         self.threads = Threads(self)
 
     @property
@@ -378,13 +379,12 @@ class Threads(View):
         at: int | None = None,
         thread: str | None = None,
         title: str | None = None,
-        restore_state: bool = False,
     ) -> Session:
         """A thread of its own that shares all up to event `at`, and goes on differently. The
         parent is not touched. `UnsafePoint` where something is open."""
         session, live = self._ground, self._ground.live
         name, place = thread or new_id(), live.state.head if at is None else at
-        then = await self._safe(place)
+        await self._safe(place)
         first = NewEvent.of(
             "thread.forked",
             ev.ThreadForked(
@@ -395,8 +395,6 @@ class Threads(View):
             ),
         )
         await live.store.fork(live.key, name, at=place, first=first)
-        if restore_state and session.shared.state.data != then.data:
-            await session.state.replace(then.data)
         return await session.host.get_or_create(session.id, thread=name)
 
     async def edit(self, seq: int, text: str) -> Session:
@@ -428,9 +426,17 @@ class Threads(View):
 
     async def restore(self, id: str) -> Session:
         """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
-        made = await self._ground.checkpoints.get(id)
-        if made is None:
+        session, seq = self._ground, self._ground.live.state.checkpoints.get(id)
+        made = None if seq is None else await session.live.payload(seq, ev.CheckpointMade)
+        if seq is None or made is None:
             raise InvalidValue(
                 field="id", problem=f"there is no checkpoint {id!r}", remedy="list them"
             )
-        return await self.fork(at=made.seq, restore_state=True)
+        where, head = (session.live, seq) if made.shared is None else (session.shared, made.shared)
+        forked = await self.fork(at=seq)
+        then = State()
+        async for event in where.store.read(where.key, before=head + 1, log=where.log):
+            then = fold((event,), then)
+        if session.shared.state.data != then.data:
+            await session.state.replace(then.data)
+        return forked

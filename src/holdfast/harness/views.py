@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -12,13 +12,14 @@ from .. import events as ev
 from ..errors import HeadMoved, InvalidValue
 from ..events import NewEvent, Payload, new_id
 from ..models.port import split_ref
-from ..state import State
+from ..state import Grants, Rules, State
 from ..store import wall_clock
 from .acting import check_state
 from .agent import called
 from .ground import Ground
 from .live import Live
 
+Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
 KIND_OF = {payload: kind for kind, payload in ev.KINDS.items()}
 
 
@@ -115,6 +116,50 @@ class StateView(View):
         check_state(shared.state.data, payload)
         await self._append(payload, shared)
         return self.get()
+
+
+class Permissions(View):
+    """What the agent may do without asking, and what it may not do at all. Rules belong to the
+    whole session and last; grants hold for the process that drives now, and end with it."""
+
+    @property
+    def rules(self) -> Rules:
+        return self._ground.shared.state.rules
+
+    @property
+    def grants(self) -> Grants:
+        """What is not asked about at the moment."""
+        return self._state.grants
+
+    async def set(
+        self, *, tool: str | None = None, category: str | None = None, rule: Rule
+    ) -> None:
+        """Allow, ask about or deny a tool, or a category of tools; None takes the rule away."""
+        _one_name(tool, category)
+        if rule not in ("allow", "ask", "deny", None):
+            remedy = "use allow, ask, deny or None"
+            raise InvalidValue(field="rule", problem=f"is {rule!r}", remedy=remedy)
+        payload = ev.PermissionChanged(
+            tools={tool: rule} if tool is not None else {},
+            categories={category: rule} if category is not None else {},
+        )
+        await self._append(payload, self._ground.shared)
+
+    async def grant(self, *, tool: str | None = None, category: str | None = None) -> None:
+        """Ask no more about a tool, or a category of tools, as long as this driver drives."""
+        _one_name(tool, category)
+        run = self._state.active
+        driver = run.driver if run is not None and run.driver else self._ground.config.owner
+        await self._append(ev.GrantGiven(driver=driver, tool=tool, category=category))
+
+    async def revoke(self, *, tool: str | None = None, category: str | None = None) -> None:
+        """Ask again about one of them, or about all."""
+        await self._append(ev.GrantRevoked(tool=tool, category=category))
+
+
+def _one_name(tool: str | None, category: str | None) -> None:
+    if (tool is None) == (category is None):
+        raise InvalidValue(field="tool", problem="is not one name", remedy="give tool or category")
 
 
 class Queued(Struct, frozen=True):
@@ -218,9 +263,10 @@ class Checkpoints(View):
     async def create(
         self, label: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> Checkpoint:
-        id = new_id()
+        id, ground = new_id(), self._ground
+        shared = None if ground.shared is ground.live else ground.shared.state.head
         seq = await self._append(
-            ev.CheckpointMade(id=id, label=label, metadata=dict(metadata or {}))
+            ev.CheckpointMade(id=id, label=label, metadata=dict(metadata or {}), shared=shared)
         )
         return Checkpoint(id, seq, label, dict(metadata or {}))
 

@@ -23,13 +23,16 @@ from holdfast import (
     NotPending,
     Tool,
     ToolContext,
+    ToolError,
     connect,
+    hook,
     key,
     tool,
 )
 from holdfast.harness.inbox import settle
 from holdfast.harness.session import Session
 from holdfast.harness.toolvalues import Permission
+from holdfast.models.port import CallChunk
 from holdfast.models.scripted import Say, Use
 
 from .scene import PATIENCE, helper, only, read, script, serve, until
@@ -330,6 +333,35 @@ async def test_only_tools_of_the_mode_can_be_invoked() -> None:
     async with serve(agent, default_model=model) as harness:
         await harness.send("s", "go")
     assert read(model.calls[1])[-1] == "tools: True There is no tool 'pay' here."
+
+
+@pytest.mark.parity("harness-kernel", 23)
+async def test_tools_are_called_within_a_run() -> None:
+    refused: list[str] = []
+
+    @hook("my.event")
+    async def eager(acting: Any, event: Any) -> None:
+        with pytest.raises(ToolError) as caught:
+            await acting.invoke("pay", cents=1)
+        refused.append(str(caught.value))
+
+    till = Till()
+    async with serve(helper(tools=[till.tool], hooks=[eager]), "hi") as harness:
+        session = await harness.get_or_create("s")
+        await session.emit("my.event")
+        await until(lambda: refused)
+        assert "no run" in refused[0]
+        assert (await session.send("go")).text == "hi"
+    assert till.paid == []
+
+
+@pytest.mark.parity("harness-kernel", 25)
+async def test_calls_that_a_vendor_gave_one_id_are_told_apart() -> None:
+    till = Till()
+    calls = [CallChunk("pay", {"cents": n}, id="call_0") for n in (1, 2)]
+    model = script(Say(calls=calls), lambda call: read(call)[-1])
+    async with serve(helper(tools=[till.tool]), default_model=model) as harness:
+        assert (await harness.send("s", "go")).text == "tools: paid 1 | paid 2"
 
 
 @pytest.mark.parity("harness-kernel", 25)

@@ -158,3 +158,16 @@ async def test_a_fork_keeps_what_it_left_and_both_go_on() -> None:
         deeper = await side.threads.fork()
         await deeper.send("d")
         assert [m.text for m in await deeper.transcript()][-2:] == ["d", "hi"]
+
+
+@pytest.mark.parity("harness-kernel", 99)
+async def test_a_place_in_another_thread_has_the_state_that_all_threads_had_then() -> None:
+    async with serve(helper(state={"n": 0}), "hi") as harness:
+        main = await harness.get_or_create("s")
+        await main.send("x")
+        side = await main.threads.fork(thread="side")
+        await side.state.update(n=1)
+        place = await side.checkpoints.create()
+        await main.state.update(n=2)
+        back = await side.threads.restore(place.id)
+        assert back.state.get() == main.state.get() == {"n": 1}

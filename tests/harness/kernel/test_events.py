@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+import pydantic
 import pytest
 
-from holdfast import InvalidValue, ToolContext, tool
+from holdfast import InvalidAgent, InvalidValue, ToolContext, tool
 from holdfast.models.scripted import Say, Use
 
 from .scene import helper, only, serve
@@ -38,6 +39,32 @@ async def test_events_of_the_program_are_checked_where_they_are_declared() -> No
             {"text": "also good"},
         ]
         assert (taken[0].seq, taken[0].actor) == (seq, "ann")
+
+
+class Rating(pydantic.BaseModel):
+    stars: int = pydantic.Field(ge=1, le=5)
+
+
+@pytest.mark.parity("harness-kernel", 45)
+async def test_a_declared_type_may_be_pydantics() -> None:
+    async with serve(helper(events={"note.rated": Rating}), "hi") as harness:
+        session = await harness.get_or_create("s")
+        await session.emit("note.rated", Rating(stars=5))
+        await session.emit("note.rated", {"stars": 4})
+        with pytest.raises(InvalidValue, match=r"note\.rated.*stars"):
+            await session.emit("note.rated", {"stars": 9})
+        rated = await session.events(kinds=("note.rated",))
+        assert [event.json() for event in rated] == [{"stars": 5}, {"stars": 4}]
+
+
+@pytest.mark.parity("harness-kernel", 3, 45)
+def test_a_type_that_json_cannot_carry_is_found_at_once() -> None:
+    class Odd:
+        pass
+
+    with pytest.raises(InvalidAgent, match=r"note\.odd") as caught:
+        serve(helper(events={"note.odd": Odd}, output_type=Odd), "hi")
+    assert len(caught.value.faults) == 2
 
 
 @pytest.mark.parity("harness-kernel", 45)

@@ -111,3 +111,12 @@ async def test_sessions_of_one_host_run_side_by_side() -> None:
         assert not slow.done()
         model.gate.open()
         assert (await slow).status == "done"
+
+
+async def test_waiting_for_nothing_is_no_wait() -> None:
+    async with serve(helper(), "hi") as harness:
+        session = await harness.get_or_create("s")
+        result = await session.wait()
+        assert (result.status, result.run, result.text) == ("done", None, "")
+        await session.abort()  # of nothing: it changes nothing
+        assert (await session.send("go")).text == "hi"

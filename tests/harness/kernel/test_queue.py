@@ -155,6 +155,20 @@ async def test_steering_while_a_person_is_asked_takes_the_place_of_the_answer() 
         assert (ended["outcome"], ended["code"]) == ("cancelled", "superseded")
 
 
+@pytest.mark.parity("harness-kernel", 73)
+async def test_interrupting_while_a_person_is_asked_ends_the_run() -> None:
+    model = ScriptedModel([paying], repeat=True)
+    async with serve(helper(tools=[pay]), default_model=model) as harness:
+        session = await harness.get_or_create("s")
+        first = await session.send("pay")
+        second = await session.send("stop", busy="interrupt")
+        assert (second.status, second.text) == ("done", "re stop")
+        assert second.run != first.run
+        assert await session.pending() == []
+        (ended,) = only(await session.events(), "tool.finished")
+        assert ended["outcome"] == "cancelled"
+
+
 @pytest.mark.parity("harness-kernel", 74)
 async def test_a_stream_that_is_cancelled_ends_its_run() -> None:
     model = Slow()

@@ -25,12 +25,12 @@ class Counting(FaultyStore):
         super().__init__(store)
         self.written = self.appends = self.given = 0
 
-    async def append(self, key: Key, events: Sequence[NewEvent], **options: Any) -> Appended:  # type: ignore[override]
+    async def append(self, key: Key, events: Sequence[NewEvent], **options: Any) -> Appended:
         self.appends += 1
         self.written += sum(len(event.data) for event in events)
         return await super().append(key, events, **options)
 
-    async def read(self, key: Key, **options: Any) -> AsyncGenerator[Event, None]:  # type: ignore[override]
+    async def read(self, key: Key, **options: Any) -> AsyncGenerator[Event, None]:
         async for event in self.inner.read(key, **options):
             self.given += 1
             yield event

@@ -136,7 +136,7 @@ async def test_a_denial_by_policy() -> None:
     assert names(items) == documented("A tool that the mode denies")
 
 
-@pytest.mark.parity("harness-kernel", 84)
+@pytest.mark.parity("harness-kernel", 19, 84)
 async def test_bad_arguments() -> None:
     items = await streamed(Say(calls=[Use("look", order=7)]), "done")
     assert names(items) == documented("Bad arguments")

@@ -24,9 +24,9 @@ def agent(folder: Path) -> Agent:
     @tool
     async def work(context: ToolContext) -> str:
         """Work until somebody says that it is enough."""
-        while not (folder / "enough").exists():  # noqa: ASYNC110
+        while not await asyncio.to_thread((folder / "enough").exists):
             await asyncio.sleep(LOOK)
-        effects.add("work", context.key)
+        await asyncio.to_thread(effects.add, "work", context.key)
         return "worked"
 
     @tool(approval="ask")

@@ -169,15 +169,16 @@ async def test_the_other_steers_while_a_tool_runs(calm: Stage) -> None:
         assert calm.effects == ["work"]
 
 
-async def test_a_long_tool_call_keeps_its_driver(calm: Stage) -> None:
-    async with calm.beside("Work.") as session:
+@pytest.mark.parity("user-demand", 34)
+async def test_a_long_tool_call_keeps_its_driver(stage: Stage) -> None:
+    async with stage.beside("Work.") as session:
         await begun(session)
-        async with connect(calm.url) as store:
-            await held(store, 2 * calm.ttl)
-        calm.enough()
+        async with connect(stage.url) as store:
+            await held(store, 2 * stage.ttl)
+        stage.enough()
         assert (await session.wait()).text == "Worked."
-        assert drivers(await session.events()) == {calm.owner}
-        assert calm.effects == ["work"]
+        assert drivers(await session.events()) == {stage.owner}
+        assert stage.effects == ["work"]
 
 
 @pytest.mark.parity("user-demand", 21)
