@@ -541,8 +541,7 @@ class TimerPlanned(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointMade(Payload, frozen=True, kw_only=True):
-    """`shared` is the number of the last event in thread `main`, which has what all threads
-    share; None in that thread itself."""
+    """`shared` is the head of thread `main` at that time; None in that thread itself."""
 
     id: str
     label: str | None = None

@@ -150,6 +150,14 @@ def next_due(state: State) -> int | None:
     return min(times, default=None)
 
 
+def asks_within(state: State) -> bool:
+    """Whether all that goes on is to wait for a person, in calls that other calls made."""
+    calls = state.calls
+    parents = {call.parent for call in calls.values() if call.parent is not None}
+    leaves = [call for id, call in calls.items() if id not in parents]
+    return bool(parents) and all(call.status == "waiting" for call in leaves)
+
+
 def _warning(item: OpenItem) -> int | None:
     if item.expires is None or item.warned:
         return None

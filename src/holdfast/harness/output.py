@@ -4,7 +4,6 @@ argument is the answer. That works with every model that can call tools."""
 from __future__ import annotations
 
 import asyncio
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -21,7 +20,6 @@ ABOUT = "Give the answer. Call this once, when the answer is complete."
 NUDGE = f"Give your answer by calling {FINAL}."
 
 
-@cache
 def output_tool(type: Any) -> Tool:
     """The tool whose argument is an answer of this type."""
 

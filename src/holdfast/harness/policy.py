@@ -18,6 +18,8 @@ from typing import Literal
 from ..state import Grants, Rules
 from .toolvalues import Approval
 
+NO_RULES, NO_GRANTS = Rules(), Grants()
+
 
 def allowed(
     own: Approval,
@@ -25,8 +27,8 @@ def allowed(
     *,
     tool: str = "",
     category: str | None = None,
-    rules: Rules = Rules(),
-    grants: Grants = Grants(),
+    rules: Rules = NO_RULES,
+    grants: Grants = NO_GRANTS,
 ) -> tuple[Approval, str]:
     """What is to happen with a call, and what says so."""
     of_tool, of_category = rules.tools.get(tool), rules.categories.get(category or "")

@@ -19,7 +19,7 @@ from ..state import State, fold
 from ..store import wall_clock
 from ..transcript import Message, transcript
 from .acting import custom
-from .decide import decide
+from .decide import asks_within, decide
 from .ground import Ground, Host
 from .inbox import Decision, settle
 from .inputs import Content
@@ -94,7 +94,7 @@ class Session(Ground):
         """Wait until the run that is going, or was last, waits for a person or has ended, and
         nothing is left in the queue."""
         self.check()
-        await self.live.until(lambda: self.live.stuck is not None or self._settled())
+        await self.live.until(lambda: self.live.stuck is not None or self._waits())
         if self.live.stuck is not None:
             raise self.live.stuck
         run = self.live.state.run
@@ -103,7 +103,12 @@ class Session(Ground):
         async for event in self.live.store.read(self.key, after=start - 1, log=self.live.log):
             watch.run = run.id if run is not None else None
             watch.see(event)
+        if watch.end is None and asks_within(self.live.state):
+            watch.end = ("waiting", None, None, self.live.state.head)
         return await self._result(watch)
+
+    def _waits(self) -> bool:
+        return self._settled() or asks_within(self.live.state)
 
     def _settled(self) -> bool:
         """Whether there is nothing that a driver could do."""
@@ -308,6 +313,13 @@ class Stream:
             watch.see(event)
         return watch.run
 
+    def _asks_within(self, item: Item) -> bool:
+        """Whether the run waits for a person within a call, and all before that was shown."""
+        state, watch = self._session.live.state, self._watch
+        shown = isinstance(item, Event) and item.seq == state.head
+        mine = watch is not None and state.run is not None and watch.run == state.run.id
+        return shown and mine and asks_within(state)
+
     def _behind(self) -> bool:
         """Whether the message waits for its turn, and only a person can bring that about."""
         session, watch = self._session, self._watch
@@ -339,6 +351,8 @@ class Stream:
                 async for item in items:
                     if watch.see(item):
                         yield item
+                    if watch.end is None and self._asks_within(item):
+                        watch.end = ("waiting", None, None, session.live.state.head)
                     if watch.end is not None or self._behind():
                         break
                     if session.live.stuck is not None and isinstance(item, Trouble):

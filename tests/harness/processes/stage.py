@@ -24,7 +24,7 @@ def agent(folder: Path) -> Agent:
     @tool
     async def work(context: ToolContext) -> str:
         """Work until somebody says that it is enough."""
-        while not await asyncio.to_thread((folder / "enough").exists):
+        while not await asyncio.to_thread((folder / "enough").exists):  # noqa: ASYNC110
             await asyncio.sleep(LOOK)
         await asyncio.to_thread(effects.add, "work", context.key)
         return "worked"

@@ -108,6 +108,22 @@ async def test_calls_within_a_call_are_asked_about_one_by_one() -> None:
     assert told == "noted, paid 1, This call was denied. too much"
 
 
+@pytest.mark.parity("user-demand", 15)
+async def test_who_sends_and_who_waits_are_told_of_a_question_within_a_call() -> None:
+    shop = Shop()
+    async with shop.harness(MemoryStore()) as serving, asyncio.timeout(PATIENCE):
+        session = await serving.get_or_create("s")
+        sent = await session.send("Order.")
+        assert (sent.status, [ask.title for ask in sent.pending]) == ("waiting", ["pay(n=1)"])
+        assert (await session.wait()).pending == sent.pending
+        await session.approve()
+        (second,) = (await session.wait()).pending
+        assert second.title == "pay(n=2)"
+        await session.approve(second.id)
+        done = await session.wait()
+        assert (done.status, done.text, done.pending) == ("done", "Ordered.", ())
+
+
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parity("user-demand", 12, 15)
 async def test_a_question_within_a_call_outlives_its_process(early: bool) -> None:
