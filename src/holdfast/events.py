@@ -208,16 +208,34 @@ class SessionReopened(Payload, frozen=True, kw_only=True):
 
 
 class ThreadCreated(Payload, frozen=True, kw_only=True):
+    """With `item`, the thread is a sub-agent's: `call` in the parent's log waits for it as that
+    pending item. `approval` is what the parent's mode said about tools then."""
+
     agent: str | None = None
     title: str | None = None
     parent: str | None = None
+    item: str | None = None
+    call: str | None = None
+    approval: Literal["auto", "ask", "deny", "tool"] = "tool"
 
 
 class ThreadForked(Payload, frozen=True, kw_only=True):
+    """`item`, `call` and `approval` as in `ThreadCreated`."""
+
     parent: str
     at: int
     agent: str | None = None
     title: str | None = None
+    item: str | None = None
+    call: str | None = None
+    approval: Literal["auto", "ask", "deny", "tool"] = "tool"
+
+
+class ThreadReported(Payload, frozen=True, kw_only=True):
+    """What a sub-agent came to stands in its parent's log, as the answer to `item`."""
+
+    item: str
+    due: int | None = None
 
 
 class ThreadRenamed(Payload, frozen=True, kw_only=True):
@@ -424,14 +442,19 @@ class QueueChanged(Payload, frozen=True, kw_only=True):
 
 
 class ModeChanged(Payload, frozen=True, kw_only=True):
+    """`left` is the mode that it was before."""
+
     mode: str
+    left: str | None = None
     reason: str | None = None
 
 
 class ModelChanged(Payload, frozen=True, kw_only=True):
-    """The session's own choice of a model; None lifts it."""
+    """The thread's own choice of a model; None lifts it. It is remembered for a mode: `mode`,
+    or without that the one that is current."""
 
     model: str | None = None
+    mode: str | None = None
 
 
 class StateChanged(Payload, frozen=True, kw_only=True):
@@ -566,6 +589,7 @@ KINDS: dict[str, type[Payload]] = {
     "session.reopened": SessionReopened,
     "thread.created": ThreadCreated,
     "thread.forked": ThreadForked,
+    "thread.reported": ThreadReported,
     "thread.renamed": ThreadRenamed,
     "label.added": LabelAdded,
     "label.removed": LabelRemoved,

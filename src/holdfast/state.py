@@ -18,14 +18,17 @@ from . import events as ev
 from .codec import LIMITS, typed, understood
 from .events import Event
 
-VERSION = "2"  # of this fold; snapshots made by another one are not used
+VERSION = "3"  # of this fold; snapshots made by another one are not used
 
 # The first words of our kinds, of some to come as well. A process that meets one it does
 # not know would drive past what a newer version meant by it; all other words are foreign.
 RESERVED = {kind.partition(".")[0] for kind in ev.KINDS}
 OPEN_CALLS = 256  # of earlier messages and the latest together; see _message_completed
 QUEUED = 256  # a driver takes far fewer; see _message_received
-ENTRIES = 100  # timers, contexts and checkpoints that are kept, each
+ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each
+OPERATIONS = 20  # on one file that are kept
+PATH = 1_024  # characters of a file's path; a longer one is not kept
+CHILD = "!sub"  # a call's id and this is the item by which it waits for its sub-agent
 FINAL = "final_result"  # the tool whose call is the answer of a run that wants a typed one
 
 CallStatus: TypeAlias = Literal[
@@ -135,10 +138,30 @@ class Grants(Struct, frozen=True, omit_defaults=True):
     categories: tuple[str, ...] = ()
 
 
+class Sub(Struct, frozen=True, omit_defaults=True):
+    """Whose thread this is, if it is a sub-agent's: `item` in the log of thread `parent` waits
+    for it, until it has `reported`; None in a fork of it, for which nobody waits. `forked` is
+    one that began as a copy of its parent."""
+
+    agent: str
+    parent: str
+    item: str | None
+    forked: bool = False
+    approval: Literal["auto", "ask", "deny", "tool"] = "tool"
+    reported: bool = False
+
+
 class Timer(Struct, frozen=True):
     """A message to come at `at` (ms); its words are in event `seq`."""
 
     seq: int
+    at: int
+
+
+class File(Struct, frozen=True, omit_defaults=True):
+    """A file that tools changed: what they did to it, oldest first, and when (ms) first."""
+
+    operations: tuple[str, ...]
     at: int
 
 
@@ -154,8 +177,10 @@ class Window(Struct, frozen=True, omit_defaults=True):
 
 class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is so after event `head`. Open calls and pending items stand under their ids,
-    oldest first. `due` is when a driver has to look, as the row says it. `abort` is the
-    event that wants the run to end. `too_new` is the first event that this version does
+    oldest first. `due` is when a driver has to look, as the row says it. `models` are the
+    models chosen in each mode, "" being the one that the log begins in; `model` is the latest
+    choice. `settings` are the metadata of the log. `abort` is the event that wants the run to
+    end. `too_new` is the first event that this version does
     not understand: as long as it is set, do not drive."""
 
     head: int = 0
@@ -166,17 +191,24 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     abort: int | None = None
     due: int | None = None
     usage: dict[str, int] = {}
+    total: int = 0
+    cost: float | None = None
     mode: str | None = None
     model: str | None = None
+    models: dict[str, str] = {}
+    settings: dict[str, Any] = {}
     data: dict[str, Any] = {}
     rules: Rules = Rules()
     grants: Grants = Grants()
     tasks: tuple[ev.Task, ...] = ()
+    tasks_before: tuple[ev.Task, ...] = ()
+    files: dict[str, File] = {}
     contexts: dict[str, Shown] = {}
     context: str | None = None
     window: Window = Window()
     timers: dict[str, Timer] = {}
     checkpoints: dict[str, int] = {}
+    sub: Sub | None = None
     expired: bool = False
     too_new: int | None = None
 
@@ -184,6 +216,11 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def active(self) -> Run | None:
         """The run that is going, or waits."""
         return self.run if self.run is not None and self.run.open else None
+
+    @property
+    def owes(self) -> bool:
+        """Whether the parent of this thread is yet to be told what came of it."""
+        return self.sub is not None and self.sub.item is not None and not self.sub.reported
 
     @property
     def safe(self) -> bool:
@@ -208,11 +245,14 @@ class _Work:
         self.run, self.abort, self.due = start.run, start.abort, start.due
         self.mode, self.model, self.context = start.mode, start.model, start.context
         self.queue, self.window, self.tasks = start.queue, start.window, start.tasks
-        self.rules, self.grants = start.rules, start.grants
+        self.rules, self.grants, self.sub = start.rules, start.grants, start.sub
         self.calls, self.pending = dict(start.calls), dict(start.pending)
         self.usage, self.data = dict(start.usage), dict(start.data)
+        self.models, self.settings = start.models, start.settings
         self.contexts, self.timers = dict(start.contexts), dict(start.timers)
         self.checkpoints = dict(start.checkpoints)
+        self.total, self.cost, self.files = start.total, start.cost, start.files
+        self.tasks_before = start.tasks_before
 
     def state(self) -> State:
         return State(**vars(self))
@@ -270,10 +310,26 @@ def _session_reopened(work: _Work, event: Event, p: ev.SessionReopened | None) -
     work.expired = False
 
 
+def _thread_created(work: _Work, event: Event, p: ev.ThreadCreated | None) -> None:
+    if p is not None and p.item is not None and p.agent is not None:
+        work.sub = Sub(p.agent, p.parent or "main", p.item, approval=p.approval)
+
+
+def _thread_reported(work: _Work, event: Event, p: ev.ThreadReported | None) -> None:
+    work.due = p.due if p else None
+    if work.sub is not None:
+        work.sub = replace(work.sub, reported=True)
+
+
 def _thread_forked(work: _Work, event: Event, p: ev.ThreadForked | None) -> None:
+    if p is not None and p.item is not None and p.agent is not None:
+        work.sub = Sub(p.agent, p.parent, p.item, forked=True, approval=p.approval)
+    elif work.sub is not None:
+        work.sub = replace(work.sub, item=None)
     # As in the row of a fork: nothing of the parent's is open in it or spent by it.
     work.run, work.abort, work.due, work.queue = None, None, None, ()
     work.calls, work.pending, work.usage, work.timers = {}, {}, {}, {}
+    work.total, work.cost = 0, None
     work.drop_contexts("step", "run")
 
 
@@ -306,6 +362,10 @@ def _message_completed(work: _Work, event: Event, p: ev.MessageCompleted | None)
     for name, count in p.usage.items():
         if name in work.usage or len(work.usage) < LIMITS.map_entries:
             work.usage[name] = work.usage.get(name, 0) + count
+    together = p.usage.get("input_tokens", 0) + p.usage.get("output_tokens", 0)
+    work.total += p.usage.get("total_tokens", together)
+    if p.cost is not None:
+        work.cost = (work.cost or 0.0) + p.cost
     if event.run is None:
         if not p.calls:
             work.due, work.queue = None, ()
@@ -370,6 +430,8 @@ def _abort_requested(work: _Work, event: Event, p: ev.AbortRequested | None) -> 
     run = work.run
     if run is not None and run.open and (p is None or p.run in (None, run.id)):
         work.abort = event.seq
+    elif run is None and work.sub is not None:
+        work.queue = ()  # a sub-agent that is stopped before it began does not begin
 
 
 def _model_called(work: _Work, event: Event, p: ev.ModelCalled | None) -> None:
@@ -395,8 +457,22 @@ def _tool_nested(work: _Work, event: Event, p: ev.ToolNested | None) -> None:
 def _tool_finished(work: _Work, event: Event, p: ev.ToolFinished | None) -> None:
     work.read(event)
     call = work.calls.pop(event.id.removeprefix("done:") if p is None else p.call, None)
-    if call is not None and call.name == FINAL and p is not None and p.outcome == "ok":
+    if p is None or p.outcome != "ok":
+        return
+    if call is not None and call.name == FINAL:
         work.amend(answered=True)
+    for ref in p.refs:
+        _file_changed(work, event, ref)
+
+
+def _file_changed(work: _Work, event: Event, ref: Any) -> None:
+    known = ref if isinstance(ref, dict) and ref.get("kind") == "file" else {}
+    path, role = known.get("value"), known.get("role")
+    if role in ("created", "modified") and isinstance(path, str) and len(path) <= PATH:
+        before = work.files.get(path, File((), event.at))
+        did = (*before.operations, role)[-OPERATIONS:]
+        files = {**work.files, path: File(did, before.at)}
+        work.files = dict(list(files.items())[-ENTRIES:])
 
 
 def _pending_opened(work: _Work, event: Event, p: ev.PendingOpened | None) -> None:
@@ -410,7 +486,10 @@ def _pending_settled(work: _Work, event: Event, p: ev.PendingSettled | None) -> 
     work.due = event.at
     id = event.id.removeprefix("settle:") if p is None else p.id
     item = work.pending.pop(id, None)
-    if item is None or item.call not in work.calls or work.calls[item.call].status != "waiting":
+    if item is None:
+        _answered_early(work, event, id, p)
+        return
+    if item.call not in work.calls or work.calls[item.call].status != "waiting":
         return
     # Never a yes that cannot be read, nor one while something else is asked; the first no stays.
     outcome: CallStatus = "abandoned" if p is None else p.outcome
@@ -418,6 +497,14 @@ def _pending_settled(work: _Work, event: Event, p: ev.PendingSettled | None) -> 
     if not (asked and outcome in ("approved", "answered")):
         more = {"answer": event.seq} if work.calls[item.call].parked else {}
         work.mark(item.call, event, outcome, item=id, **more)
+
+
+def _answered_early(work: _Work, event: Event, id: str, p: ev.PendingSettled | None) -> None:
+    """A sub-agent may have ended before its call has come to wait for it."""
+    call = id.removesuffix(CHILD)
+    if call != id and call in work.calls and work.calls[call].status == "started":
+        outcome: CallStatus = "abandoned" if p is None else p.outcome
+        work.mark(call, event, outcome, item=id, parked=True, answer=event.seq)
 
 
 def _pending_warned(work: _Work, event: Event, p: ev.PendingWarned | None) -> None:
@@ -443,11 +530,40 @@ def _queue_changed(work: _Work, event: Event, p: ev.QueueChanged | None) -> None
 
 
 def _mode_changed(work: _Work, event: Event, p: ev.ModeChanged | None) -> None:
-    work.mode = p.mode if p else work.mode
+    if p is None:
+        return
+    if work.mode is None and p.left is not None:
+        work.models = {name or p.left: model for name, model in work.models.items()}
+    work.mode = p.mode
 
 
 def _model_changed(work: _Work, event: Event, p: ev.ModelChanged | None) -> None:
-    work.model = p.model if p else work.model
+    if p is None:
+        return
+    if p.mode is None:
+        work.model = p.model
+    mode = p.mode or work.mode or ""
+    others = {name: model for name, model in work.models.items() if name != mode}
+    kept = others if p.model is None else {**others, mode: p.model}
+    work.models = dict(list(kept.items())[-ENTRIES:])
+
+
+def _session_created(work: _Work, event: Event, p: ev.SessionCreated | None) -> None:
+    if p is not None:
+        _set_up(work, p.metadata)
+
+
+def _metadata_changed(work: _Work, event: Event, p: ev.MetadataChanged | None) -> None:
+    if p is not None:
+        _set_up(work, p.set, p.drop)
+
+
+def _set_up(work: _Work, entries: dict[str, Any], drop: Sequence[str] = ()) -> None:
+    kept = {name: value for name, value in work.settings.items() if name not in drop}
+    kept.update(entries)
+    # The row refuses more than this, but that of a fork does not count what it inherited.
+    if len(kept) <= LIMITS.map_entries and len(msgspec.json.encode(kept)) <= LIMITS.map_bytes:
+        work.settings = kept
 
 
 def _state_changed(work: _Work, event: Event, p: ev.StateChanged | None) -> None:
@@ -492,7 +608,7 @@ def _grant_revoked(work: _Work, event: Event, p: ev.GrantRevoked | None) -> None
 
 def _task_changed(work: _Work, event: Event, p: ev.TaskChanged | None) -> None:
     if p is not None:
-        work.tasks = tuple(p.tasks[:ENTRIES])
+        work.tasks_before, work.tasks = work.tasks, tuple(p.tasks[:ENTRIES])
 
 
 def _context_built(work: _Work, event: Event, p: ev.ContextBuilt | None) -> None:
@@ -545,9 +661,13 @@ def _checkpoint_dropped(work: _Work, event: Event, p: ev.CheckpointDropped | Non
 
 
 _STEPS: dict[str, Callable[[_Work, Event, Any], None]] = {
+    "session.created": _session_created,
+    "metadata.changed": _metadata_changed,
     "session.expired": _session_expired,
     "session.reopened": _session_reopened,
+    "thread.created": _thread_created,
     "thread.forked": _thread_forked,
+    "thread.reported": _thread_reported,
     "message.received": _message_received,
     "message.completed": _message_completed,
     "run.started": _run_started,

@@ -115,6 +115,10 @@ def _thread_forked(event: Event, p: ev.ThreadForked, ops: list[Op]) -> None:
     ops.append(Op("set", "parent", value={"thread": p.parent, "at": p.at}))
 
 
+def _thread_reported(event: Event, p: ev.ThreadReported, ops: list[Op]) -> None:
+    ops.append(Op("set", "due", value=p.due))
+
+
 def _thread_renamed(event: Event, p: ev.ThreadRenamed, ops: list[Op]) -> None:
     ops.append(Op("set", "title", value=p.title))
 
@@ -223,6 +227,7 @@ _CHANGES: dict[str, Callable[[Event, Any, list[Op]], None]] = {
     "session.reopened": _session_reopened,
     "thread.created": _thread_created,
     "thread.forked": _thread_forked,
+    "thread.reported": _thread_reported,
     "thread.renamed": _thread_renamed,
     "label.added": _label_added,
     "label.removed": _label_removed,

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
 from .. import events as ev
 from ..errors import InvalidValue, ToolError
 from ..events import NewEvent, new_id
 from ..state import RESERVED
-from .agent import called
-from .config import STATE_BYTES
+from .agent import Mode, called
 from .contexts import Reading
+from .delegation import begin, stop
 from .driving import Driving
 from .output import convert
 from .sandbox.port import Place, Ran, Reason
+from .subagents import told
 from .tasks import summary
 from .tools import Answer, BadArguments, Tool, ToolResult
 from .toolvalues import as_result
+from .userstate import Edit, change, setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,13 +56,26 @@ class Acting(Reading):
     def depth(self) -> int:
         return self._depth
 
-    async def update_state(self, **changes: Any) -> None:
-        """Set entries of the user state."""
-        await change_state(self._driving, ev.StateChanged(set=changes))
+    async def update_state(self, function: Edit | None = None, /, **changes: Any) -> Any:
+        """Set entries of the user state; or let a function change a copy of the latest, and
+        return what it returns. It is called again where another writer was first."""
+        return await self._change_state(function or setting(changes))
 
     async def set_state(self, **entries: Any) -> None:
         """Replace the user state."""
-        await change_state(self._driving, ev.StateChanged(set=entries, replace=True))
+        await self._change_state(setting(entries, all=True))
+
+    async def _change_state(self, edit: Edit) -> Any:
+        driving, agent = self._driving, self.agent
+        shared = driving.shared
+        return await change(
+            shared.log,
+            lambda: shared.state,
+            lambda events, head: driving.write_shared(*events, expected=head),
+            edit,
+            kind=agent.state_type,
+            custom=lambda kind, payload: custom(agent.events, kind, payload),
+        )
 
     async def emit(self, kind: str, payload: Any = None) -> None:
         """Write an event of the program's own."""
@@ -85,13 +98,23 @@ class Acting(Reading):
     async def switch_mode(self, mode: str, text: str | None = None) -> None:
         """Work in another mode from the next step on; `text` joins the run with it."""
         driving, agent = self._driving, self.agent
-        events, before = mode_change(driving, mode), driving.config.mode(driving.state)
-        if changed := bool(events):
-            await called(before.on_exit, self, mode)
-        if text is not None:
-            events.append(self._message(text, "steer"))
-        if events:
-            await driving.write(*events)
+        left: Mode | None = None
+        while True:
+            before = driving.config.mode(driving.state)
+            if changed := agent.follows(before, mode):
+                if left is not before:
+                    await called(before.on_exit, self, mode)
+                    left = before
+                    continue  # which may have changed it
+                change = ev.ModeChanged(mode=mode, left=before.name)
+                events = [driving.event("mode.changed", change)]
+            else:
+                events = []
+            if text is not None:
+                events.append(self._message(text, "steer"))
+            expected = driving.state.head if changed else None
+            if not events or await driving.write(*events, expected=expected):
+                break
         if changed:
             await called(agent.mode(mode).on_enter, self, text)
 
@@ -105,6 +128,21 @@ class Acting(Reading):
         payload = ev.TaskChanged(tasks=tasks)
         await self._driving.write(self._driving.event("task.changed", payload))
         return summary(tasks)
+
+    async def delegate(
+        self, name: str, task: str, *, model: str | None = None, forked: bool | None = None
+    ) -> ToolResult:
+        """Hand a task to a sub-agent, and wait; what came of it, once it has ended."""
+        if self.answer is not None:
+            if self.answer.outcome != "answered":
+                await stop(self._driving, [self.call])
+            return told(self.answer)
+        if self._depth:
+            raise ToolError(problem="a call within a call cannot hand tasks on")
+        sub = next((item for item in self.agent.subagents if item.name == name), None)
+        if sub is None:
+            raise ToolError(problem=f"there is no sub-agent {name!r}")
+        raise await begin(self._driving, self.call, sub, task, model=model, forked=forked)
 
     @property
     def mode_after_plan(self) -> str | None:
@@ -196,35 +234,3 @@ def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
             field=kind, problem=wrong, remedy="give what the agent declared"
         ) from error
     return plain
-
-
-async def change_state(driving: Driving, payload: ev.StateChanged) -> None:
-    """Write a change of the user state, which belongs to the whole session."""
-    check_state(driving.user_state, payload)
-    await driving.write_shared(NewEvent.of("state.changed", payload))
-
-
-def check_state(before: dict[str, Any], payload: ev.StateChanged) -> None:
-    after = {} if payload.replace else {k: v for k, v in before.items() if k not in payload.drop}
-    size = len(msgspec.json.encode({**after, **payload.set}))
-    if size > STATE_BYTES:
-        raise InvalidValue(
-            field="state",
-            problem=f"would have {size} bytes",
-            remedy=f"keep at most {STATE_BYTES}; put large things into blobs or your own store",
-            limit=STATE_BYTES,
-        )
-
-
-def mode_change(driving: Driving, mode: str) -> list[NewEvent]:
-    """The events of a change of mode: none where it is the mode already."""
-    agent = driving.config.agent
-    if mode not in {item.name for item in agent.modes}:
-        raise InvalidValue(
-            field="mode",
-            problem=f"there is no mode {mode!r}",
-            remedy=f"use one of {', '.join(item.name for item in agent.modes)}",
-        )
-    if mode == driving.config.mode(driving.state).name:
-        return []
-    return [driving.event("mode.changed", ev.ModeChanged(mode=mode))]

@@ -11,18 +11,21 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
-from typing import Any, Literal, TypeAlias, overload
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import msgspec
 
 from ..codec import LIMITS
-from ..errors import HoldfastError
+from ..errors import HoldfastError, InvalidValue
 from ..models.port import split_ref
 from ..state import FINAL, RESERVED
 from .tools import Tool
+from .userstate import begun
 
 Instructions: TypeAlias = str | Callable[..., str | Awaitable[str]]
 DEFAULT = "default"
+DELEGATION = "subagent"  # the tool of an agent that has sub-agents
 ROLES = ("system", "message", "hidden")  # where a context may go
 
 
@@ -107,7 +110,8 @@ class Mode:
     `deny` refuses everything, `tool` leaves it to them. `contexts` is `all` those of the
     agent, by priority, but for `exclude`; or a list, in its order.
 
-    `after_plan` is the mode that follows when a person approves a plan (`submit_plan`).
+    `transitions` are the modes that may follow this one; None: any. `after_plan` is the mode
+    that follows when a person approves a plan (`submit_plan`).
 
     When the mode changes, `on_exit` of the old one is called with what changed it (a session,
     or what a tool or hook is given) and the name of the new one, then `on_enter` of the new
@@ -125,9 +129,22 @@ class Mode:
     context_failure: Literal["fail", "skip"] = "fail"
     steps: int | None = None
     label: str | None = None
+    transitions: Sequence[str] | None = None
     after_plan: str | None = None
     on_enter: Callable[..., Any] | None = None
     on_exit: Callable[..., Any] | None = None
+
+
+class Delegate(Protocol):
+    """An agent that works for this one: a `SubAgent`."""
+
+    name: str
+    description: str
+    forked: bool
+
+    def faults(self, parent: Agent) -> Iterable[str]: ...
+
+    def delegation(self, all: Sequence[Any]) -> Tool: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +153,7 @@ class Agent:
     Beside tools may stand sources of tools, as an `MCPServer`.
 
     `events` are the payload types of its own event kinds, checked when they are emitted.
+    `state_type` is what the user state has to be like: a type, or a JSON Schema.
     """
 
     label: str
@@ -151,6 +169,8 @@ class Agent:
     output_type: Any = None
     key: str = ""
     description: str | None = None
+    state_type: Any = None
+    subagents: Sequence[Any] = ()  # each a `SubAgent`
 
     def __post_init__(self) -> None:
         if not self.key:
@@ -167,9 +187,38 @@ class Agent:
         by_name = {mode.name: mode for mode in self.modes}
         return by_name.get(name or "", by_name.get(self.first_mode, self.modes[0]))
 
+    def known_mode(self, name: str) -> Mode:
+        """The mode of that name; `InvalidValue` where there is none."""
+        if (found := self.mode(name)).name != name:
+            names = ", ".join(mode.name for mode in self.modes)
+            raise InvalidValue(
+                field="mode", problem=f"there is no mode {name!r}", remedy=f"use one of {names}"
+            )
+        return found
+
+    def follows(self, before: Mode, name: str) -> bool:
+        """Whether a change to mode `name` is one; `InvalidValue` where it is not allowed."""
+        self.known_mode(name)
+        if name == before.name:
+            return False
+        if before.transitions is not None and name not in before.transitions:
+            allowed = ", ".join(before.transitions) or "no other"
+            raise InvalidValue(
+                field="mode",
+                problem=f"{name!r} does not follow {before.name!r}",
+                remedy=f"from there go to {allowed}",
+            )
+        return True
+
+    @cached_property
+    def delegation(self) -> tuple[Tool, ...]:
+        """The tool by which the agent hands tasks to its sub-agents, if it has any."""
+        return tuple(item.delegation(self.subagents) for item in self.subagents[:1])
+
     def tools_in(self, mode: Mode) -> dict[str, Tool]:
-        """The tools of a mode by name: the agent's and its own."""
-        listed = (*self.tools, *mode.tools)  # a source has none before it is connected
+        """The tools of a mode by name: the agent's and its own, and that for its sub-agents."""
+        # A source has none before it is connected.
+        listed = (*self.tools, *mode.tools, *self.delegation)
         return {tool.name: tool for tool in listed if isinstance(tool, Tool)}
 
     def tool(self, name: str, mode: Mode) -> Tool | None:
@@ -191,10 +240,9 @@ class Agent:
         return sorted(shown, key=lambda item: -item.priority)
 
     def initial_state(self) -> dict[str, Any]:
-        """A fresh copy of the state that a session starts with."""
+        """A fresh copy of the state that a session starts with, and the defaults of its type."""
         start = self.state() if callable(self.state) else self.state
-        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(start)))
-        return copied
+        return begun(start, self.state_type)
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -213,6 +261,10 @@ class Agent:
             ],
             "hooks": [{"kind": item.kind, "name": _name(item.function)} for item in self.hooks],
             "events": sorted(self.events),
+            "subagents": [
+                {"name": item.name, "description": item.description, "forked": item.forked}
+                for item in self.subagents
+            ],
             "state": self.initial_state(),
         }
 
@@ -226,6 +278,7 @@ def slug(label: str) -> str:
 def faults(agent: Any) -> list[str]:
     """Everything that is wrong with an agent; none means that it can be served."""
     found = [*_naming(agent), *_mode_faults(agent), *_tool_faults(agent)]
+    found.extend(_delegate_faults(agent))
     for item in _all_contexts(agent):
         if not isinstance(item, Context) or not callable(item.render):
             found.append(f"context {item!r} is none: make it with @context")
@@ -265,6 +318,11 @@ def _mode_faults(agent: Agent) -> Iterable[str]:
             mode.after_plan not in names or mode.after_plan == mode.name
         ):
             yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is no other mode"
+        for name in mode.transitions or ():
+            if name not in names or name == mode.name:
+                yield f"mode {mode.name!r}: transition {name!r} is to no other mode"
+        if mode.transitions is not None and mode.after_plan not in (None, *mode.transitions):
+            yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is not in its transitions"
         if mode.approval not in ("auto", "ask", "deny", "tool"):
             yield f"mode {mode.name!r}: approval {mode.approval!r} is not auto, ask, deny or tool"
         if mode.model is not None:
@@ -281,6 +339,20 @@ def _tool_faults(agent: Any) -> Iterable[str]:
         yield from (f"mode {mode.name!r} has two tools {name!r}" for name in sorted(_twice(names)))
         if FINAL in names:
             yield f"mode {mode.name!r}: the tool name {FINAL!r} is taken"
+
+
+def _delegate_faults(agent: Agent) -> Iterable[str]:
+    names = []
+    for item in agent.subagents:
+        if not callable(getattr(item, "delegation", None)):
+            yield f"{item!r} is no sub-agent: make it with SubAgent"
+            continue
+        names.append(str(item.name))
+        yield from item.faults(agent)
+    yield from (f"sub-agent {name!r} is there twice" for name in sorted(_twice(names)))
+    tools = [item for mode in agent.modes for item in (*agent.tools, *mode.tools)]
+    if names and any(isinstance(item, Tool) and item.name == DELEGATION for item in tools):
+        yield f"the tool name {DELEGATION!r} is taken: it is how sub-agents are called"
 
 
 def _ref_faults(ref: str, where: str) -> Iterable[str]:
@@ -313,6 +385,7 @@ def _mode_manifest(agent: Agent, mode: Mode) -> dict[str, Any]:
         "approval": mode.approval,
         "tools": sorted(agent.tools_in(mode)),
         "contexts": [item.name for item in agent.contexts_in(mode)],
+        **({} if mode.transitions is None else {"transitions": list(mode.transitions)}),
     }
 
 

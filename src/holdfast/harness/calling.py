@@ -255,7 +255,7 @@ def finished(
     """The end of the run, with the time at which somebody has to look again."""
     state = driving.state
     times = [timer.at for timer in state.timers.values()]
-    due = driving.now() if state.queue else min(times, default=None)
+    due = driving.now() if state.queue or state.owes else min(times, default=None)
     payload = ev.RunFinished(status=status, code=code, error=error, stack=stack, due=due)
     return driving.event("run.finished", payload)
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..codec import LIMITS
+from ..errors import ToolMissing
 from ..events import Key
 from ..models.port import Model
 from ..models.registry import Models
 from ..redact import Redactor
 from ..state import State
 from ..store import Store
-from .agent import Agent, Mode
+from .agent import DELEGATION, Agent, Mode
 from .faults import ErrorPolicy
 from .logs import Log
 from .sandbox.port import Place, Sandbox
 from .spans import Tracing
 from .steps import Bounds
+from .subagents import kin
 
 PARALLEL = 10  # tools at once, in one run
 CALLS = 64  # that one message of a model may hold; the rest are refused
@@ -52,14 +53,32 @@ class Config:
     outputs: dict[tuple[str, int], Any] = field(default_factory=dict)  # by log and message
     places: dict[Key, Place] = field(default_factory=dict)
     opening: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    nudge: Callable[[Key], None] = lambda key: None  # see to it that a log is driven
+
+    def of(self, key: Key, state: State) -> Config:
+        """The same for the agent whose thread this is; `ToolMissing` if it is not there."""
+        if state.sub is None:
+            return self
+        agent = kin(self.agent, state.sub)
+        if agent is None:
+            raise ToolMissing(session=key.session, agent=state.sub.agent, tool=DELEGATION)
+        return replace(self, agent=agent)
 
     def mode(self, state: State) -> Mode:
         return self.agent.mode(state.mode)
 
     def model_ref(self, state: State, run: str | None = None) -> str | None:
-        """Which model speaks next: the run's, the session's, the mode's, the agent's, ours."""
-        chosen = (run, state.model, self.mode(state).model, self.agent.model, self.default_model)
+        """Which model speaks next: the run's, the one chosen in this mode, the mode's own, the
+        one chosen last in any, the agent's, ours."""
+        mode, agent = self.mode(state), self.agent.model
+        chosen = (run, self.chosen(state), mode.model, state.model, agent, self.default_model)
         return next((ref for ref in chosen if ref), None)
+
+    def chosen(self, state: State, mode: str | None = None) -> str | None:
+        """The model that was chosen in a mode; without a name, in the one that is current."""
+        current = self.mode(state).name
+        first = state.mode is None and mode in (None, current)
+        return state.models.get("" if first else mode or current)
 
     def model(self, ref: str) -> Model:
         return self.models.resolve(ref)
@@ -74,6 +93,3 @@ class Config:
                     key, agent=self.agent.key, resources=self.resources
                 )
             return self.places[key]
-
-
-STATE_BYTES = LIMITS.map_bytes

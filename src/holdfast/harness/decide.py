@@ -5,7 +5,7 @@ Whoever has the log can ask, at any moment, after any crash, and gets the same a
 
 from __future__ import annotations
 
-from ..state import OpenCall, OpenItem, Run, State
+from ..state import CHILD, OpenCall, OpenItem, Run, State
 from .steps import (
     AskOutcome,
     Bounds,
@@ -17,6 +17,7 @@ from .steps import (
     Fire,
     Idle,
     Plan,
+    Report,
     RunTools,
     Start,
     Step,
@@ -49,6 +50,8 @@ def _by_the_clock(state: State, now: int) -> Step | None:
 
 
 def _idle(state: State, bounds: Bounds) -> Step:
+    if state.owes and (state.run is not None or (state.due is not None and not state.queue)):
+        return Report()
     if state.queue:
         return Start(state.queue[0].seq, _full(state, bounds, more=1))
     due = next_due(state)
@@ -106,8 +109,10 @@ def _open_calls(state: State) -> Step | None:
         return RunTools(ready)
     if not calls:
         return None
-    if any(q.how == "steer" for q in state.queue):
-        return Supersede(tuple(id for id, item in state.pending.items() if item.call in calls))
+    asked = (id for id, item in state.pending.items() if item.call in calls)
+    instead = tuple(id for id in asked if not id.endswith(CHILD))  # who works is not asked
+    if instead and any(q.how == "steer" for q in state.queue):
+        return Supersede(instead)
     due = next_due(state)
     if state.run is None or state.run.status != "waiting":
         return Wait(due)
@@ -148,6 +153,13 @@ def next_due(state: State) -> int | None:
     for item in state.pending.values():
         times.extend(at for at in (_warning(item), item.expires) if at is not None)
     return min(times, default=None)
+
+
+def delegates(state: State) -> bool:
+    """Whether all that goes on is to wait for sub-agents."""
+    if state.active is None or state.active.status != "waiting":
+        return False
+    return bool(state.pending) and all(id.endswith(CHILD) for id in state.pending)
 
 
 def asks_within(state: State) -> bool:

@@ -17,6 +17,7 @@ from .driving import Driving
 from .live import Live
 from .lives import Lives
 from .loop import drive
+from .subagents import family
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
 SOON, TRIES = 0.05, 40  # seconds between two looks at a lease that is about to be given back
@@ -33,6 +34,8 @@ class Drivers:
         self._again: set[Key] = set()
         self._stuck: dict[Key, int] = {}  # what cannot be driven here, until its log grows
         self._drives: dict[Key, Driving] = {}
+        self._agents = [*family(config.agent)]
+        self._nudges: set[asyncio.Task[None]] = set()
         self._looker: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -45,15 +48,28 @@ class Drivers:
         self._tasks[live.key] = task
         task.add_done_callback(lambda _: self._driven(live))
 
+    def nudge(self, where: Key) -> None:
+        """The same for a log that may not be open here."""
+        if not self._closed:
+            task = asyncio.create_task(self._nudged(where), name=f"nudge {where.session}")
+            self._nudges.add(task)
+            task.add_done_callback(self._nudges.discard)
+
+    async def _nudged(self, where: Key) -> None:
+        try:
+            self.wake(await self._lives.open(where))
+        except HoldfastError as error:  # who looks for work finds it later
+            self._config.log.warning("open_failed", category="storage", error=error)
+
     async def start(self) -> None:
         """Take up what was left undone, and go on looking for it."""
         await self.look()
         self._looker = asyncio.create_task(self._looking(), name="look for work")
 
     async def look(self) -> None:
-        """Drive the logs of this agent that nobody drives and that have something to do."""
-        agents = [self._config.agent.key]
-        for where in await self._config.store.runnable(self._tenant, agents=agents):
+        """Drive the logs of this agent, and of those that work for it, that nobody drives and
+        that have something to do."""
+        for where in await self._config.store.runnable(self._tenant, agents=self._agents):
             try:
                 live = await self._lives.open(where)
             except HoldfastError as error:
@@ -92,6 +108,7 @@ class Drivers:
             self._looker.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looker
+        await asyncio.gather(*self._nudges)
         await self.stop([*self._tasks], grace)
 
     async def _drive(self, live: Live) -> None:
@@ -100,7 +117,8 @@ class Drivers:
             main = Key(key.tenant, key.session, "main")
             shared = live if key == main else await self._lives.open(main)
             for _ in range(TRIES):
-                if await drive(self._config, live, shared, self._drives):
+                config = self._config.of(key, live.state)
+                if await drive(config, live, shared, self._drives):
                     break
                 if self._closed or not _left(live.state):
                     break

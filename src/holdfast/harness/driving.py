@@ -118,14 +118,18 @@ class Driving:
         await self.live.reach(head)
         return True
 
-    async def write_shared(self, event: NewEvent) -> None:
-        """Append to what all threads share."""
+    async def write_shared(self, *events: NewEvent, expected: int | None = None) -> bool:
+        """Append to what all threads share; like `write`."""
         if self.shared is self.live:
-            await self.write(event)
-        else:
-            shared = self.shared
-            done = await self.config.store.append(shared.key, [event], log=shared.log)
-            await shared.reach(done.head)
+            return await self.write(*events, expected=expected)
+        shared, store = self.shared, self.config.store
+        try:
+            done = await store.append(shared.key, events, expected=expected, log=shared.log)
+        except HeadMoved as moved:
+            await shared.reach(moved.head)
+            return False
+        await shared.reach(done.head)
+        return True
 
     async def _append(self, events: tuple[NewEvent, ...], expected: int | None) -> int:
         """The same events again while the store is away: their ids make that safe."""

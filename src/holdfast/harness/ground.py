@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from ..errors import HarnessClosed, PhaseError
 from ..events import Key, NewEvent
+from ..state import State
 from ..store import Store
 from .config import Config
 from .inputs import Content, accept
@@ -40,7 +41,7 @@ class Ground:
 
     @property
     def config(self) -> Config:
-        return self.host.config
+        return self.host.config.of(self.key, self.live.state)
 
     def check(self) -> None:
         """Refuse to go on with what is closed or gone."""
@@ -53,6 +54,13 @@ class Ground:
             raise PhaseError(
                 tenant=key.tenant, session=key.session, phase="expired", move="going on"
             )
+
+    async def catch_up(self, live: Live | None = None) -> State:
+        """The state with all that others have written by now."""
+        self.check()
+        live = live or self.live
+        row = await self.host.store.row(live.key)
+        return live.state if row is None else await live.reach(row.head)
 
     async def append(
         self, *events: NewEvent, live: Live | None = None, expected: int | None = None

@@ -20,6 +20,7 @@ from ..errors import (
     HoldfastError,
     InvalidAgent,
     InvalidValue,
+    SessionNotFound,
 )
 from ..events import Event, Key, NewEvent, Scope, key, new_id
 from ..models import registry
@@ -27,6 +28,7 @@ from ..models.port import Model, Provider
 from ..store import Receipt, Store
 from ..stores import connect
 from .agent import Agent, faults
+from .children import holder
 from .config import PARALLEL, Config, Price
 from .drivers import Drivers, handed_over
 from .faults import CODES, ErrorPolicy
@@ -43,6 +45,8 @@ from .session import Session, Stream
 from .sources import ToolSource, gather, release
 from .spans import tracing
 from .steps import Bounds, RunLimits
+from .subagents import family
+from .threads import check_deletable, end_run
 
 TTL = 15.0  # seconds that a lease lasts
 GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
@@ -122,6 +126,7 @@ class Harness:
         self._opening: dict[Key, asyncio.Task[Session]] = {}
         self._listeners: list[Callable[[str, str, Any], Any]] = []
         self._closing: set[asyncio.Task[bool]] = set()
+        self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
         self._closed = False
 
     # Opening and closing
@@ -161,6 +166,7 @@ class Harness:
         )
         lives = Lives(store, self._happened)
         drivers = Drivers(config, self.tenant, lives, self._kept)
+        config.nudge = drivers.nudge
         return Served(config, lives, drivers, sources)
 
     async def aclose(self, grace: float = GRACE) -> None:
@@ -209,33 +215,43 @@ class Harness:
     ) -> Session:
         """The live session with this id, opened or begun if need be; without an id, a new one.
         All who ask at once get the same object."""
+        created = ev.SessionCreated(
+            agent=self.agent.key,
+            user=user,
+            title=title,
+            workspace=workspace,
+            labels=list(labels),
+            metadata=dict(metadata or {}),
+        )
+        id = (id or "").strip() or new_id()
+        return await self._live(key(id, thread, self.tenant), created)
+
+    async def open(self, id: str, thread: str = "main") -> Session:
+        """The live session of a thread that is there; `SessionNotFound` where it is not."""
+        return await self._live(key(id, thread, self.tenant), None)
+
+    async def _live(self, where: Key, created: ev.SessionCreated | None) -> Session:
         if self._closed:
             raise HarnessClosed(what="the harness")
         await self.start()
-        id = (id or "").strip() or new_id()
-        where = key(id, thread, self.tenant)
+        while (leaving := self._leaving.get(where.session)) is not None:
+            await asyncio.wait({leaving})
         known = self._sessions.get(where)
         if known is not None and known.live.failure is None:
             return known
         opening = self._opening.get(where)
         if opening is None:
-            created = ev.SessionCreated(
-                agent=self.agent.key,
-                user=user,
-                title=title,
-                workspace=workspace,
-                labels=list(labels),
-                metadata=dict(metadata or {}),
-            )
             opening = self._opening[where] = asyncio.create_task(self._open(where, created))
             opening.add_done_callback(lambda _: self._opening.pop(where, None))
         return await asyncio.shield(opening)
 
-    async def _open(self, where: Key, created: ev.SessionCreated) -> Session:
+    async def _open(self, where: Key, created: ev.SessionCreated | None) -> Session:
         main = key(where.session, "main", self.tenant)
         row = await self.store.row(main)
+        if created is None and await self.store.row(where) is None:
+            raise SessionNotFound(tenant=self.tenant, session=where.session, thread=where.thread)
         if row is None:
-            await self._begin(main, created)
+            await self._begin(main, created or ev.SessionCreated(agent=self.agent.key))
             self.tell("session.created", where.session)
         elif row.agent not in (None, self.agent.key):
             raise InvalidValue(
@@ -287,9 +303,38 @@ class Harness:
             self.tell("session.deleted", id)
         return receipt
 
+    async def delete_thread(self, id: str, thread: str, *, grace: float = GRACE) -> Receipt:
+        """Remove one thread; its forks stay whole. A run that is going there, whichever process
+        drives it, is aborted first, and waited for `grace` seconds at most."""
+        where = key(id, thread, self.tenant)
+        await check_deletable(self.store, where, self.agent.key)
+        live = await self.served.lives.open(where)
+        await end_run(live, self.wake, grace)
+        await self.served.drivers.stop([where], 0.0)
+        receipt = await self.store.delete(where)
+        if (session := self._sessions.pop(where, None)) is not None:
+            session.closed = True
+        await self.served.lives.close(where)
+        if not receipt.removed.get("logs"):
+            raise SessionNotFound(tenant=self.tenant, session=id, thread=thread)
+        self.tell("thread.deleted", id, thread)
+        return receipt
+
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
         """Forget a live session; its run is handed over at a safe point, at the latest after
         `grace` seconds. False if it was not live."""
+        while (leaving := self._leaving.get(id)) is not None:
+            await asyncio.wait({leaving})
+        leaving = self._leaving[id] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._close(id, grace, reason)
+        finally:
+            del self._leaving[id]
+            leaving.set_result(None)
+
+    async def _close(self, id: str, grace: float, reason: Reason) -> bool:
+        if opening := [task for where, task in self._opening.items() if where.session == id]:
+            await asyncio.wait(opening)
         lives, drivers = self.served.lives, self.served.drivers
         mine = [where for where in lives if where.session == id]
         await drivers.stop(mine, grace)
@@ -343,7 +388,7 @@ class Harness:
         answer: Any = None,
         **options: Any,
     ) -> Decision:
-        where = key(id, thread, self.tenant)
+        where, item = await holder(self.store, key(id, thread, self.tenant), item)
         if arguments is not None:
             answer = {"arguments": dict(arguments)}
         made = await settle(self.store, where, item, outcome, answer=answer, **options)
@@ -364,7 +409,8 @@ class Harness:
 
     def subscribe(self, listener: Callable[[str, str, Any], Any]) -> Callable[[], None]:
         """Call `listener(event, session id, value)` for what happens to sessions here:
-        `session.created`, `session.opened`, `session.deleted`, `sessions.closed`, and
+        `session.created`, `session.opened`, `session.deleted`, `thread.deleted`,
+        `sessions.closed`, and
         `session.event` with each event of those that are open. What it raises is logged.
         Returns what ends it."""
         self._listeners.append(listener)
@@ -409,8 +455,11 @@ def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> No
     if not isinstance(agent, Agent):
         problem = f"is {type(agent).__name__}"
         raise InvalidValue(field="agent", problem=problem, remedy="pass an Agent")
-    found = [*faults(agent), *_types(agent), *registry.faults(sources)]
-    wanted = [*refs, agent.model, *(mode.model for mode in agent.modes)]
+    found = [*faults(agent)]
+    for each in _family(agent, found):
+        found.extend(_types(each))
+    found.extend(registry.faults(sources))
+    wanted = [*refs, *(ref for each in _family(agent, found) for ref in _models(each))]
     if not found:
         models = registry.Models(sources)
         for ref in dict.fromkeys(filter(None, wanted)):
@@ -422,6 +471,16 @@ def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> No
             found.append("there is no model: give the harness a default_model")
     if found:
         raise InvalidAgent(agent=agent.key, faults=found)
+
+
+def _family(agent: Agent, found: Sequence[str]) -> list[Agent]:
+    """The agent, and if nothing is wrong with them, those that work for it."""
+    return [agent] if found else [*family(agent).values()]
+
+
+def _models(agent: Agent) -> Iterable[str | None]:
+    yield agent.model
+    yield from (mode.model for mode in agent.modes)
 
 
 def _types(agent: Agent) -> Iterable[str]:

@@ -53,7 +53,7 @@ async def _meant(store: Store, key: Key, item: str | None) -> str:
     waiting = list(row.pending) if row is not None else []
     if item is None and len(waiting) == 1:
         return waiting[0]
-    if item is not None and (item in waiting or await _was(store, key, item)):
+    if item is not None and (item in waiting or await was(store, key, item)):
         return item
     raise NotPending(session=key.session, item=item, pending=waiting)
 
@@ -73,7 +73,7 @@ async def _check_answer(store: Store, key: Key, item: str, answer: Any) -> None:
             raise InvalidValue(field="answer", problem=wrong, remedy="give what is asked for")
 
 
-async def _was(store: Store, key: Key, item: str) -> bool:
+async def was(store: Store, key: Key, item: str) -> bool:
     """Whether there ever was such an item: then its decision is in the log."""
     async for event in store.read(key, reverse=True):
         if event.kind == "pending.settled" and event.id == f"settle:{item}":

@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from typing import TypeAlias, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -25,8 +25,12 @@ from ..errors import (
 from ..events import Event, Key
 from ..state import VERSION, State, fold
 from ..store import CaughtUp, Snapshot, Store
+from .delta import Delta, Growing, Text
+from .display import ENDS, Said, Stage, since
 from .history import History
 from .later import Later
+
+__all__ = ["Delta", "Growing", "Hearer", "Item", "Listener", "Live", "Trouble"]
 
 P = TypeVar("P", bound=ev.Payload)
 
@@ -35,16 +39,6 @@ RECENT = 32  # events that are looked up without asking the store
 SNAPSHOT = 512  # events between two snapshots
 FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
 POLL = 0.25  # seconds between two looks at drafts that another process writes
-
-
-class Delta(Struct, frozen=True, tag="delta"):
-    """Some more text of a message in flight: `text` begins at code point `offset`. `message` is
-    the id of the event that will hold the whole. A thought is no part of the message."""
-
-    message: str
-    offset: int
-    text: str
-    thought: bool = False
 
 
 class Trouble(Struct, frozen=True, tag="trouble"):
@@ -57,21 +51,12 @@ class Trouble(Struct, frozen=True, tag="trouble"):
 Item: TypeAlias = Event | Delta | CaughtUp | Trouble
 
 
-class Growing:
-    """Text that comes in pieces, put together when somebody reads it."""
+class Hearer(Protocol):
+    """One that is told what happens."""
 
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self.length = 0
+    def put(self, item: Item) -> None: ...
 
-    def add(self, text: str) -> None:
-        self._pieces.append(text)
-        self.length += len(text)
-
-    @property
-    def text(self) -> str:
-        self._pieces = ["".join(self._pieces)]
-        return self._pieces[0]
+    def end(self) -> None: ...
 
 
 class Live:
@@ -83,6 +68,7 @@ class Live:
         self.state = State()
         self.history = History()
         self.flying: dict[str, Growing] = {}
+        self.stage = Stage()
         self.failure: HoldfastError | None = None
         self.stuck: HoldfastError | None = None
         self.hooked = 0  # up to which event this process has called the agent's hooks
@@ -90,7 +76,9 @@ class Live:
         self.watchers: list[Callable[[Event], None]] = []
         self._saved = self._upto = 0  # where the last snapshot is, and where its window begins
         self._recent: deque[Event] = deque(maxlen=RECENT)  # those that came while it followed
-        self._listeners: set[Listener] = set()
+        self._speaking: str | None = None  # the message in flight, unless what came ended it
+        self._thinking = Growing()
+        self._listeners: set[Hearer] = set()
         self._waiters: set[tuple[Callable[[], bool], asyncio.Future[None]]] = set()
         self._reader: asyncio.Task[None] | None = None
         self._polling = Later(POLL, self._poll)
@@ -142,17 +130,25 @@ class Live:
     def listen(self, after: int | None = None) -> Listener:
         """All that follows event `after`, or that follows now."""
         listener = Listener(self, self.state.head if after is None else after, after is None)
-        self._listeners.add(listener)
-        self._polling.ask()
+        self.join(listener)
         return listener
 
-    def leave(self, listener: Listener) -> None:
+    def join(self, listener: Hearer) -> None:
+        """Tell one more, until it leaves."""
+        self._listeners.add(listener)
+        self._polling.ask()
+
+    def leave(self, listener: Hearer) -> None:
         self._listeners.discard(listener)
 
     def say(self, message: str, text: str, *, thought: bool = False) -> None:
         """Tell the listeners some more text of a message in flight."""
         offset = 0
-        if not thought:
+        if message != self._speaking:
+            self._speaking, self._thinking = message, Growing()
+        if thought:
+            self._thinking.add(text)
+        else:
             so_far = self.flying.setdefault(message, Growing())
             offset = so_far.length
             so_far.add(text)
@@ -166,6 +162,13 @@ class Live:
 
     # Reading
 
+    def spoken(self) -> Said | None:
+        """The message in flight, as far as it has come."""
+        if (id := self._speaking) is None:
+            return None
+        body = self.flying[id].now() if id in self.flying else Text.of()
+        return Said(id=id, body=body, thinking=self._thinking.now())
+
     async def _load(self) -> None:
         state, snapshot = State(), None
         with contextlib.suppress(StoreUnavailable):  # then the log is read from its beginning
@@ -177,12 +180,25 @@ class Live:
         self.history = await self._history(state)
         start = min(state.window.upto, state.head)
         batch: list[Event] = []
+        kept: deque[Event] = deque(maxlen=BUFFER)
         async for event in self.store.read(self.key, after=start, log=self.log):
+            kept.append(event)
             self.history.add(event) if event.seq > self.history.upto else None
             batch.append(event)
             if len(batch) == BUFFER:
                 self.state, batch = fold(batch, self.state), []
         self.state = fold(batch, self.state)
+        await self._set_stage(kept)
+
+    async def _set_stage(self, kept: Iterable[Event]) -> None:
+        first = since(self.state)
+        events = [event for event in kept if event.seq >= first]
+        if first <= self.state.head and (not events or events[0].seq > first):
+            read = self.store.read(
+                self.key, after=first - 1, before=self.state.head + 1, log=self.log
+            )
+            events = [event async for event in read]
+        self.stage.begin(self.state, events)
 
     async def _history(self, state: State) -> History:
         if state.window.seq is None:
@@ -229,6 +245,9 @@ class Live:
         self.state = fold((event,), self.state)
         self.history.add(event)
         self.flying.pop(event.id, None)
+        if event.kind in ENDS or event.id == self._speaking:
+            self._speaking = None
+        self.stage.put(event)
         self._tell(event)
         self.stuck = None
         for look in self.watchers:

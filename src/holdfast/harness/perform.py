@@ -13,6 +13,7 @@ from ..models.port import FromUser, ModelCall, Text, TextChunk
 from ..state import OpenCall
 from .agent import settled
 from .calling import call_model, chunks_of, finished, forgotten, interrupted
+from .delegation import report, stop_all
 from .driving import Driving
 from .faults import classify, make, public
 from .hooks import run_hooks
@@ -26,6 +27,7 @@ from .steps import (
     Finish,
     Fire,
     Plan,
+    Report,
     RunTools,
     Start,
     Step,
@@ -222,6 +224,7 @@ async def _wait(driving: Driving, step: Wait) -> None:
 
 
 async def _finish(driving: Driving, step: Finish) -> None:
+    await stop_all(driving)  # first: after this run has ended nobody would
     state = driving.state
     events = [*interrupted(driving, step.code), *forgotten(driving)]
     how: Any = "superseded" if step.status == "interrupted" else "abandoned"
@@ -310,5 +313,6 @@ _STEPS: dict[type[Any], Callable[[Driving, Any], Awaitable[None]]] = {
     Conclude: _conclude,
     AskOutcome: _ask_outcome,
     Wait: _wait,
+    Report: report,
     Finish: _finish,
 }

@@ -80,14 +80,16 @@ async def _approval(
     driving: Driving, call: ev.Call, tool: Tool, arguments: dict[str, Any]
 ) -> Approval:
     mode = driving.config.mode(driving.state)
+    said: Approval | None
     try:
-        said = await tool.approval_of(arguments, Acting(driving, call.id, tool.name))
+        judging = tool.approval_of(arguments, Acting(driving, call.id, tool.name))
+        said = await driving.watch(judging) if callable(tool.approval) else await judging
     except Exception as error:  # what cannot be judged is put to a person
         driving.log.error("approval_failed", category="approval", error=error, tool=tool.name)
         said = "ask"
     grants = driving.state.grants
     decided, _ = allowed(
-        said,
+        said or "ask",
         mode.approval,
         tool=tool.name,
         category=tool.category,

@@ -10,7 +10,7 @@ from .. import events as ev
 from ..codec import typed
 from ..errors import RunFailed
 from ..events import Event, Key
-from ..state import FINAL, OpenItem
+from ..state import CHILD, FINAL, OpenItem
 from .live import Item, Trouble
 from .metrics import RunMetrics, metrics
 from .output import convert
@@ -32,6 +32,7 @@ class Ask(Struct, frozen=True):
     at: int = 0
     expires: int | None = None
     detail: Any = None
+    thread: str = "main"
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -83,6 +84,7 @@ class Watch:
         self.output: Any = None
         self.stack: str | None = None
         self._finals: set[str] = set()
+        self._open: set[str] = set()  # items that wait
         self.seen: list[Event] = []
         self.end: tuple[Status, str | None, str | None, int] | None = None
 
@@ -100,6 +102,10 @@ class Watch:
             self.run = item.run
         elif isinstance(payload, ev.QueueChanged) and self.input in payload.remove:
             self.end = ("removed", None, None, item.seq)
+        elif isinstance(payload, ev.PendingOpened):
+            self._open.add(payload.id)
+        elif item.kind == "pending.settled":
+            self._open.discard(item.id.removeprefix("settle:"))
         if self.run is None or item.run != self.run:
             return self.run is not None
         self.seen.append(item)
@@ -119,11 +125,16 @@ class Watch:
             self.end = None
         elif item.kind == "run.waiting":
             waiting = payload if isinstance(payload, ev.RunWaiting) else ev.RunWaiting()
-            if waiting.reason != "handover":
+            if waiting.reason != "handover" and not self._delegates:
                 self.end = ("waiting", None, None, item.seq)
         elif isinstance(payload, ev.RunFinished):
             self.end = (payload.status, payload.code, payload.error, item.seq)
             self.stack = payload.stack
+
+    @property
+    def _delegates(self) -> bool:
+        """Whether the run waits for sub-agents alone: nobody has to answer then."""
+        return bool(self._open) and all(id.endswith(CHILD) for id in self._open)
 
     def result(self, pending: tuple[Ask, ...], agent: str, mode: str, type: Any = None) -> Result:
         nothing: Status = "done" if self.run is None else "interrupted"
@@ -150,7 +161,7 @@ class Watch:
         )
 
 
-def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None) -> Ask:
+def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None, thread: str = "main") -> Ask:
     """An open item in the shape that everyone is shown."""
     detail = opened.detail if opened is not None else None
     known = detail if isinstance(detail, dict) else {}
@@ -164,4 +175,5 @@ def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None) -> Ask:
         at=item.at,
         expires=item.expires,
         detail=detail,
+        thread=thread,
     )

@@ -6,27 +6,30 @@ append. Any number of processes may hold the same session.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
 from .. import events as ev
-from ..errors import HarnessClosed, InvalidValue, NotPending, UnsafePoint
-from ..events import Event, NewEvent, new_id
-from ..state import State, fold
+from ..errors import HarnessClosed, InvalidValue, NotPending
+from ..events import Event, NewEvent
+from ..state import CHILD
 from ..store import wall_clock
 from ..transcript import Message, transcript
 from .acting import custom
-from .decide import asks_within, decide
-from .ground import Ground, Host
+from .children import Subagents, holder, used
+from .decide import asks_within, decide, delegates
+from .ground import Ground
 from .inbox import Decision, settle
 from .inputs import Content
 from .live import Item, Listener, Live, Trouble
 from .results import Ask, Result, Watch, ask
 from .steps import Idle, Plan
-from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateView, Timers, View
+from .threads import Opener, Threads
+from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateView, Timers
 
 
 class Status(Struct, frozen=True):
@@ -46,18 +49,10 @@ class Status(Struct, frozen=True):
     error: str | None = None
 
 
-class Opener(Host, Protocol):
-    """A host that opens other threads."""
-
-    async def get_or_create(self, id: str | None = None, *, thread: str = "main") -> Session: ...
-
-
 class Session(Ground):
     """One conversation, live in this process. Made by `harness.get_or_create`."""
 
-    host: Opener
-
-    def __init__(self, host: Opener, live: Live, shared: Live) -> None:
+    def __init__(self, host: Opener[Session], live: Live, shared: Live) -> None:
         super().__init__(host, live, shared)
         self.mode = ModeView(self)
         self.model = ModelView(self)
@@ -66,7 +61,10 @@ class Session(Ground):
         self.timers = Timers(self)
         self.queue = Queue(self)
         self.permissions = Permissions(self)
-        self.threads = Threads(self)
+        self.threads = self.thread = Threads[Session](self, host)
+        self.subagents: Subagents[Session] = Subagents(
+            live, lambda thread: host.get_or_create(live.key.session, thread=thread)
+        )
 
     @property
     def id(self) -> str:
@@ -94,18 +92,31 @@ class Session(Ground):
         """Wait until the run that is going, or was last, waits for a person or has ended, and
         nothing is left in the queue."""
         self.check()
-        await self.live.until(lambda: self.live.stuck is not None or self._waits())
-        if self.live.stuck is not None:
-            raise self.live.stuck
+        asked = await self._until_it_waits()
         run = self.live.state.run
         start = run.seq if run is not None else 1
         watch = Watch(self.key, -1)
         async for event in self.live.store.read(self.key, after=start - 1, log=self.live.log):
             watch.run = run.id if run is not None else None
             watch.see(event)
-        if watch.end is None and asks_within(self.live.state):
+        if watch.end is None and (asked or asks_within(self.live.state)):
             watch.end = ("waiting", None, None, self.live.state.head)
         return await self._result(watch)
+
+    async def _until_it_waits(self) -> bool:
+        """Wait until there is nothing to do here, nor in the sub-agents that it waits for;
+        whether one of those waits for a person."""
+        live = self.live
+        while True:
+            await live.until(
+                lambda: live.stuck is not None or self._waits() or delegates(live.state)
+            )
+            if live.stuck is not None:
+                raise live.stuck
+            if not delegates(live.state):
+                return False
+            if await self.subagents.asked():
+                return True
 
     def _waits(self) -> bool:
         return self._settled() or asks_within(self.live.state)
@@ -113,7 +124,7 @@ class Session(Ground):
     def _settled(self) -> bool:
         """Whether there is nothing that a driver could do."""
         step = decide(self.live.state, self.config.bounds, wall_clock())
-        return isinstance(step, (Idle, Plan))
+        return isinstance(step, (Idle, Plan)) and not delegates(self.live.state)
 
     async def abort(self, reason: str | None = None, *, actor: str | None = None) -> None:
         """Stop the run that is going or waits, whichever process drives it. What was said is
@@ -136,8 +147,13 @@ class Session(Ground):
     # Answering
 
     async def pending(self) -> list[Ask]:
-        """What waits for a person, oldest first."""
+        """What waits for a person, oldest first; then what sub-agents that work for this thread
+        ask. All of it is answered here."""
         return list(await self._asks())
+
+    async def usage_all(self) -> dict[str, int]:
+        """What all threads of the session have used, sub-agents too."""
+        return await used(self.live)
 
     async def approve(
         self,
@@ -198,7 +214,7 @@ class Session(Ground):
     ) -> list[Message]:
         """The conversation as messages, oldest first; the last `limit` of them."""
         found = [m for m in transcript(await self.events()) if not roles or m.role in roles]
-        return found if limit is None else found[-limit:]
+        return found if limit is None else found[max(0, len(found) - limit) :]
 
     async def events(
         self,
@@ -219,7 +235,7 @@ class Session(Ground):
             and (since is None or event.at >= since)
             and (until is None or event.at <= until)
         ]
-        return found if limit is None else found[-limit:]
+        return found if limit is None else found[max(0, len(found) - limit) :]
 
     # Writing beside a run
 
@@ -253,18 +269,22 @@ class Session(Ground):
     ) -> Decision:
         self.check()
         store = self.host.store
-        made = await settle(
-            store, self.key, item, outcome, actor=actor, reason=reason, answer=answer
-        )
+        where, item = await holder(store, self.key, item)
+        made = await settle(store, where, item, outcome, actor=actor, reason=reason, answer=answer)
+        if where != self.key:
+            self.config.nudge(where)
+            return made
         await self.live.reach(made.seq)
         self.host.wake(self.live)
         return made
 
     async def _asks(self) -> tuple[Ask, ...]:
-        found = []
+        found, thread = [], self.key.thread
         for id, item in self.live.state.pending.items():
-            found.append(ask(id, item, await self.live.payload(item.seq, ev.PendingOpened)))
-        return tuple(found)
+            if not id.endswith(CHILD):
+                opened = await self.live.payload(item.seq, ev.PendingOpened)
+                found.append(ask(id, item, opened, thread))
+        return (*found, *await self.subagents.asks())
 
     async def _result(self, watch: Watch, type: Any = None) -> Result:
         config = self.config
@@ -284,7 +304,7 @@ class Stream:
         self._result: Result | None = None
         self.seq: int | None = None
         self._watch: Watch | None = None
-        self._cancelled = False
+        self._cancelled = self._asked = False
 
     @property
     def result(self) -> Result:
@@ -324,7 +344,7 @@ class Stream:
         """Whether the message waits for its turn, and only a person can bring that about."""
         session, watch = self._session, self._watch
         queued = any(item.seq == self.seq for item in session.live.state.queue)
-        if watch is not None and queued and session._settled():
+        if watch is not None and queued and (self._asked or session._settled()):
             watch.end = ("queued", None, None, session.live.state.head)
             return True
         return False
@@ -338,6 +358,7 @@ class Stream:
             self._result = await session._result(never)
             return
         listener = session.live.listen()
+        asked: asyncio.Task[None] | None = None
         try:
             self.seq = await session.post(self._content, output_type=self._kind, **self._options)
             if self.seq <= listener.after:  # an idempotent repeat: it happened before
@@ -347,6 +368,7 @@ class Stream:
             if self._behind():
                 self._result = await session._result(watch, self._kind)
                 return
+            asked = asyncio.create_task(self._until_asked(listener))
             async with contextlib.aclosing(aiter(listener)) as items:
                 async for item in items:
                     if watch.see(item):
@@ -357,11 +379,25 @@ class Stream:
                         break
                     if session.live.stuck is not None and isinstance(item, Trouble):
                         raise session.live.stuck
+            if watch.end is None and self._asked and not self._behind():
+                watch.end = ("waiting", None, None, session.live.state.head)
             if watch.end is None:
                 raise session.live.failure or HarnessClosed(what=f"session {session.id!r}")
             self._result = await session._result(watch, self._kind)
         finally:
             listener.close()
+            if asked is not None:
+                asked.cancel()
+                await asyncio.gather(asked, return_exceptions=True)
+
+    async def _until_asked(self, listener: Listener) -> None:
+        """Read no further once a sub-agent of the run waits for a person."""
+        session = self._session
+        await session.live.until(lambda: delegates(session.live.state))
+        while not await session.subagents.asked():
+            await session.live.until(lambda: delegates(session.live.state))
+        self._asked = True
+        listener.end()
 
 
 def phase_of(session: Session) -> str:
@@ -373,6 +409,8 @@ def phase_of(session: Session) -> str:
     if run is None or not run.open:
         failed = run is not None and run.status == "failed"
         return "queued" if state.queue else "error" if failed else "idle"
+    if delegates(state):
+        return "running_tool"
     if state.pending and run.status == "waiting":
         return "waiting_approval"
     if run.status == "waiting":
@@ -380,77 +418,3 @@ def phase_of(session: Session) -> str:
     if any(call.status == "started" for call in state.calls.values()):
         return "running_tool"
     return "closing" if run.answered else "waiting_model"
-
-
-class Threads(View):
-    """Other conversations of the same session."""
-
-    _ground: Session
-
-    async def fork(
-        self,
-        *,
-        at: int | None = None,
-        thread: str | None = None,
-        title: str | None = None,
-    ) -> Session:
-        """A thread of its own that shares all up to event `at`, and goes on differently. The
-        parent is not touched. `UnsafePoint` where something is open."""
-        session, live = self._ground, self._ground.live
-        name, place = thread or new_id(), live.state.head if at is None else at
-        await self._safe(place)
-        first = NewEvent.of(
-            "thread.forked",
-            ev.ThreadForked(
-                parent=live.key.thread,
-                at=place,
-                agent=session.config.agent.key,
-                title=title,
-            ),
-        )
-        await live.store.fork(live.key, name, at=place, first=first)
-        return await session.host.get_or_create(session.id, thread=name)
-
-    async def edit(self, seq: int, text: str) -> Session:
-        """Go back to before message `seq` and send other words, in a thread of its own."""
-        forked = await self.fork(at=await self._before(seq))
-        await forked.post(text)
-        return forked
-
-    async def regenerate(self, seq: int) -> Session:
-        """Ask message `seq` again, in a thread of its own."""
-        message = await self._ground.live.payload(seq, ev.MessageReceived)
-        return await self.edit(seq, message.text if message is not None else "")
-
-    async def _before(self, seq: int) -> int:
-        return seq - 1
-
-    async def _safe(self, place: int) -> State:
-        """The state at an event; refused where something is open."""
-        live = self._ground.live
-        if place == live.state.head and live.state.safe:
-            return live.state
-        state, nearest = State(), 1
-        async for event in live.store.read(live.key, before=place + 1, log=live.log):
-            state = fold((event,), state)
-            nearest = event.seq if state.safe else nearest
-        if not state.safe:
-            raise UnsafePoint(session=live.key.session, at=place, nearest=nearest)
-        return state
-
-    async def restore(self, id: str) -> Session:
-        """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
-        session, seq = self._ground, self._ground.live.state.checkpoints.get(id)
-        made = None if seq is None else await session.live.payload(seq, ev.CheckpointMade)
-        if seq is None or made is None:
-            raise InvalidValue(
-                field="id", problem=f"there is no checkpoint {id!r}", remedy="list them"
-            )
-        where, head = (session.live, seq) if made.shared is None else (session.shared, made.shared)
-        forked = await self.fork(at=seq)
-        then = State()
-        async for event in where.store.read(where.key, before=head + 1, log=where.log):
-            then = fold((event,), then)
-        if session.shared.state.data != then.data:
-            await session.state.replace(then.data)
-        return forked

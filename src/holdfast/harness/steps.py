@@ -105,6 +105,10 @@ class Wait(Struct, frozen=True):
     due: int | None
 
 
+class Report(Struct, frozen=True):
+    """The run of a sub-agent is over: tell its parent what came of it."""
+
+
 class Finish(Struct, frozen=True):
     """End the run; what is open in it is settled first. `code` says why, if not done."""
 
@@ -126,8 +130,9 @@ Step: TypeAlias = (
     | Conclude
     | AskOutcome
     | Wait
+    | Report
     | Finish
 )
 
 # These need no run, or leave the one that waits as it is.
-BESIDE = (Idle, Plan, Fire, Warn, Expire, Start)
+BESIDE = (Idle, Plan, Fire, Warn, Expire, Start, Report)

@@ -165,7 +165,7 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
             try:
                 done[item.call.id] = result = await carried_out(driving, item)
             except Park as park:
-                await driving.write(_parked(driving, item, park))
+                await _park(driving, item, park)
                 return
         await driving.write(outcome(driving, item.call.id, result))
 
@@ -180,11 +180,22 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
         raise
 
 
+async def _park(driving: Driving, ready: Ready, park: Park) -> None:
+    """Let a call wait; not where the answer to an item of a known id was there first."""
+    event, id = _parked(driving, ready, park), ready.call.id
+    if park.id is None:
+        await driving.write(event)
+        return
+    while (call := driving.state.calls.get(id)) is not None and call.status == "started":
+        if await driving.write(event, expected=driving.state.head):
+            return
+
+
 def _parked(driving: Driving, ready: Ready, park: Park) -> NewEvent:
     """A call that goes on when somebody has answered."""
     expires = None if park.expires is None else driving.now() + int(park.expires * 1000)
     payload = ev.PendingOpened(
-        id=f"{ready.call.id}!{driving.state.head}",
+        id=park.id or f"{ready.call.id}!{driving.state.head}",
         what=park.what,
         call=ready.call.id,
         title=park.title[:TITLE],

@@ -60,9 +60,10 @@ class Park(Exception):
         detail: dict[str, Any] | None = None,
         schema: dict[str, Any] | None = None,
         expires: float | None = None,
+        id: str | None = None,
     ) -> None:
         super().__init__(title)
-        self.title, self.what, self.expires = title, what, expires
+        self.title, self.what, self.expires, self.id = title, what, expires, id
         self.detail = {**(detail or {}), **({"schema": schema} if schema else {})}
 
 

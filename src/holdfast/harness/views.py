@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
 from msgspec import Struct
@@ -14,10 +14,11 @@ from ..events import NewEvent, Payload, new_id
 from ..models.port import split_ref
 from ..state import Grants, Rules, State
 from ..store import wall_clock
-from .acting import check_state
-from .agent import called
+from .acting import custom
+from .agent import Mode, called
 from .ground import Ground
 from .live import Live
+from .userstate import Edit, change, setting
 
 Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
 KIND_OF = {payload: kind for kind, payload in ev.KINDS.items()}
@@ -37,6 +38,15 @@ class View:
         event = NewEvent.of(KIND_OF[type(payload)], payload)
         return await self._ground.append(event, live=live)
 
+    async def _decided(self, *events: NewEvent, live: Live, head: int) -> bool:
+        """Append where event `head` still is the last; False where it is not."""
+        try:
+            await self._ground.append(*events, live=live, expected=head)
+        except HeadMoved as moved:
+            await live.reach(moved.head)
+            return False
+        return True
+
 
 class ModeView(View):
     """Which mode the agent works in."""
@@ -45,22 +55,29 @@ class ModeView(View):
     def name(self) -> str:
         return self._ground.config.mode(self._state).name
 
+    def resolve(self, name: str | None = None) -> Mode:
+        """The mode of that name, or the current one; `InvalidValue` where there is none."""
+        config = self._ground.config
+        return config.mode(self._state) if name is None else config.agent.known_mode(name)
+
     async def switch(self, mode: str, text: str | None = None) -> bool:
-        """Work in another mode from the next step on; `text` is received as a message then.
-        False where it was the mode already."""
-        agent = self._ground.config.agent
-        if mode not in [item.name for item in agent.modes]:
-            names = ", ".join(item.name for item in agent.modes)
-            raise InvalidValue(
-                field="mode", problem=f"there is no mode {mode!r}", remedy=f"use one of {names}"
-            )
-        before = agent.mode(self._state.mode)
-        if changed := mode != before.name:
-            await called(before.on_exit, self._ground, mode)
-            await self._append(ev.ModeChanged(mode=mode))
-            await called(agent.mode(mode).on_enter, self._ground, text)
+        """Work in another mode from the next step on, with the model that was chosen there;
+        `text` is received as a message then. False where it was the mode already;
+        `InvalidValue` where that mode does not follow this one."""
+        ground, agent = self._ground, self._ground.config.agent
+        left: Mode | None = None
+        await ground.catch_up()
+        while changed := agent.follows(before := agent.mode(self._state.mode), mode):
+            if left is not before:
+                await called(before.on_exit, ground, mode)
+                left = before
+                continue  # which may have changed it
+            event = NewEvent.of("mode.changed", ev.ModeChanged(mode=mode, left=before.name))
+            if await self._decided(event, live=ground.live, head=self._state.head):
+                await called(agent.mode(mode).on_enter, ground, text)
+                break
         if text is not None:
-            await self._ground.post(text)
+            await ground.post(text)
         return changed
 
 
@@ -74,18 +91,42 @@ class ModelView(View):
 
     @property
     def chosen(self) -> str | None:
-        """The session's own choice, if it has made one."""
-        return self._state.model
+        """The thread's own choice, if it has made one that counts in this mode."""
+        config, state = self._ground.config, self._state
+        carried = None if config.mode(state).model else state.model
+        return config.chosen(state) or carried
 
-    async def set(self, ref: str) -> None:
-        """Use this model in this thread from now on."""
+    @property
+    def display_name(self) -> str:
+        """The model's name without where it is from: what follows the last slash."""
+        return (self.ref or "unknown").rpartition("/")[2]
+
+    async def set(self, ref: str, *, mode: str | None = None) -> bool:
+        """Use this model in this thread from now on, and whenever it comes back to this mode;
+        with a `mode`, only there. False where it was so already."""
         split_ref(ref)
         self._ground.config.models.resolve(ref)
-        await self._append(ev.ModelChanged(model=ref))
+        return await self._choose(ref, mode)
 
-    async def clear(self) -> None:
+    async def clear(self, *, mode: str | None = None) -> bool:
         """Leave the choice to the mode, the agent and the harness again."""
-        await self._append(ev.ModelChanged(model=None))
+        return await self._choose(None, mode)
+
+    async def _choose(self, ref: str | None, mode: str | None) -> bool:
+        ground, config = self._ground, self._ground.config
+        if mode is not None:
+            config.agent.known_mode(mode)
+        await ground.catch_up()
+        while True:
+            state = self._state
+            here = mode in (None, config.mode(state).name)
+            known = config.chosen(state, mode)
+            if known == ref and (not here or ref is not None or state.model is None):
+                return False
+            payload = ev.ModelChanged(model=ref, mode=None if here else mode)
+            event = NewEvent.of("model.changed", payload)
+            if await self._decided(event, live=ground.live, head=state.head):
+                return True
 
 
 class StateView(View):
@@ -98,24 +139,50 @@ class StateView(View):
         )
         return copied
 
+    @overload
+    async def update(self, changes: Edit, /) -> Any: ...
+
+    @overload
     async def update(
         self, changes: Mapping[str, Any] | None = None, /, **more: Any
-    ) -> dict[str, Any]:
-        """Set entries; those of others, set at the same time, are kept."""
-        return await self._change(ev.StateChanged(set={**(changes or {}), **more}))
+    ) -> dict[str, Any]: ...
+
+    async def update(self, changes: Edit | Mapping[str, Any] | None = None, /, **more: Any) -> Any:
+        """Set entries, and return all; those of others, set at the same time, are kept.
+
+        A function, plain or async, is given a copy of the latest state to change, and what it
+        returns is returned; it is called again where another writer was first. What is changed
+        within it becomes part of its change. With `WithEvents` it has events written with it.
+
+        What does not fit the agent's `state_type`, or is too large, is refused and changes
+        nothing. What changes nothing is not written.
+        """
+        if callable(changes):
+            return await self._change(changes)
+        await self._change(setting({**(changes or {}), **more}))
+        return self.get()
 
     async def replace(self, entries: Mapping[str, Any]) -> dict[str, Any]:
         """Set all of it."""
-        return await self._change(ev.StateChanged(set=dict(entries), replace=True))
+        await self._change(setting(entries, all=True))
+        return self.get()
 
     async def drop(self, *names: str) -> dict[str, Any]:
-        return await self._change(ev.StateChanged(drop=list(names)))
-
-    async def _change(self, payload: ev.StateChanged) -> dict[str, Any]:
-        shared = self._ground.shared
-        check_state(shared.state.data, payload)
-        await self._append(payload, shared)
+        await self._change(setting({}, names))
         return self.get()
+
+    async def _change(self, edit: Edit) -> Any:
+        ground, agent = self._ground, self._ground.config.agent
+        shared = ground.shared
+        await ground.catch_up(shared)
+        return await change(
+            shared.log,
+            lambda: shared.state,
+            lambda events, head: self._decided(*events, live=shared, head=head),
+            edit,
+            kind=agent.state_type,
+            custom=lambda kind, payload: custom(agent.events, kind, payload),
+        )
 
 
 class Permissions(View):

@@ -107,7 +107,8 @@ async def _kills(
                     async with asyncio.timeout(PATIENCE):
                         await _killed(stage, store, f"t{number}", point)
                 except TimeoutError:
-                    outcome.problems.append(f"{point}: not over after {PATIENCE:g} s")
+                    kinds = [event.kind for event in await _log(store, f"t{number}")]
+                    outcome.problems.append(f"{point}: not over after {PATIENCE:g} s: {kinds}")
             done += 1
             tick(done, len(points))
 

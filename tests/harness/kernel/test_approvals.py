@@ -35,7 +35,7 @@ from holdfast.harness.toolvalues import Permission
 from holdfast.models.port import CallChunk
 from holdfast.models.scripted import Say, Use
 
-from .scene import PATIENCE, helper, only, read, script, serve, until
+from .scene import PATIENCE, Gate, helper, only, read, script, serve, until
 
 
 class Till:
@@ -106,6 +106,25 @@ async def test_an_approval_function_that_raises_asks_a_person() -> None:
         assert (await session.send("go")).status == "waiting"
         await session.approve()
         assert (await session.wait()).text == "ok"
+
+
+@pytest.mark.parity("harness-kernel", 28, 89)
+async def test_an_abort_does_not_wait_for_an_approval_function() -> None:
+    gate = Gate()
+
+    async def slow(cents: int) -> bool:
+        await gate.pass_through()
+        return False
+
+    till = Till(approval=slow)
+    async with serve(helper(tools=[till.tool]), Say(calls=[Use("pay", cents=5)]), "ok") as harness:
+        session = await harness.get_or_create("s")
+        await session.post("go")
+        await gate.someone()
+        await session.abort()
+        assert (await session.wait()).status == "aborted"
+        assert await session.pending() == []
+    assert till.paid == []
 
 
 @pytest.mark.parity("harness-kernel", 90)

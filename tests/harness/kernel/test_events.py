@@ -131,6 +131,7 @@ async def test_events_are_found_by_what_they_are() -> None:
         assert {event.run for event in await session.events(run=second.run)} == {second.run}
         assert await session.events(after=first.seq) == whole[first.seq :]
         assert await session.events(limit=2) == whole[-2:]
+        assert await session.events(limit=0) == []
         assert await session.events(kinds=("run.finished",), limit=1) == ended[1:]
         middle = whole[len(whole) // 2].at
         since, until = await session.events(since=middle), await session.events(until=middle)

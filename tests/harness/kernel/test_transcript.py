@@ -26,6 +26,8 @@ async def test_messages_by_role_and_number() -> None:
         whole = await session.transcript()
         assert [m.role for m in whole] == ["user", "assistant", "assistant"] * 2
         assert await session.transcript(limit=2) == whole[-2:]
+        assert await session.transcript(limit=0) == []
+        assert await session.transcript(limit=100) == whole
         mine = await session.transcript(roles=("user",))
         assert [(m.text, m.actor) for m in mine] == [("one", "ann"), ("two", None)]
         assert await session.transcript(roles=("assistant",), limit=1) == whole[-1:]

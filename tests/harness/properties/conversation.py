@@ -151,15 +151,17 @@ async def play(plan: Plan) -> list[Event]:
     store = MemoryStore()
     async with served(store, plan) as session:
         await session.post("Begin.")
-        for act in plan.acts:
-            for _ in range(act.turns):
-                await asyncio.sleep(0)
-            await _act(session, act.do)
+        for done in plan.acts:
+            await act(session, done)
         await quiet(session)
         return await session.events()
 
 
-async def _act(session: Session, do: str) -> None:
+async def act(session: Session, told: Act) -> None:
+    """Do what a person does, when it is time."""
+    for _ in range(told.turns):
+        await asyncio.sleep(0)
+    do = told.do
     if do in ("queue", "steer", "interrupt", "reject"):
         with contextlib.suppress(SessionBusy):
             await session.post(f"Some {do}.", busy=do)

@@ -35,7 +35,7 @@ def test_every_cut_of_a_log_is_a_history_that_a_strict_model_reads(plan: Plan) -
     events = asyncio.run(play(plan))
     for cut in range(len(events) + 1):
         assert illegal(events[:cut]) is None, _told(events[:cut])
-        _paired(events[:cut])
+        paired(events[:cut])
 
 
 @given(plans, places)
@@ -50,7 +50,7 @@ def test_a_process_that_opens_a_log_reads_what_the_last_one_read(plan: Plan, pla
 
 async def _opened(events: list[Event]) -> tuple[PromptMessage, ...]:
     store = MemoryStore()
-    await store.restore(AT, _all(events))
+    await store.restore(AT, everything(events))
     lease = await store.acquire(AT, "me")
     for cut in range(0, len(events), 7):  # as if it had been snapshotted there
         state = msgspec.Raw(msgspec.json.encode(fold(events[:cut])))
@@ -85,19 +85,19 @@ def test_from_every_cut_a_harness_comes_to_rest(plan: Plan, first: int, second: 
     after = asyncio.run(_resumed(events[:cut], plan))
     assert [event.id for event in after[:cut]] == [event.id for event in events[:cut]]
     assert illegal(after) is None, _told(after)
-    assert _paired(after) == []
-    assert _unallowed(after) == []
+    assert paired(after) == []
+    assert unallowed(after) == []
     state = fold(after)
     assert (state.calls, state.pending, state.queue, state.active) == ({}, {}, (), None)
     cut = 1 + second % len(after)
     later = asyncio.run(_resumed(after[:cut], plan))
-    assert _paired(later) == _unallowed(later) == []
+    assert paired(later) == unallowed(later) == []
 
 
 async def _resumed(events: list[Event], plan: Plan) -> list[Event]:
     """What becomes of a log that ends like this, once a harness finds it and somebody writes."""
     store = MemoryStore()
-    await store.restore(AT, _all(events))
+    await store.restore(AT, everything(events))
     async with served(store, plan) as session:
         await quiet(session)
         await session.post("Go on.")
@@ -105,12 +105,12 @@ async def _resumed(events: list[Event], plan: Plan) -> list[Event]:
         return await session.events()
 
 
-async def _all(events: Iterable[Event]) -> AsyncIterator[Event]:
+async def everything(events: Iterable[Event]) -> AsyncIterator[Event]:
     for event in events:
         yield event
 
 
-def _paired(events: list[Event]) -> list[str]:
+def paired(events: list[Event]) -> list[str]:
     """The calls that are open; each other call has one outcome."""
     ends = Counter(event.json()["call"] for event in events if event.kind == "tool.finished")
     assert [call for call, times in ends.items() if times > 1] == []
@@ -120,7 +120,7 @@ def _paired(events: list[Event]) -> list[str]:
     return [call.id for call in calls if call.outcome is None]
 
 
-def _unallowed(events: list[Event]) -> list[str]:
+def unallowed(events: list[Event]) -> list[str]:
     """The calls that were started against what their tools say of them."""
     yes = {e.json()["id"] for e in events if e.kind == "pending.settled" and _approved(e)}
     begun = [event.json() for event in events if event.kind == "tool.started"]

@@ -1,0 +1,90 @@
+"""Text in flight: what is told of a message before it is in the log. Plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class Delta(Struct, frozen=True, tag="delta"):
+    """Some more text of a message in flight: `text` begins at code point `offset`. `message` is
+    the id of the event that will hold the whole. A thought is no part of the message."""
+
+    message: str
+    offset: int
+    text: str
+    thought: bool = False
+
+
+class Text:
+    """Text that grew in pieces. A value: it never changes, though a longer one may share its
+    pieces; so keeping every length that a text ever had costs no more than the text."""
+
+    __slots__ = ("_count", "_own", "_pieces", "_whole", "length")
+
+    def __init__(self, pieces: list[str], length: int, *, own: bool = True) -> None:
+        self._pieces, self._count, self.length, self._own = pieces, len(pieces), length, own
+        self._whole: str | None = None
+
+    @classmethod
+    def of(cls, text: str = "") -> Text:
+        return cls([text] if text else [], len(text))
+
+    def plus(self, text: str) -> Text:
+        """This text and some more."""
+        pieces = self._pieces
+        if not self._own or len(pieces) != self._count:  # somebody else goes on with them
+            pieces = pieces[: self._count]
+        pieces.append(text)
+        return Text(pieces, self.length + len(text))
+
+    def since(self, offset: int) -> str:
+        """What follows code point `offset`; costs as much as there is of that."""
+        left, found = self.length - offset, list[str]()
+        for place in range(self._count - 1, -1, -1):
+            if left <= 0:
+                break
+            piece = self._pieces[place]
+            found.append(piece[-left:] if left < len(piece) else piece)
+            left -= len(piece)
+        return "".join(reversed(found))
+
+    def __str__(self) -> str:
+        if self._whole is None:
+            self._whole = "".join(self._pieces[: self._count])
+        return self._whole
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __eq__(self, other: Any) -> bool:
+        same = isinstance(other, Text) and self.length == other.length
+        return same and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __repr__(self) -> str:
+        return f"Text({str(self)!r})"
+
+
+class Growing:
+    """Text that comes in pieces, put together when somebody reads it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self.length = 0
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self.length += len(text)
+
+    @property
+    def text(self) -> str:
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+    def now(self) -> Text:
+        """What it is at this moment; nothing is copied."""
+        return Text(self._pieces, self.length, own=False)

@@ -1,0 +1,344 @@
+"""The threads of a session: other conversations that share its user state and its rules.
+
+Each thread is a log of its own, and each that is open is a live session of its own. So to
+switch is to take another object: what goes on in the one that is left goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from .. import events as ev
+from ..catalog import Page, Query, Row
+from ..codec import LIMITS, check_count, check_name
+from ..errors import (
+    DeletionRefused,
+    HeadMoved,
+    InvalidValue,
+    SessionExists,
+    SessionNotFound,
+    UnsafePoint,
+)
+from ..events import Event, Key, NewEvent, key, new_id
+from ..state import State, fold
+from ..store import Store
+from ..transcript import ROLES, Message, transcript
+from .ground import Ground, Host
+from .live import Live
+from .views import ModelView, StateView, View
+
+S_co = TypeVar("S_co", bound=Ground, covariant=True)
+S = TypeVar("S", bound=Ground)
+MAIN = "main"
+Messages: TypeAlias = list[Message]
+
+
+class Opener(Host, Protocol[S_co]):
+    """A host that opens threads and deletes them."""
+
+    async def open(self, id: str, thread: str = MAIN) -> S_co: ...
+
+    async def delete_thread(self, id: str, thread: str) -> Any: ...
+
+
+class Settings(View):
+    """Small values that belong to one thread, by name: its metadata, which lists can be
+    filtered by. Each is written by itself, so writers at the same time lose nothing. A clone
+    begins with those of its parent; those of thread `main` are the session's metadata."""
+
+    def all(self) -> dict[str, Any]:
+        """A copy of them."""
+        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._state.settings))
+        return copied
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.all().get(name, default)
+
+    async def set(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Set some; the others stay. `InvalidValue` where they would be too many or too large."""
+        changes = {**(changes or {}), **more}
+        if changes:
+            await self._append(ev.MetadataChanged(set=changes))
+
+    async def delete(self, *names: str) -> None:
+        if names:
+            await self._append(ev.MetadataChanged(drop=[*names]))
+
+
+class Threads(View, Generic[S]):
+    """The threads of a session, and this one among them."""
+
+    def __init__(self, ground: S, host: Opener[S]) -> None:
+        super().__init__(ground)
+        self._host = host
+        self.settings = Settings(ground)
+
+    @property
+    def id(self) -> str:
+        """The name of this thread."""
+        return self._ground.key.thread
+
+    # Coming and going
+
+    async def create(self, title: str | None = None, *, id: str | None = None) -> S:
+        """A new, empty thread, in the mode and with the model of this one. `SessionExists` where
+        there is one of that name."""
+        ground, state = self._ground, self._state
+        where = self._key(id or new_id())
+        created = ev.ThreadCreated(agent=ground.config.agent.key, title=title, parent=MAIN)
+        events = [NewEvent.of("thread.created", created)]
+        if state.mode is not None:
+            changed = ev.ModeChanged(mode=ground.config.mode(state).name)
+            events.append(NewEvent.of("mode.changed", changed))
+        if (chosen := ModelView(ground).chosen) is not None:
+            events.append(NewEvent.of("model.changed", ev.ModelChanged(model=chosen)))
+        ground.check()
+        try:
+            await ground.host.store.append(where, events, expected=0, create=True)
+        except HeadMoved:
+            raise SessionExists(
+                tenant=where.tenant, session=where.session, thread=where.thread
+            ) from None
+        return await self._host.open(where.session, where.thread)
+
+    async def switch(self, thread: str) -> S:
+        """The live session of another thread. A run that is going here goes on, and whoever
+        waits for it is answered. `SessionNotFound` where there is no such thread."""
+        self._ground.check()
+        return await self._host.open(self._ground.key.session, self._key(thread).thread)
+
+    async def delete(self, thread: str | None = None) -> None:
+        """Remove a thread, this one unless another is named; forks of it stay whole. A run that
+        is going there is aborted first. `InvalidValue` for thread `main`, `SessionNotFound`
+        where there is none, `DeletionRefused` where the session must be kept."""
+        self._ground.check()
+        await self._host.delete_thread(self._ground.key.session, self._key(thread).thread)
+
+    async def rename(self, title: str, thread: str | None = None) -> None:
+        """Give a thread another title, this one unless another is named."""
+        if not isinstance(title, str) or not title.strip():
+            raise InvalidValue(field="title", problem=f"is {title!r}", remedy="give some words")
+        ground, where = self._ground, self._key(thread)
+        ground.check()
+        event = NewEvent.of("thread.renamed", ev.ThreadRenamed(title=title))
+        if where == ground.key:
+            await ground.append(event)
+            return
+        row = await self._row(where)
+        await ground.host.store.append(where, [event], log=row.log)
+
+    # Looking
+
+    async def list(
+        self,
+        *,
+        title: str | None = None,
+        label: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        parent: str | None = None,
+        forks: bool | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[Row]:
+        """The threads that answer all of these, the most recently active first: `title` is part
+        of theirs, whatever its case; `forks` shows only forks, or none; `settings` equal theirs.
+        A page may be short; the last one has no cursor."""
+        key = self._ground.key
+        query = Query(
+            tenant=key.tenant, session=key.session, label=label, metadata=dict(settings or {})
+        )
+        while True:
+            page = await self._ground.host.store.find(query, cursor=cursor, limit=limit)
+            found = [row for row in page.items if _answers(row, title, parent, forks)]
+            if found or page.cursor is None:
+                return Page(items=found, cursor=page.cursor)
+            cursor = page.cursor
+
+    async def get(self, thread: str | None = None) -> Row | None:
+        """What lists show of a thread, if there is one of that name."""
+        return await self._ground.host.store.row(self._key(thread))
+
+    async def messages(self, limit: int | None = None, *, thread: str | None = None) -> Messages:
+        """The newest `limit` messages of a thread, oldest first; without a limit, all."""
+        store, where = self._ground.host.store, self._key(thread)
+        log = (await self._row(where)).log
+        if limit is None:
+            return transcript([event async for event in store.read(where, log=log)])
+        check_count("limit", limit, least=1)
+        found: list[Event] = []
+        messages = 0
+        # A call and its outcome may be far apart, but the message with the call comes first.
+        async for event in store.read(where, reverse=True, log=log):
+            found.append(event)
+            messages += event.kind in ROLES
+            if messages == limit:
+                break
+        return transcript(reversed(found))
+
+    async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
+        """How the first message of each thread begins, of those that have one, without reading
+        any log. That of a fork is its own; while it has none, its parent's."""
+        wanted = None if threads is None else set(threads)
+        rows: dict[str, Row] = {}
+        key, cursor = self._ground.key, None
+        query = Query(tenant=key.tenant, session=key.session)
+        while wanted is None or wanted:
+            page = await self._ground.host.store.find(query, cursor=cursor, limit=LIMITS.page)
+            rows.update({row.thread: row for row in page.items})
+            if (cursor := page.cursor) is None:
+                break
+        firsts = {name: _first(rows, name) for name in rows if wanted is None or name in wanted}
+        return {name: text for name, text in firsts.items() if text is not None}
+
+    # Forks
+
+    async def clone(
+        self,
+        title: str | None = None,
+        *,
+        id: str | None = None,
+        source: str | None = None,
+        at: int | None = None,
+    ) -> S:
+        """A fork of this thread, or of `source`, at event `at`, or at the last place where
+        nothing is open. Mode, model and settings are its parent's, its usage is none."""
+        if source is not None and source != self.id:
+            other = await self.switch(source)
+            return await Threads(other, self._host).clone(title, id=id, at=at)
+        try:
+            return await self.fork(at=at, thread=id, title=title)
+        except UnsafePoint as unsafe:
+            if at is not None:
+                raise
+            return await self.fork(at=unsafe.nearest, thread=id, title=title)
+
+    async def fork(
+        self,
+        *,
+        at: int | None = None,
+        thread: str | None = None,
+        title: str | None = None,
+    ) -> S:
+        """A thread of its own that shares all up to event `at`, and goes on differently. The
+        parent is not touched. `UnsafePoint` where something is open."""
+        ground, live = self._ground, self._ground.live
+        ground.check()
+        where, place = self._key(thread or new_id()), live.state.head if at is None else at
+        then = await self._safe(place)
+        forked = ev.ThreadForked(
+            parent=live.key.thread, at=place, agent=ground.config.agent.key, title=title
+        )
+        first = NewEvent.of("thread.forked", forked)
+        await live.store.fork(live.key, where.thread, at=place, first=first)
+        if then.settings:  # so that lists can be filtered by them
+            event = NewEvent.of("metadata.changed", ev.MetadataChanged(set=then.settings))
+            await live.store.append(where, [event])
+        return await self._host.open(where.session, where.thread)
+
+    async def edit(self, seq: int, text: str) -> S:
+        """Go back to before message `seq` and send other words, in a thread of its own."""
+        forked = await self.fork(at=seq - 1)
+        await forked.post(text)
+        return forked
+
+    async def regenerate(self, seq: int) -> S:
+        """Ask message `seq` again, in a thread of its own."""
+        message = await self._ground.live.payload(seq, ev.MessageReceived)
+        return await self.edit(seq, message.text if message is not None else "")
+
+    async def restore(self, id: str) -> S:
+        """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
+        ground, seq = self._ground, self._state.checkpoints.get(id)
+        made = None if seq is None else await ground.live.payload(seq, ev.CheckpointMade)
+        if seq is None or made is None:
+            raise InvalidValue(
+                field="id", problem=f"there is no checkpoint {id!r}", remedy="list them"
+            )
+        where, head = (ground.live, seq) if made.shared is None else (ground.shared, made.shared)
+        forked = await self.fork(at=seq)
+        then = State()
+        async for event in where.store.read(where.key, before=head + 1, log=where.log):
+            then = fold((event,), then)
+        if ground.shared.state.data != then.data:
+            await StateView(ground).replace(then.data)
+        return forked
+
+    # Within
+
+    def _key(self, thread: str | None) -> Key:
+        here = self._ground.key
+        if thread is None:
+            return here
+        check_name("thread", thread)
+        return key(here.session, thread, here.tenant)
+
+    async def _row(self, where: Key) -> Row:
+        row = await self._ground.host.store.row(where)
+        if row is None:
+            raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
+        return row
+
+    async def _safe(self, place: int) -> State:
+        """The state at an event; refused where something is open."""
+        live = self._ground.live
+        if place == live.state.head and live.state.safe:
+            return live.state
+        state, nearest = State(), 1
+        async for event in live.store.read(live.key, before=place + 1, log=live.log):
+            state = fold((event,), state)
+            nearest = event.seq if state.safe else nearest
+        if not state.safe:
+            raise UnsafePoint(session=live.key.session, at=place, nearest=nearest)
+        return state
+
+
+def _answers(row: Row, title: str | None, parent: str | None, forks: bool | None) -> bool:
+    if title is not None and title.casefold() not in (row.title or "").casefold():
+        return False
+    if parent is not None and (row.parent is None or row.parent.thread != parent):
+        return False
+    return forks is None or forks == (row.parent is not None and row.parent.at > 0)
+
+
+def _first(rows: Mapping[str, Row], name: str) -> str | None:
+    """The first message of a thread; of a fork that has none, its parent's."""
+    while (row := rows.get(name)) is not None:
+        if row.first_message is not None or row.parent is None or row.parent.at == 0:
+            return row.first_message
+        name = row.parent.thread
+    return None
+
+
+async def check_deletable(store: Store, where: Key, agent: str) -> None:
+    """Refuse to delete thread `main`, what is not there or another agent's, and what is held."""
+    if where.thread == MAIN:
+        problem, remedy = "'main' is the session itself", "delete the session"
+        raise InvalidValue(field="thread", problem=problem, remedy=remedy)
+    row = await store.row(where)
+    if row is None or row.agent not in (None, agent):
+        raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
+    main = await store.row(key(where.session, MAIN, where.tenant))
+    if main is not None and main.hold is not None:
+        raise DeletionRefused(tenant=where.tenant, session=where.session, reason=main.hold)
+
+
+async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> None:
+    """Abort the run that is going, whichever process drives it, and all that waits behind it;
+    wait until it has ended, but not for ever."""
+    if (run := live.state.active) is None:
+        return
+    waiting = [item.seq for item in live.state.queue]
+    events = [
+        NewEvent.of("queue.changed", ev.QueueChanged(remove=waiting)),
+        NewEvent.of("abort.requested", ev.AbortRequested(run=run.id, reason="deleted")),
+    ]
+    await live.store.append(live.key, events, log=live.log)
+    wake(live)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            await live.until(lambda: live.state.active is None)
