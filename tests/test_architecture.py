@@ -55,7 +55,7 @@ LogReplaced Media MissingExtra Mode ModelError ModelRateLimited ModelTimeout Mod
 NewEvent NotPending Page Parent Pending PendingQuery PhaseError Query QueueFull Reading Receipt
 Remains Result Retention Retry Row RunFailed RunLimits Scope Session SessionBusy SessionExists
 SessionMoved SessionNotFound Sessions Snapshot Store StoreError StoreInfo StoreTooNew
-StoreUnavailable SurfaceTaken Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble
+StoreUnavailable SubAgent SurfaceTaken Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble
 UnknownStore UnsafePoint connect context hook key new_id tool
 """
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from .harness.results import Ask, Result
     from .harness.session import Session
     from .harness.steps import RunLimits
+    from .harness.subagents import SubAgent
     from .harness.tools import Tool, ToolContext, ToolResult, tool
     from .models.port import Media
 
@@ -89,6 +90,7 @@ _LATER = {
     "Retry": ".harness.faults",
     "RunLimits": ".harness.steps",
     "Session": ".harness.session",
+    "SubAgent": ".harness.subagents",
     "Tool": ".harness.tools",
     "ToolContext": ".harness.tools",
     "ToolResult": ".harness.tools",
@@ -178,6 +180,7 @@ __all__ = [
     "StoreInfo",
     "StoreTooNew",
     "StoreUnavailable",
+    "SubAgent",
     "SurfaceTaken",
     "Sweeper",
     "Tool",

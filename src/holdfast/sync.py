@@ -41,6 +41,9 @@ class Remote:
             raise AttributeError(f"there is no {name!r} here: use the async harness")
         return self._loop.local(self._loop.call(getattr, self._target, name))
 
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._loop.local(self._loop.call(self._target, *arguments, **named))
+
     def __iter__(self) -> Iterator[Any]:
         return self._loop.iterate(self._target)
 

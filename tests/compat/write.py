@@ -141,6 +141,7 @@ RUN: list[tuple[str, Any]] = [
     ("compaction.made", {"upto": 4, "summary": "so far", "tokens": 40, "turns": 1}),
     ("abort.requested", {"reason": "enough"}),
     ("timer.planned", {"due": START + 999}),
+    ("thread.reported", {"item": "c!sub"}),
 ]
 SURFACE = SURFACE_CLAIM + surface_name("slack", "D1")
 BLOBS = (b"an attachment \x00\xff", b"")

@@ -128,6 +128,7 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
             Op("set", "parent", value={"thread": "main", "at": 7}),
         ),
     ),
+    (ev.ThreadReported(item="c!sub", due=9), (ACTIVE, Op("set", "due", value=9))),
     (ev.ThreadRenamed(title="t"), (Op("set", "title", value="t"),)),
     (ev.LabelAdded(label="vip"), (Op("put", "labels", "vip", True),)),
     (ev.LabelRemoved(label="vip"), (Op("drop", "labels", "vip"),)),

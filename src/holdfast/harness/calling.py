@@ -33,6 +33,7 @@ from .faults import Fault, classify, public, retry_after, retryable
 from .later import Later
 from .output import output_spec
 from .proposals import proposed
+from .usage import normalised
 
 DRAFT = 0.25  # seconds between two writes of a draft
 
@@ -169,7 +170,7 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -
             await drafts.written()
         if said.end is None:
             raise ModelUnavailable(model=model.ref, problem="the answer broke off")
-        span.usage(said.end.usage, model.ref)
+        span.usage(normalised(said.end.usage), model.ref)
         span.finish(said.end.reason)
 
 
@@ -223,7 +224,7 @@ async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
         )
         events.append(driving.event("context.built", payload))
     calls, about = await proposed(driving, said.calls)
-    usage = said.end.usage
+    usage = normalised(said.end.usage)
     price = driving.config.price
     message = ev.MessageCompleted(
         text="".join(said.text),

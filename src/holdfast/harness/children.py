@@ -4,8 +4,9 @@ ask a person, and when one does."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from .live import Live
 from .results import Ask, Result
 
 PAGE = 100
+Asks: TypeAlias = list[Ask]
 
 
 class Thread(Protocol):
@@ -68,18 +70,22 @@ class Subagents(Generic[S]):
     async def open(self, thread: str) -> S:
         """The session of one: its events, its transcript, its stream. `SessionNotFound` if
         there is none."""
-        key = self._live.key
-        where = Key(key.tenant, key.session, thread)
-        if not thread.startswith("sub/") or await self._live.store.row(where) is None:
-            raise SessionNotFound(tenant=key.tenant, session=key.session, thread=thread)
         return await self._open(thread)
 
-    async def asks(self) -> list[Ask]:
+    async def asks(self) -> Asks:
         """What those that work ask a person, and those that work for them."""
-        found: list[Ask] = []
+        found: Asks = []
         for thread in self.working:
-            found.extend(await (await self.open(thread)).pending())
+            with contextlib.suppress(SessionNotFound):
+                found.extend(await (await self.open(thread)).pending())
         return found
+
+    async def gone(self, item: str) -> bool:
+        """Whether the thread of the sub-agent that this item stands for was deleted: then only a
+        person can answer."""
+        key, thread = self._live.key, child_of(item)
+        where = Key(key.tenant, key.session, thread or "")
+        return thread is None or await self._live.store.row(where) is None
 
     async def asked(self) -> bool:
         """Wait as long as this thread waits for sub-agents alone. True as soon as one of them
@@ -100,7 +106,10 @@ class Subagents(Generic[S]):
 
     async def _asks(self, thread: str) -> bool:
         """Whether one waits for a person; if it has ended, when its answer is here."""
-        result = await (await self.open(thread)).wait()
+        try:
+            result = await (await self.open(thread)).wait()
+        except SessionNotFound:
+            return True
         if result.status == "waiting":
             return True
         await self._live.until(lambda: thread not in self.working)

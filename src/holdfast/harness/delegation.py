@@ -118,9 +118,7 @@ async def _make(
     received = NewEvent.of("message.received", message, id=f"in:{thread}", actor=config.agent.key)
     if forked:
         at = driving.state.calls[call].seq - 1  # before the message that made this call
-        first = NewEvent.of(
-            "thread.forked", ev.ThreadForked(at=at, **about), id=f"began:{thread}"
-        )
+        first = NewEvent.of("thread.forked", ev.ThreadForked(at=at, **about), id=f"began:{thread}")
         await config.store.fork(live.key, thread, at=at, first=first)
         await config.store.append(where, [received])
         return

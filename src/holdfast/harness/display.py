@@ -181,6 +181,8 @@ def phase(state: State) -> str:
     if run is None or not run.open:
         failed = run is not None and run.status == "failed"
         return "queued" if state.queue else "error" if failed else "idle"
+    if state.pending and all(id.endswith(CHILD) for id in state.pending):
+        return "running_tool"
     if state.pending and run.status == "waiting":
         return "waiting_approval"
     if run.status == "waiting":
@@ -316,8 +318,9 @@ def _tool_finished(display: Display, event: Event, p: ev.ToolFinished | None) ->
     if p is None:
         return _told(display, event.id.removeprefix("done:"), status="unknown", over=True)
     result = p.content if p.result is None else p.result
+    error = None if p.outcome == "ok" else p.error or p.content or p.code
     status = ENDED[p.outcome]
-    return _told(display, p.call, status=status, result=result, error=p.error, over=True)
+    return _told(display, p.call, status=status, result=result, error=error, over=True)
 
 
 def _told(display: Display, call: str, **changes: Any) -> Display:
@@ -331,8 +334,8 @@ def _pending_opened(display: Display, event: Event, p: ev.PendingOpened | None) 
     if p is None or p.id in display.pending:
         return display
     if p.id.endswith(CHILD):
-        thread = p.detail.get("thread") if isinstance(p.detail, dict) else None
-        return _told(display, p.id.removesuffix(CHILD), thread=thread)
+        call = p.id.removesuffix(CHILD)
+        return _told(display, call, thread=f"sub/{call}")
     item = ItemShown(
         what=p.what, title=p.title or p.what, call=p.call, detail=p.detail, expires=p.expires
     )
@@ -433,7 +436,8 @@ class Stage:
 
     def name(self, **names: Any) -> None:
         """Say what no event does."""
-        self._display = _drawn(replace(self._display, **names), self._display.state)
+        if any(getattr(self._display, name) != said for name, said in names.items()):
+            self._display = _drawn(replace(self._display, **names), self._display.state)
 
     def put(self, event: Event) -> None:
         self._waiting.append(event)

@@ -36,6 +36,7 @@ class Drivers:
         self._drives: dict[Key, Driving] = {}
         self._agents = [*family(config.agent)]
         self._nudges: set[asyncio.Task[None]] = set()
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._looker: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -104,6 +105,8 @@ class Drivers:
     async def aclose(self, grace: float) -> None:
         """Take no more work, and stop."""
         self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
         if self._looker is not None:
             self._looker.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -140,10 +143,26 @@ class Drivers:
             self._again.discard(live.key)
             if not self._closed and live.failure is None:
                 self.wake(live)
-        elif not self._closed and not self._kept(live.key):
+        elif not self._closed and self._kept(live.key):
+            self._plan(live)
+        elif not self._closed:
             for where in self._lives:
                 if where.session == live.key.session and where not in self._tasks:
                     self._lives.leave(where)
+
+    def _plan(self, live: Live) -> None:
+        """Look at a log that is open here when its clock says so, not only at the next look."""
+        if (old := self._timers.pop(live.key, None)) is not None:
+            old.cancel()
+        left = (live.state.due or 0) - wall_clock()
+        if left > 0:
+            loop = asyncio.get_running_loop()
+            self._timers[live.key] = loop.call_later(left / 1000, self._due, live)
+
+    def _due(self, live: Live) -> None:
+        self._timers.pop(live.key, None)
+        if not self._closed and live.failure is None:
+            self.wake(live)
 
     async def _looking(self) -> None:
         while True:

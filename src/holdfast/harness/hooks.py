@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 from ..events import Event
@@ -9,6 +10,7 @@ from .acting import Acting
 from .agent import settled
 from .driving import Driving
 
+PATIENCE = 30.0  # seconds that a hook may take: the run waits for it
 DEPTH = 25  # rounds of hooks that answer events of hooks
 
 
@@ -51,6 +53,7 @@ async def run_hooks(driving: Driving) -> None:
 async def _call(driving: Driving, function: object, event: Event) -> None:
     acting = Acting(driving, event.id, getattr(function, "__name__", "hook"))
     try:
-        await settled(function(acting, event))  # type: ignore[operator]
+        async with asyncio.timeout(PATIENCE):
+            await settled(function(acting, event))  # type: ignore[operator]
     except Exception as error:  # a hook of the program's own may raise anything
         driving.log.error("hook_failed", category="agent", error=error, kind=event.kind)

@@ -307,7 +307,7 @@ class Harness:
         """Remove one thread; its forks stay whole. A run that is going there, whichever process
         drives it, is aborted first, and waited for `grace` seconds at most."""
         where = key(id, thread, self.tenant)
-        await check_deletable(self.store, where, self.agent.key)
+        await check_deletable(self.store, where, family(self.agent))
         live = await self.served.lives.open(where)
         await end_run(live, self.wake, grace)
         await self.served.drivers.stop([where], 0.0)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from .. import events as ev
+from ..catalog import Row
 from ..codec import typed
 from ..errors import (
     HarnessClosed,
@@ -65,6 +66,7 @@ class Live:
     def __init__(self, store: Store, key: Key) -> None:
         self.store, self.key = store, key
         self.log = ""
+        self.row: Row | None = None  # as it was when the log was opened
         self.state = State()
         self.history = History()
         self.flying: dict[str, Growing] = {}
@@ -90,7 +92,7 @@ class Live:
             raise SessionNotFound(
                 tenant=self.key.tenant, session=self.key.session, thread=self.key.thread
             )
-        self.log = row.log
+        self.log, self.row = row.log, row
         await self._load()
         self._reader = asyncio.create_task(self._follow(), name=f"follow {self.key.session}")
 

@@ -54,8 +54,11 @@ async def proposed(
     return calls, events
 
 
-async def judged(driving: Driving, call: ev.Call, tool: Tool | None) -> list[NewEvent]:
-    """What is decided about one call: nothing to write means that it may be carried out."""
+async def judged(
+    driving: Driving, call: ev.Call, tool: Tool | None, *, again: int = 0
+) -> list[NewEvent]:
+    """What is decided about one call: nothing to write means that it may be carried out. With
+    `again` a question is a new one, whatever became of an earlier one about the call."""
     if tool is None:
         problem = f"There is no tool {call.name!r} here."
         refused = ToolResult(content=problem, failed=True, code="no_such_tool")
@@ -71,7 +74,7 @@ async def judged(driving: Driving, call: ev.Call, tool: Tool | None) -> list[New
             result = ToolResult(content="This call is not allowed here.", code="denied")
             return [outcome(driving, call.id, result, "denied")]
         case "ask":
-            return [asked(driving, call, tool)]
+            return [asked(driving, call, tool, again=again)]
         case _:
             return []
 

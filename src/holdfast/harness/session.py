@@ -20,16 +20,17 @@ from ..state import CHILD
 from ..store import wall_clock
 from ..transcript import Message, transcript
 from .acting import custom
-from .children import Subagents, holder, used
+from .children import Subagents, used
 from .decide import asks_within, decide, delegates
-from .ground import Ground
-from .inbox import Decision, settle
+from .display import phase
+from .inbox import Decision
 from .inputs import Content
 from .live import Item, Listener, Live, Trouble
 from .results import Ask, Result, Watch, ask
+from .standing import Standing
 from .steps import Idle, Plan
 from .threads import Opener, Threads
-from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateView, Timers
+from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateView, Timers, View
 
 
 class Status(Struct, frozen=True):
@@ -49,11 +50,12 @@ class Status(Struct, frozen=True):
     error: str | None = None
 
 
-class Session(Ground):
+class Session(Standing):
     """One conversation, live in this process. Made by `harness.get_or_create`."""
 
     def __init__(self, host: Opener[Session], live: Live, shared: Live) -> None:
         super().__init__(host, live, shared)
+        self.stream = Streaming(self)
         self.mode = ModeView(self)
         self.model = ModelView(self)
         self.state = StateView(self)
@@ -63,7 +65,7 @@ class Session(Ground):
         self.permissions = Permissions(self)
         self.threads = self.thread = Threads[Session](self, host)
         self.subagents: Subagents[Session] = Subagents(
-            live, lambda thread: host.get_or_create(live.key.session, thread=thread)
+            live, lambda thread: host.open(live.key.session, thread)
         )
 
     @property
@@ -83,10 +85,6 @@ class Session(Ground):
         async for _ in stream:
             pass
         return stream.result
-
-    def stream(self, content: Content, *, output_type: Any = None, **options: Any) -> Stream:
-        """Send a message and see everything that its run does, as it happens."""
-        return Stream(self, content, output_type, options)
 
     async def wait(self) -> Result:
         """Wait until the run that is going, or was last, waits for a person or has ended, and
@@ -165,19 +163,19 @@ class Session(Ground):
     ) -> Decision:
         """Let a call be made, perhaps with other arguments. Without an item: the only one."""
         answer = None if arguments is None else {"arguments": dict(arguments)}
-        return await self._settle(item, "approved", actor, reason, answer)
+        return await self.settle(item, "approved", actor=actor, reason=reason, answer=answer)
 
     async def deny(
         self, item: str | None = None, reason: str | None = None, *, actor: str | None = None
     ) -> Decision:
         """Refuse a call; the model is told the reason."""
-        return await self._settle(item, "denied", actor, reason, None)
+        return await self.settle(item, "denied", actor=actor, reason=reason)
 
     async def answer(
         self, answer: Any, item: str | None = None, *, actor: str | None = None
     ) -> Decision:
         """Answer a question, or say what an outside call came to."""
-        return await self._settle(item, "answered", actor, None, answer)
+        return await self.settle(item, "answered", actor=actor, answer=answer)
 
     async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
         """Let an item expire so many seconds from now; None: never."""
@@ -264,24 +262,13 @@ class Session(Ground):
 
     # Within
 
-    async def _settle(
-        self, item: str | None, outcome: Any, actor: str | None, reason: str | None, answer: Any
-    ) -> Decision:
-        self.check()
-        store = self.host.store
-        where, item = await holder(store, self.key, item)
-        made = await settle(store, where, item, outcome, actor=actor, reason=reason, answer=answer)
-        if where != self.key:
-            self.config.nudge(where)
-            return made
-        await self.live.reach(made.seq)
-        self.host.wake(self.live)
-        return made
+    async def child(self, thread: str) -> Live:
+        return (await self.subagents.open(thread)).live
 
     async def _asks(self) -> tuple[Ask, ...]:
         found, thread = [], self.key.thread
         for id, item in self.live.state.pending.items():
-            if not id.endswith(CHILD):
+            if not id.endswith(CHILD) or await self.subagents.gone(id):
                 opened = await self.live.payload(item.seq, ev.PendingOpened)
                 found.append(ask(id, item, opened, thread))
         return (*found, *await self.subagents.asks())
@@ -291,6 +278,29 @@ class Session(Ground):
         kind = type if type is not None else config.agent.output_type
         mode = config.mode(self.live.state).name
         return watch.result(await self._asks(), config.agent.key, mode, kind)
+
+
+class Streaming(View):
+    """What runs do, as it happens: call it with a message to see what becomes of that."""
+
+    _ground: Session
+
+    def __call__(self, content: Content, *, output_type: Any = None, **options: Any) -> Stream:
+        """Send a message and see everything that its run does, as it happens."""
+        return Stream(self._ground, content, output_type, options)
+
+    @property
+    def active_run_id(self) -> str | None:
+        """The run that is going, or waits."""
+        return self._ground.run.id
+
+    @property
+    def is_active(self) -> bool:
+        return self._ground.run.id is not None
+
+    async def abort(self, reason: str | None = None) -> None:
+        """Stop it."""
+        await self._ground.abort(reason)
 
 
 class Stream:
@@ -379,8 +389,10 @@ class Stream:
                         break
                     if session.live.stuck is not None and isinstance(item, Trouble):
                         raise session.live.stuck
-            if watch.end is None and self._asked and not self._behind():
-                watch.end = ("waiting", None, None, session.live.state.head)
+            if watch.end is None and asked.done():
+                asked.result()  # a sub-agent that cannot go on is told of here
+                if not self._behind():
+                    watch.end = ("waiting", None, None, session.live.state.head)
             if watch.end is None:
                 raise session.live.failure or HarnessClosed(what=f"session {session.id!r}")
             self._result = await session._result(watch, self._kind)
@@ -393,28 +405,16 @@ class Stream:
     async def _until_asked(self, listener: Listener) -> None:
         """Read no further once a sub-agent of the run waits for a person."""
         session = self._session
-        await session.live.until(lambda: delegates(session.live.state))
-        while not await session.subagents.asked():
-            await session.live.until(lambda: delegates(session.live.state))
-        self._asked = True
-        listener.end()
+        try:
+            while not self._asked:
+                await session.live.until(lambda: delegates(session.live.state))
+                self._asked = await session.subagents.asked()
+        finally:
+            listener.end()
 
 
 def phase_of(session: Session) -> str:
     """One word for what is going on."""
     if session.closed:
         return "closed"
-    state = session.live.state
-    run = state.run
-    if run is None or not run.open:
-        failed = run is not None and run.status == "failed"
-        return "queued" if state.queue else "error" if failed else "idle"
-    if delegates(state):
-        return "running_tool"
-    if state.pending and run.status == "waiting":
-        return "waiting_approval"
-    if run.status == "waiting":
-        return "waiting"
-    if any(call.status == "started" for call in state.calls.values()):
-        return "running_tool"
-    return "closing" if run.answered else "waiting_model"
+    return phase(session.live.state)

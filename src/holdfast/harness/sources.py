@@ -33,8 +33,18 @@ async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
                 opened.append(item)
                 await item.connect()
                 found[id(item)] = await item.tools()
+        subagents = []
+        for item in agent.subagents:
+            if item.agent is not None:
+                whole, more = await gather(item.agent)
+                opened.extend(more)
+                item = replace(item, agent=whole)  # noqa: PLW2901
+            subagents.append(item)
         whole = replace(
-            agent, tools=_expanded(agent.tools, found), modes=[_mode(m, found) for m in agent.modes]
+            agent,
+            tools=_expanded(agent.tools, found),
+            modes=[_mode(m, found) for m in agent.modes],
+            subagents=subagents,
         )
         if wrong := faults(whole):
             raise InvalidAgent(agent=agent.key, faults=wrong)

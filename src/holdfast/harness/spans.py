@@ -37,6 +37,11 @@ class Span:
         if self._span is not None and value is not None:
             self._span.set_attribute(name, value)
 
+    @property
+    def trace(self) -> str | None:
+        """The trace that it belongs to, in hexadecimal."""
+        return None if self._span is None else f"{self._span.get_span_context().trace_id:032x}"
+
     def usage(self, usage: Mapping[str, int], model: str | None = None) -> None:
         """What the model call used, and which model answered if it told."""
         for name, number in usage.items():
@@ -64,16 +69,22 @@ class Tracing:
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer
+        self._traces: dict[str, str | None] = {}  # of the runs that are driven here
 
     @property
     def enabled(self) -> bool:
         return self._tracer is not None
 
+    def trace(self, run: str | None) -> str | None:
+        """The trace of a run that is driven here."""
+        return self._traces.get(run or "")
+
+    @contextmanager
     def run(
         self, session: str, agent: str | None, run: str, thread: str | None = None
-    ) -> AbstractContextManager[Span]:
+    ) -> Iterator[Span]:
         """One run of an agent."""
-        return self._span(
+        with self._span(
             f"invoke_agent {agent}" if agent else "invoke_agent",
             {
                 "gen_ai.operation.name": "invoke_agent",
@@ -82,7 +93,12 @@ class Tracing:
                 "holdfast.run": run,
                 "holdfast.thread": thread,
             },
-        )
+        ) as span:
+            self._traces[run] = span.trace
+            try:
+                yield span
+            finally:
+                self._traces.pop(run, None)
 
     def chat(
         self, provider: str, model: str, step: int | None = None

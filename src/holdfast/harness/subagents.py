@@ -128,9 +128,7 @@ def _fields(item: SubAgent) -> tuple[Any, ...]:
 def _without_tasks(tools: Sequence[Any]) -> list[Any]:
     """The same tools to a model; those that keep the parent's tasks refuse."""
     return [
-        item.replace(function=_refuse)
-        if isinstance(item, Tool) and item.name in NO_TASKS
-        else item
+        item.replace(function=_refuse) if isinstance(item, Tool) and item.name in NO_TASKS else item
         for item in tools
     ]
 

@@ -20,16 +20,18 @@ from ..errors import (
     DeletionRefused,
     HeadMoved,
     InvalidValue,
+    LeaseHeld,
+    LeaseLost,
     SessionExists,
     SessionNotFound,
     UnsafePoint,
 )
 from ..events import Event, Key, NewEvent, key, new_id
-from ..state import State, fold
-from ..store import Store
+from ..state import VERSION, State, fold
+from ..store import Snapshot, Store
 from ..transcript import ROLES, Message, transcript
 from .ground import Ground, Host
-from .live import Live
+from .live import SNAPSHOT, Live
 from .views import ModelView, StateView, View
 
 S_co = TypeVar("S_co", bound=Ground, covariant=True)
@@ -89,7 +91,7 @@ class Threads(View, Generic[S]):
         """A new, empty thread, in the mode and with the model of this one. `SessionExists` where
         there is one of that name."""
         ground, state = self._ground, self._state
-        where = self._key(id or new_id())
+        where = self._key(new_id() if id is None else id)
         created = ev.ThreadCreated(agent=ground.config.agent.key, title=title, parent=MAIN)
         events = [NewEvent.of("thread.created", created)]
         if state.mode is not None:
@@ -142,19 +144,24 @@ class Threads(View, Generic[S]):
         settings: Mapping[str, Any] | None = None,
         parent: str | None = None,
         forks: bool | None = None,
+        subagents: bool = False,
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[Row]:
         """The threads that answer all of these, the most recently active first: `title` is part
         of theirs, whatever its case; `forks` shows only forks, or none; `settings` equal theirs.
-        A page may be short; the last one has no cursor."""
-        key = self._ground.key
+        Those of sub-agents are shown on demand. A page may be short; the last has no cursor."""
+        key, agent = self._ground.key, self._ground.config.agent.key
         query = Query(
             tenant=key.tenant, session=key.session, label=label, metadata=dict(settings or {})
         )
         while True:
             page = await self._ground.host.store.find(query, cursor=cursor, limit=limit)
-            found = [row for row in page.items if _answers(row, title, parent, forks)]
+            found = [
+                row
+                for row in page.items
+                if _answers(row, title, parent, forks) and (subagents or row.agent in (None, agent))
+            ]
             if found or page.cursor is None:
                 return Page(items=found, cursor=page.cursor)
             cursor = page.cursor
@@ -228,7 +235,10 @@ class Threads(View, Generic[S]):
         parent is not touched. `UnsafePoint` where something is open."""
         ground, live = self._ground, self._ground.live
         ground.check()
-        where, place = self._key(thread or new_id()), live.state.head if at is None else at
+        where, place = (
+            self._key(new_id() if thread is None else thread),
+            live.state.head if at is None else at,
+        )
         then = await self._safe(place)
         forked = ev.ThreadForked(
             parent=live.key.thread, at=place, agent=ground.config.agent.key, title=title
@@ -238,6 +248,8 @@ class Threads(View, Generic[S]):
         if then.settings:  # so that lists can be filtered by them
             event = NewEvent.of("metadata.changed", ev.MetadataChanged(set=then.settings))
             await live.store.append(where, [event])
+        if place >= SNAPSHOT:
+            await self._keep(where, then)
         return await self._host.open(where.session, where.thread)
 
     async def edit(self, seq: int, text: str) -> S:
@@ -283,6 +295,19 @@ class Threads(View, Generic[S]):
             raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
         return row
 
+    async def _keep(self, where: Key, then: State) -> None:
+        """A snapshot of a fork, so that who opens it does not read all that it shares."""
+        ground, store = self._ground, self._ground.host.store
+        row = await self._row(where)
+        async for event in store.read(where, after=then.head, log=row.log):
+            then = fold((event,), then)
+        text = msgspec.Raw(msgspec.json.encode(then))
+        kept = Snapshot(log=row.log, seq=then.head, version=VERSION, state=text)
+        with contextlib.suppress(LeaseHeld, LeaseLost):  # then whoever drives it keeps one
+            lease = await store.acquire(where, ground.config.owner, ttl=ground.config.ttl)
+            await store.save_snapshot(where, kept, fence=lease)
+            await store.release(lease)
+
     async def _safe(self, place: int) -> State:
         """The state at an event; refused where something is open."""
         live = self._ground.live
@@ -314,13 +339,14 @@ def _first(rows: Mapping[str, Row], name: str) -> str | None:
     return None
 
 
-async def check_deletable(store: Store, where: Key, agent: str) -> None:
-    """Refuse to delete thread `main`, what is not there or another agent's, and what is held."""
+async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> None:
+    """Refuse to delete thread `main`, what is not there or none of these agents', and what is
+    held."""
     if where.thread == MAIN:
         problem, remedy = "'main' is the session itself", "delete the session"
         raise InvalidValue(field="thread", problem=problem, remedy=remedy)
     row = await store.row(where)
-    if row is None or row.agent not in (None, agent):
+    if row is None or row.agent not in (None, *agents):
         raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
     main = await store.row(key(where.session, MAIN, where.tenant))
     if main is not None and main.hold is not None:
@@ -329,7 +355,7 @@ async def check_deletable(store: Store, where: Key, agent: str) -> None:
 
 async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> None:
     """Abort the run that is going, whichever process drives it, and all that waits behind it;
-    wait until it has ended, but not for ever."""
+    wait until it has ended, and who waits for a sub-agent knows of it, but not for ever."""
     if (run := live.state.active) is None:
         return
     waiting = [item.seq for item in live.state.queue]
@@ -341,4 +367,4 @@ async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> 
     wake(live)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(patience):
-            await live.until(lambda: live.state.active is None)
+            await live.until(lambda: live.state.active is None and not live.state.owes)

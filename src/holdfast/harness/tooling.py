@@ -64,7 +64,7 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
         raise ToolMissing(session=key.session, agent=config.agent.key, tool=open.name)
     if tool is None or (open.status == "proposed" and id not in driving.judged):
         # Another driver judged it, and what it wrote of that is gone: nothing runs for that.
-        if about := await judged(driving, call, tool):
+        if about := await judged(driving, call, tool, again=driving.state.head):
             return about[0]
         assert tool is not None, "what is not there was refused"
     arguments, by, edited = await _terms(driving, call, open)

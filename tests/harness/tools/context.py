@@ -23,6 +23,7 @@ class Context:
         self.sandbox: Any = None
         self.log: logging.LoggerAdapter[Any] = logging.LoggerAdapter(logging.getLogger("test"))
         self.aborted = asyncio.Event()
+        self.answer: Any = None
         self.told: list[Any] = []
         self.events: list[tuple[str, Any]] = []
         self._state = dict(state or {})
@@ -38,9 +39,10 @@ class Context:
         assert isinstance(tool, Tool)
         return await tool.call(tool.parse(arguments), self)
 
-    async def update_state(self, **changes: Any) -> None:
+    async def update_state(self, function: Any = None, /, **changes: Any) -> Any:
         await asyncio.sleep(0)  # as a store would let others go on
         self._state = {**self._state, **changes}
+        return function(self._state) if function is not None else None
 
     async def emit(self, kind: str, payload: Any = None) -> None:
         self.events.append((kind, payload))
