@@ -343,8 +343,9 @@ def _message_received(work: _Work, event: Event, p: ev.MessageReceived | None) -
     work.queue = (queued, *work.queue) if first else (*work.queue, queued)
     if first and work.run is not None and work.run.open:
         work.abort = event.seq
-    # In a log that nobody drives no run takes them up: then the oldest go.
-    work.queue = work.queue[-QUEUED:]
+    # In a log that nobody has ever driven no run takes them up: then the oldest go.
+    if work.run is None:
+        work.queue = work.queue[-QUEUED:]
 
 
 def _message_completed(work: _Work, event: Event, p: ev.MessageCompleted | None) -> None:

@@ -5,6 +5,8 @@ Whoever has the log can ask, at any moment, after any crash, and gets the same a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..state import CHILD, OpenCall, OpenItem, Run, State
 from .steps import (
     AskOutcome,
@@ -102,8 +104,8 @@ def _open_calls(state: State) -> Step | None:
             return Conclude(told)
         return AskOutcome(tuple(lost))
     ready = tuple(id for id, call in calls.items() if _ready(call))
-    settled = (id for id, call in calls.items() if call.status in SETTLED or call.parent)
-    if over := tuple(id for id in settled if id not in ready):
+    over = tuple(id for id, call in calls.items() if _over(call, calls) and id not in ready)
+    if over:
         return Conclude(over)
     if ready:
         return RunTools(ready)
@@ -117,6 +119,14 @@ def _open_calls(state: State) -> Step | None:
     if state.run is None or state.run.status != "waiting":
         return Wait(due)
     return Idle() if due == state.due else Plan(due)
+
+
+def _over(call: OpenCall, calls: Mapping[str, OpenCall]) -> bool:
+    """Whether a call will not be carried out. One within another is left alone as long as that
+    one may still go on, and find it again."""
+    if call.parent is not None:
+        return call.parent not in calls
+    return call.status in SETTLED
 
 
 def _ready(call: OpenCall) -> bool:

@@ -59,8 +59,10 @@ class Text:
         return self.length
 
     def __eq__(self, other: Any) -> bool:
-        same = isinstance(other, Text) and self.length == other.length
-        return same and str(self) == str(other)
+        if not isinstance(other, Text) or self.length != other.length:
+            return False
+        shared = self._pieces is other._pieces and self._count == other._count
+        return shared or str(self) == str(other)
 
     def __hash__(self) -> int:
         return hash(str(self))

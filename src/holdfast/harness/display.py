@@ -49,12 +49,15 @@ ENDED: dict[str, ToolStatus] = {
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message of the model: in flight until it is `done`. Its id is that of the event that
-    will hold it. Reading `text` puts it together; `body.since(n)` is what follows code point n."""
+    will hold it. Reading `text` puts it together; `body.since(n)` is what follows code point n.
+    `model` is the one that said it, `reason` why it stopped."""
 
     id: str
     body: Text = field(default_factory=Text.of, name="text")
     thinking: Text = field(default_factory=Text.of, name="thought")
     done: bool = False
+    model: str | None = None
+    reason: str | None = None
 
     @property
     def text(self) -> str:
@@ -279,21 +282,33 @@ def _message_completed(display: Display, event: Event, p: ev.MessageCompleted | 
     ended = [id for id, shown in tools.items() if shown.over]
     for id in ended[: max(0, len(tools) - TOOLS)]:
         del tools[id]
-    return replace(_spoken(display, event, p.text, p.thought), tools=tools)
+    return replace(_spoken(display, event, p, p.thought), tools=tools)
 
 
 def _message_interrupted(
     display: Display, event: Event, p: ev.MessageInterrupted | None
 ) -> Display:
-    return _spoken(display, event, p.text) if p and _of_run(display, event) else display
+    return _spoken(display, event, p) if p and _of_run(display, event) else display
 
 
 def _of_run(display: Display, event: Event) -> bool:
     return display.open is not None and event.run == display.run
 
 
-def _spoken(display: Display, event: Event, text: str, thought: str = "") -> Display:
-    said = Said(id=event.id, body=Text.of(text), thinking=Text.of(thought), done=True)
+def _spoken(
+    display: Display,
+    event: Event,
+    p: ev.MessageCompleted | ev.MessageInterrupted,
+    thought: str = "",
+) -> Display:
+    said = Said(
+        id=event.id,
+        body=Text.of(p.text),
+        thinking=Text.of(thought),
+        done=True,
+        model=p.model,
+        reason=p.reason,
+    )
     return replace(display, message=said, said=said)
 
 

@@ -37,6 +37,7 @@ class Drivers:
         self._agents = [*family(config.agent)]
         self._nudges: set[asyncio.Task[None]] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._held: dict[Key, int] = {}  # by somebody else, for so many ms
         self._looker: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -121,7 +122,8 @@ class Drivers:
             shared = live if key == main else await self._lives.open(main)
             for _ in range(TRIES):
                 config = self._config.of(key, live.state)
-                if await drive(config, live, shared, self._drives):
+                self._held[key] = await drive(config, live, shared, self._drives)
+                if not self._held[key]:
                     break
                 if self._closed or not _left(live.state):
                     break
@@ -146,15 +148,17 @@ class Drivers:
         elif not self._closed and self._kept(live.key):
             self._plan(live)
         elif not self._closed:
+            self._held.pop(live.key, None)
             for where in self._lives:
                 if where.session == live.key.session and where not in self._tasks:
                     self._lives.leave(where)
 
     def _plan(self, live: Live) -> None:
-        """Look at a log that is open here when its clock says so, not only at the next look."""
+        """Look at a log that is open here when its clock says so, or when its driver's lease has
+        lapsed, not only at the next look."""
         if (old := self._timers.pop(live.key, None)) is not None:
             old.cancel()
-        left = (live.state.due or 0) - wall_clock()
+        left = self._held.pop(live.key, 0) or (live.state.due or 0) - wall_clock()
         if left > 0:
             loop = asyncio.get_running_loop()
             self._timers[live.key] = loop.call_later(left / 1000, self._due, live)

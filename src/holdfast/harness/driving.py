@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..errors import HeadMoved, LeaseLost, StoreUnavailable
+from ..errors import HeadMoved, LeaseLost, LogReplaced, SessionNotFound, StoreUnavailable
 from ..events import Event, NewEvent
 from ..state import Run, State
 from ..store import Lease, wall_clock
@@ -197,11 +197,13 @@ class Driving:
         self._renewal.ask()
         self.live.driven = True
         self.live.watchers.append(self.look)
+        self.live.endings.append(self.lost)
         try:
             yield
         finally:
             self.end_span()
             self.live.watchers.remove(self.look)
+            self.live.endings.remove(self.lost)
             self.live.driven = False
             await self._renewal.end(cut=True)
 
@@ -210,7 +212,7 @@ class Driving:
             self.lease = await self.config.store.renew(self.lease)
         except StoreUnavailable as error:
             self.log.warning("renew_failed", category="storage", error=error)
-        except LeaseLost as error:
+        except (LeaseLost, SessionNotFound, LogReplaced) as error:
             self.lost(error)
             return
         self._renewal.ask()

@@ -52,8 +52,15 @@ async def run_hooks(driving: Driving) -> None:
 
 async def _call(driving: Driving, function: object, event: Event) -> None:
     acting = Acting(driving, event.id, getattr(function, "__name__", "hook"))
-    try:
+
+    async def run() -> None:
         async with asyncio.timeout(PATIENCE):
             await settled(function(acting, event))  # type: ignore[operator]
+
+    try:
+        if driving.state.active is not None and driving.state.abort is None:
+            await driving.watch(run())  # so that it ends when the run is to end
+        else:
+            await run()
     except Exception as error:  # a hook of the program's own may raise anything
         driving.log.error("hook_failed", category="agent", error=error, kind=event.kind)

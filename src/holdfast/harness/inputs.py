@@ -60,18 +60,25 @@ async def accept(
 async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[int, bool]:
     while True:
         state = live.state
-        if len(state.queue) >= MOST:
+        waiting = len(state.queue) + live.posting
+        if waiting >= MOST:
             raise QueueFull(session=live.key.session, limit=MOST)
         if busy == "reject" and (state.active is not None or state.queue):
             run = state.run.id if state.run is not None else None
             raise SessionBusy(session=live.key.session, run=run)
-        expected = state.head if busy == "reject" else None
+        # Where many wait, other processes may be filling the queue as well.
+        sure = busy == "reject" or waiting >= MOST // 2
+        live.posting += 1
         try:
-            done = await store.append(live.key, [event], expected=expected, log=live.log)
+            done = await store.append(
+                live.key, [event], expected=state.head if sure else None, log=live.log
+            )
+            await live.reach(done.seqs[0])
         except HeadMoved as moved:
             await live.reach(moved.head)
             continue
-        await live.reach(done.seqs[0])
+        finally:
+            live.posting -= 1
         if not done.fresh:
             await _same(live, event, done.seqs[0])
         return done.seqs[0], bool(done.fresh)

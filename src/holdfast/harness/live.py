@@ -73,6 +73,8 @@ class Live:
         self.stage = Stage()
         self.failure: HoldfastError | None = None
         self.stuck: HoldfastError | None = None
+        self.posting = 0  # messages on their way into the log
+        self.endings: list[Callable[[HoldfastError], None]] = []  # told when the log goes
         self.hooked = 0  # up to which event this process has called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
         self.watchers: list[Callable[[Event], None]] = []
@@ -267,6 +269,8 @@ class Live:
 
     def _fail(self, error: HoldfastError) -> None:
         self.failure = error
+        for tell in [*self.endings]:
+            tell(error)
         for _, future in self._waiters:
             if not future.done():
                 future.set_exception(error)

@@ -19,12 +19,13 @@ from .perform import hand_over, perform, take_up
 from .steps import BESIDE, Finish, Idle, Step
 
 
-async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driving]) -> bool:
-    """Drive a log until it waits or is done. False: somebody else drives it."""
+async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driving]) -> int:
+    """Drive a log until it waits or is done. Where somebody else drives it: how long that one's
+    lease lasts (ms), unless it is renewed."""
     try:
         lease = await config.store.acquire(live.key, config.owner, ttl=config.ttl)
-    except LeaseHeld:
-        return False
+    except LeaseHeld as held:
+        return max(1, held.left)
     log = config.log.bind(session=live.key.session, thread=live.key.thread)
     driving = drives[live.key] = Driving(config, live, shared, lease, log)
     driving.invoke = invoke
@@ -39,7 +40,7 @@ async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driv
         raise
     finally:
         drives.pop(live.key, None)
-    return True
+    return 0
 
 
 async def _steps(driving: Driving) -> None:

@@ -371,8 +371,10 @@ class Stream:
         asked: asyncio.Task[None] | None = None
         try:
             self.seq = await session.post(self._content, output_type=self._kind, **self._options)
+            before = 0
             if self.seq <= listener.after:  # an idempotent repeat: it happened before
                 listener.close()
+                before = session.live.state.head
                 listener = session.live.listen(self.seq - 1)
             self._watch = watch = Watch(session.key, self.seq)
             if self._behind():
@@ -385,6 +387,8 @@ class Stream:
                         yield item
                     if watch.end is None and self._asks_within(item):
                         watch.end = ("waiting", None, None, session.live.state.head)
+                    if _was(item, before):
+                        continue  # it may have waited then, and gone on since
                     if watch.end is not None or self._behind():
                         break
                     if session.live.stuck is not None and isinstance(item, Trouble):
@@ -411,6 +415,11 @@ class Stream:
                 self._asked = await session.subagents.asked()
         finally:
             listener.end()
+
+
+def _was(item: Item, head: int) -> bool:
+    """Whether more of what happened up to event `head` is to come after this."""
+    return isinstance(item, Event) and item.seq < head
 
 
 def phase_of(session: Session) -> str:

@@ -56,7 +56,7 @@ class DisplayView(View):
         try:
             shown: Display | None = None
             while not bell.ended:
-                if (display := self.get()) is not shown:
+                if (display := self.get()) != shown:
                     yield display
                     shown = display
                     await asyncio.sleep(WINDOW)

@@ -152,10 +152,13 @@ class Tracing:
 
 
 def tracing(enabled: bool | None = None, tracer_provider: TracerProvider | None = None) -> Tracing:
-    """Where to begin spans. None: if there is a provider, or the program has imported
-    OpenTelemetry; True: always, and `MissingExtra` without the package."""
+    """Where to begin spans. None: if a provider is given, or the program has set one; True:
+    always, and `MissingExtra` without the package."""
     if enabled is None:
-        enabled = tracer_provider is not None or "opentelemetry.trace" in sys.modules
+        known = sys.modules.get("opentelemetry.trace")
+        enabled = tracer_provider is not None or (
+            known is not None and getattr(known, "_TRACER_PROVIDER", None) is not None
+        )
     if not enabled:
         return Tracing()
     try:

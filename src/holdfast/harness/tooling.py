@@ -22,6 +22,7 @@ from .faults import classify
 from .hooks import run_hooks
 from .output import wanted
 from .proposals import TITLE, asked, judged, outcome
+from .signature import is_async
 from .tools import Answer, BadArguments, Park, Tool, ToolResult
 
 STOPPED = "It was stopped while it was running; what it had done until then stands."
@@ -221,8 +222,11 @@ async def _cut(
     open = [item.call.id for item in tasks.values() if item.call.id in driving.state.calls]
     events = [outcome(driving, id, done[id]) for id in open if id in done]
     if not driving.stopping:  # else the next driver goes on with them, or asks
-        cut = [id for id in open if id not in done]
-        events.extend(outcome(driving, id, stopped, "cancelled") for id in cut)
+        threads = {i.call.id for i in tasks.values() if not is_async(i.tool.function)}
+        for id in (id for id in open if id not in done):
+            # A thread cannot be stopped: it may still be acting.
+            how = "unknown" if id in threads else "cancelled"
+            events.append(outcome(driving, id, stopped, how))
     if events:
         await driving.write(*events)
 

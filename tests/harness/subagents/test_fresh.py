@@ -13,7 +13,7 @@ from holdfast.harness.builtins import ask_user
 from holdfast.harness.children import rows_of
 from holdfast.harness.files import read_file
 from holdfast.harness.live import Delta
-from holdfast.models.scripted import Fail, Say, ScriptedModel, Use
+from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
 
 from ..kernel.scene import PATIENCE, Gate, Slow, until
 from .scene import (
@@ -77,7 +77,7 @@ async def test_a_sub_agent_sees_its_own_tools_and_those_it_was_given_by_name() -
 
 
 async def test_a_tool_that_was_not_given_is_not_there() -> None:
-    calls = [Say(calls=[Use("paint", what="sky")]), "I cannot."]
+    calls: list[Step] = [Say(calls=[Use("paint", what="sky")]), "I cannot."]
     model = plays({**GO, "Find it.": calls})
     async with Harness(lead(scout(tools=["look"])), default_model=model) as harness:
         session, result = await sent(harness)
@@ -145,7 +145,9 @@ async def test_two_work_at_once() -> None:
         await gates[who].pass_through()
         return who
 
-    parts = {n: [Say(calls=[Use("meet", who=n)]), f"{n} is done."] for n in gates}
+    parts: dict[str, list[Step]] = {
+        n: [Say(calls=[Use("meet", who=n)]), f"{n} is done."] for n in gates
+    }
     model = plays({"Go.": [Say(calls=[hand("A"), hand("B")]), "Both."], **parts})
     agent = lead(scout(tools=["meet"]), tools=[meet])
     async with Harness(agent, default_model=model) as harness:
@@ -242,7 +244,11 @@ async def test_what_the_mode_says_about_tools_holds_in_sub_agents() -> None:
 
 @pytest.mark.parity("mastra-session", 164)
 async def test_what_is_granted_is_not_asked_about_in_sub_agents() -> None:
-    steps = [Say(calls=[Use("paint", what="door")]), Say(calls=[hand("Paint it.")]), "Well."]
+    steps: list[Step] = [
+        Say(calls=[Use("paint", what="door")]),
+        Say(calls=[hand("Paint it.")]),
+        "Well.",
+    ]
     model = plays({"Go.": steps, "Paint it.": ASKING["Paint it."]})
     async with Harness(lead(), default_model=model) as harness:
         session, _ = await sent(harness)
