@@ -26,8 +26,8 @@ RESERVED = {kind.partition(".")[0] for kind in ev.KINDS}
 OPEN_CALLS = 256  # of earlier messages and the latest together; see _message_completed
 QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each
-OPERATIONS = 20  # on one file that are kept
-PATH = 1_024  # characters of a file's path; a longer one is not kept
+OPERATIONS = 10  # on one file that are kept
+PATH = 256  # characters of a file's path; a longer one is not kept
 CHILD = "!sub"  # a call's id and this is the item by which it waits for its sub-agent
 FINAL = "final_result"  # the tool whose call is the answer of a run that wants a typed one
 
@@ -583,9 +583,13 @@ def _permission_changed(work: _Work, event: Event, p: ev.PermissionChanged | Non
 
 
 def _merged(known: dict[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    after = {**known, **changes}
-    kept = {name: rule for name, rule in after.items() if rule is not None}
-    return dict(list(kept.items())[-LIMITS.map_entries :])
+    after = dict(known)
+    for name, rule in changes.items():
+        if rule is None:
+            after.pop(name, None)
+        elif name in after or len(after) < LIMITS.map_entries:  # no rule that stands is dropped
+            after[name] = rule
+    return after
 
 
 def _grant_given(work: _Work, event: Event, p: ev.GrantGiven | None) -> None:

@@ -23,6 +23,8 @@ ROLES: dict[str, Literal["user", "assistant"]] = {
     "message.interrupted": "assistant",
 }
 
+TAKING = ("run.started", "model.called")  # with what a run takes up
+
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a call ended. `unknown`: it may or may not have acted, or `result` is the raw
@@ -73,13 +75,19 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def transcript(events: Iterable[Event]) -> list[Message]:
     """The messages of a window, in order; other kinds, known or not, add none.
 
-    The first outcome of a call counts. An outcome whose call is not in the window is left
+    A message that was edited while it waited for its turn has the words that were read, and
+    one that was taken out of the queue is left out. The first outcome of a call counts. An outcome whose call is not in the window is left
     out; in a window made of whole turns there is none. Never raises for what an event holds.
     """
     messages: list[Message] = []
     open: dict[str, tuple[list[ToolCall], int]] = {}  # which place in whose calls
+    taking: list[Event] = []
     for event in events:
-        if event.kind in ROLES:
+        if event.kind in TAKING:
+            taking.append(event)
+        elif event.kind == "queue.changed":
+            messages = _requeued(messages, typed(event), taking)
+        elif event.kind in ROLES:
             payload = typed(event)
             messages.append(message := _message(event, payload))
             for call in _calls(payload):
@@ -102,6 +110,29 @@ def transcript(events: Iterable[Event]) -> list[Message]:
     return messages
 
 
+def _requeued(
+    messages: list[Message], change: Payload | None, taking: list[Event]
+) -> list[Message]:
+    """The messages after the queue was changed. What a run has taken up stays as it was."""
+    if not isinstance(change, ev.QueueChanged) or not (change.remove or change.texts):
+        return messages
+    read = {seq for event in taking for seq in getattr(typed(event), "inputs", ())}
+    gone = {*change.remove} - read
+    return [
+        _reworded(message, change.texts.get(str(message.seq)))
+        if message.role == "user" and message.seq not in read
+        else message
+        for message in messages
+        if message.seq not in gone or message.role != "user"
+    ]
+
+
+def _reworded(message: Message, text: str | None) -> Message:
+    if text is None or message.erased is not None or message.raw is not None:
+        return message
+    return msgspec.structs.replace(message, text=text)
+
+
 def _message(event: Event, payload: Payload | None) -> Message:
     content: dict[str, Any] = {"interrupted": event.kind == "message.interrupted"}
     if (reason := _erased(event)) is not None:
@@ -114,7 +145,7 @@ def _message(event: Event, payload: Payload | None) -> Message:
                 content[name] = value
         if event.kind == "message.received":
             content.pop("model", None)  # a wish, not who said it
-    envelope = {"id": event.id, "seq": event.seq, "at": event.at}
+    envelope: dict[str, Any] = {"id": event.id, "seq": event.seq, "at": event.at}
     envelope |= {"actor": event.actor, "run": event.run}
     return Message(role=ROLES[event.kind], **envelope, **content)
 

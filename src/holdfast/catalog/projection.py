@@ -52,6 +52,9 @@ def _without_data(event: Event, ops: list[Op]) -> None:
     again, and what was moved must not go on here."""
     if event.kind == "pending.settled":
         ops.append(Op("drop", "pending", event.id.removeprefix("settle:")))
+        ops.append(Op("set", "due", value=event.at))
+    elif event.kind in ("pending.extended", "timer.set", "timer.cleared"):
+        ops.append(Op("set", "due", value=event.at))
     elif event.kind == "session.moved":
         ops.append(Op("seal", "sealed", value="erased"))
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from .. import events as ev
-from ..errors import InvalidValue, ToolError
+from ..codec import LIMITS, check_name
+from ..errors import InvalidValue, QueueFull, ToolError
 from ..events import NewEvent, new_id
-from ..state import RESERVED
+from ..state import ENTRIES, RESERVED
 from .agent import Mode, called
+from .allowance import Allowance
 from .contexts import Reading
 from .delegation import begin, stop
 from .driving import Driving
+from .inputs import MOST
 from .output import convert
 from .sandbox.port import Place, Ran, Reason
 from .subagents import told
@@ -38,6 +43,7 @@ class Acting(Reading):
         self.log = driving.log.bind(call=call, tool=name)
         self.aborted: asyncio.Event = driving.aborted
         self.answer: Answer | None = None
+        self.time = Allowance()
         self._depth, self._nested = depth, 0
 
     async def progress(self, data: Any) -> None:
@@ -88,7 +94,9 @@ class Acting(Reading):
         await self._driving.write(self._message(text, how))
 
     def _message(self, text: str, how: Literal["queue", "steer"]) -> NewEvent:
-        run = self._driving.state.run
+        run, waiting = self._driving.state.run, len(self._driving.state.queue)
+        if waiting >= MOST:
+            raise QueueFull(session=self.session.session, limit=MOST)
         if run is not None and run.chain >= CHAIN:
             raise ToolError(problem=f"runs start each other {CHAIN} times at most")
         payload = ev.MessageReceived(text=text, how=how, metadata={"by": self.name})
@@ -125,6 +133,8 @@ class Acting(Reading):
 
     async def set_tasks(self, tasks: list[ev.Task]) -> ToolResult:
         """Replace them; the list as the model is told of it."""
+        if (size := len(msgspec.json.encode(tasks))) > LIMITS.map_bytes:
+            raise ToolError(problem=f"the tasks have {size} bytes: keep to {LIMITS.map_bytes}")
         payload = ev.TaskChanged(tasks=tasks)
         await self._driving.write(self._driving.event("task.changed", payload))
         return summary(tasks)
@@ -162,6 +172,10 @@ class Acting(Reading):
     ) -> str:
         """Show the model something from its next call on, or from the next event of kind `on`."""
         id = id or new_id()
+        check_name("id", id, limit=128)
+        if len(self._driving.state.contexts) >= ENTRIES and id not in self._driving.state.contexts:
+            problem = f"{ENTRIES} contexts were added already"
+            raise InvalidValue(field="id", problem=problem, remedy="remove some first")
         if id in self._driving.state.contexts and not replace:
             raise InvalidValue(
                 field="id", problem=f"{id!r} is there already", remedy="pass replace=True"

@@ -1,13 +1,15 @@
 """Whether an answer fits what was asked. Pure.
 
-Of a JSON Schema the words that questions use are known here: `type`, `enum`, `items`,
-`required`, `properties`; whatever else stands in it is for the tool to check.
+Of a JSON Schema the words that questions and types use are known here: `type`, `enum`, `items`,
+`required`, `properties`, `anyOf` and `$ref` within the schema; whatever else stands in it is for
+the tool to check.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+DEFS = "#/$defs/"
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -19,15 +21,29 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def mismatch(schema: dict[str, Any], value: Any, path: str = "the answer") -> str | None:
-    """What is wrong with `value`, in words, or None."""
+def mismatch(
+    schema: Any,
+    value: Any,
+    path: str = "the answer",
+    named: dict[str, Any] | None = None,
+) -> str | None:
+    """What is wrong with `value`, in words, or None. `named` are the schemas that others refer
+    to; those that the schema brings with it, if nothing else is said."""
+    if not isinstance(schema, dict):
+        return None  # `true`: anything will do
+    named = schema.get("$defs", {}) if named is None else named
+    if (found := named.get(str(schema.get("$ref", "")).removeprefix(DEFS))) is not None:
+        return mismatch(found, value, path, named)
+    if choices := schema.get("anyOf"):
+        wrong = [mismatch(choice, value, path, named) for choice in choices]
+        return None if None in wrong else "; or ".join(filter(None, wrong))
     kinds = schema.get("type")
     names = [kinds] if isinstance(kinds, str) else kinds or []
     if names and not any(_is(name, value) for name in names):
         return f"{path} is {type(value).__name__}, not {' or '.join(names)}"
     if "enum" in schema and value not in schema["enum"]:
         return f"{path} is {value!r}, not one of {', '.join(map(repr, schema['enum']))}"
-    return _parts(schema, value, path)
+    return _parts(schema, value, path, named)
 
 
 def _is(name: str, value: Any) -> bool:
@@ -36,10 +52,10 @@ def _is(name: str, value: Any) -> bool:
     return isinstance(value, TYPES.get(name, (object,)))
 
 
-def _parts(schema: dict[str, Any], value: Any, path: str) -> str | None:
+def _parts(schema: dict[str, Any], value: Any, path: str, named: dict[str, Any]) -> str | None:
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         for n, item in enumerate(value):
-            if (wrong := mismatch(schema["items"], item, f"{path}[{n}]")) is not None:
+            if (wrong := mismatch(schema["items"], item, f"{path}[{n}]", named)) is not None:
                 return wrong
     if isinstance(value, dict):
         for name in schema.get("required", []):
@@ -47,6 +63,6 @@ def _parts(schema: dict[str, Any], value: Any, path: str) -> str | None:
                 return f"{path} lacks {name!r}"
         for name, part in schema.get("properties", {}).items():
             inside = f"{path}.{name}"
-            if name in value and (wrong := mismatch(part, value[name], inside)) is not None:
+            if name in value and (wrong := mismatch(part, value[name], inside, named)) is not None:
                 return wrong
     return None

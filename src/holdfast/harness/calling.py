@@ -6,62 +6,26 @@ The only place that calls a model.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from .. import events as ev
-from ..errors import HoldfastError, ModelError, ModelUnavailable, StoreUnavailable
+from ..errors import HoldfastError, InvalidValue, ModelError, ModelUnavailable, StoreUnavailable
 from ..events import NewEvent, new_id
-from ..models.port import (
-    BoundChunk,
-    CallChunk,
-    Chunk,
-    EndChunk,
-    Model,
-    ModelCall,
-    TextChunk,
-    ThoughtChunk,
-    ToolSpec,
-)
+from ..models.port import Model, ModelCall, TextChunk, ThoughtChunk, ToolSpec
 from ..store import BlobRef
 from .contexts import Built, ContextFailed, build
 from .driving import Driving, Flight
-from .faults import Fault, classify, public, retry_after, retryable
+from .faults import Fault, classify, make, public, retry_after, retryable
+from .heard import Said, heard
 from .later import Later
-from .output import output_spec
+from .output import output_spec, wanted
+from .policy import hidden
 from .proposals import proposed
 from .usage import normalised
 
 DRAFT = 0.25  # seconds between two writes of a draft
-
-
-class Said(Struct):
-    """What a model said, as far as it came."""
-
-    text: list[str] = []
-    thought: list[str] = []
-    calls: list[CallChunk] = []
-    bound: list[Any] = []
-    end: EndChunk | None = None
-
-    def add(self, chunk: Chunk) -> None:
-        if isinstance(chunk, TextChunk):
-            self.text.append(chunk.text)
-        elif isinstance(chunk, ThoughtChunk):
-            self.thought.append(chunk.text)
-        elif isinstance(chunk, CallChunk):
-            self.calls.append(chunk)
-        elif isinstance(chunk, BoundChunk):
-            self.bound.append(chunk.data)
-        else:
-            self.end = chunk
-
-    @property
-    def begun(self) -> bool:
-        return bool(self.text or self.thought or self.calls or self.bound)
 
 
 async def call_model(driving: Driving) -> None:
@@ -74,7 +38,25 @@ async def call_model(driving: Driving) -> None:
         await fail(driving, answer)
         return
     built, ref, said = answer
-    await _log(driving, built, ref, said)
+    flight = driving.flight
+    try:
+        await _log(driving, built, ref, said)
+    except (InvalidValue, TypeError) as error:  # what it said is nothing that a log can hold
+        driving.flight = flight
+        await _unkept(driving, ref, error)
+
+
+async def _unkept(driving: Driving, ref: str, error: Exception) -> None:
+    """End the run of a model whose answer cannot be written down; its text is kept, if that can
+    be."""
+    lost = ModelError(model=ref, problem="the answer cannot be written down")
+    lost.__cause__ = error
+    fault = classify(lost, source="model", policy=driving.config.policy)
+    try:
+        await fail(driving, fault)
+    except InvalidValue:
+        driving.flight = None
+        await fail(driving, fault)
 
 
 async def _answer(driving: Driving) -> tuple[Built, str, Said] | Fault:
@@ -123,7 +105,9 @@ async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
 
 async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
     config, live = driving.config, driving.live
-    tools = config.agent.tools_in(config.mode(driving.state)).values()
+    rules = driving.shared.state.rules
+    known = config.agent.tools_in(config.mode(driving.state)).values()
+    tools = [tool for tool in known if not hidden(tool.name, tool.category, rules)]
     output: ToolSpec | None = await output_spec(driving)
     return ModelCall(
         model=model.ref.partition("/")[2],
@@ -155,7 +139,7 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -
     config = driving.config
     namespace, _, name = model.ref.partition("/")
     with config.tracing.chat(namespace, name, driving.run.steps) as span:
-        chunks = model.stream(call)
+        chunks = heard(model, call)
         try:
             async for chunk in chunks:
                 said.add(chunk)
@@ -226,6 +210,7 @@ async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
     calls, about = await proposed(driving, said.calls)
     usage = normalised(said.end.usage)
     price = driving.config.price
+    cost = price(ref, usage) if price is not None else None
     message = ev.MessageCompleted(
         text="".join(said.text),
         parts=said.bound,
@@ -234,16 +219,27 @@ async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
         usage=usage,
         thought="".join(said.thought),
         reason=said.end.reason,
-        cost=price(ref, usage) if price is not None else None,
+        cost=None if cost is None else float(cost),
     )
     events.append(driving.event("message.completed", message, id=flight.message))
     events.extend(about)
     driving.flight = None
     steered = any(q.how == "steer" for q in state.queue)
     over = not (calls or about or steered or state.abort is not None)
-    end = [finished(driving, "done")] if over else []
-    if not (over and await driving.write(*events, *end, expected=state.head)):
-        await driving.write(*events)
+    missing = make("no_output") if over and await wanted(driving) is not None else None
+    end = [_end(driving, missing)] if over else []
+    if over and await driving.write(*events, *end, expected=state.head):
+        return
+    await driving.write(*events)
+    if missing is not None:
+        await fail(driving, missing)
+
+
+def _end(driving: Driving, fault: Fault | None) -> NewEvent:
+    if fault is None:
+        return finished(driving, "done")
+    shown = public(fault, driving.config.policy, driving.config.redactor)
+    return finished(driving, "failed", fault.code, shown.message, shown.stack)
 
 
 def finished(
@@ -263,11 +259,10 @@ def finished(
 
 async def fail(driving: Driving, fault: Fault) -> None:
     """End the run because of a fault; what was said so far is kept."""
-    shown = public(fault, driving.config.policy, driving.config.redactor)
     driving.log.error("run_failed", category="run", error=fault)
     while driving.state.active is not None:
         kept = [*interrupted(driving, fault.code), *forgotten(driving)]
-        end = finished(driving, "failed", fault.code, shown.message, shown.stack)
+        end = _end(driving, fault)
         if await driving.write(*kept, end, expected=driving.state.head):
             driving.flight = None
             return
@@ -290,13 +285,3 @@ def interrupted(driving: Driving, reason: str | None, *, shown: bool = True) -> 
         text=flight.text, reason=reason, model=flight.model, shown=shown
     )
     return [driving.event("message.interrupted", payload, id=flight.message)]
-
-
-async def chunks_of(model: Model, call: ModelCall) -> AsyncIterator[Chunk]:
-    """A model call outside of a run: to summarise."""
-    stream = model.stream(call)
-    try:
-        async for chunk in stream:
-            yield chunk
-    finally:
-        await stream.aclose()

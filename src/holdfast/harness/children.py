@@ -10,13 +10,15 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from .. import events as ev
 from ..catalog import Query, Row
-from ..errors import NotPending, SessionNotFound
-from ..events import Key
+from ..errors import InvalidValue, NotPending, SessionNotFound
+from ..events import Key, NewEvent
 from ..state import CHILD
 from ..store import Store
 from .decide import delegates
-from .delegation import child_of
+from .delegation import child_of, chosen, model_setting
+from .ground import Ground
 from .inbox import was
 from .live import Live
 from .results import Ask, Result
@@ -52,8 +54,8 @@ class Child(Struct, frozen=True):
 class Subagents(Generic[S]):
     """The sub-agents that work for one thread."""
 
-    def __init__(self, live: Live, open: Callable[[str], Awaitable[S]]) -> None:
-        self._live, self._open = live, open
+    def __init__(self, ground: Ground, open: Callable[[str], Awaitable[S]]) -> None:
+        self._ground, self._live, self._open = ground, ground.live, open
 
     @property
     def working(self) -> list[str]:
@@ -71,6 +73,24 @@ class Subagents(Generic[S]):
         """The session of one: its events, its transcript, its stream. `SessionNotFound` if
         there is none."""
         return await self._open(thread)
+
+    def model(self, name: str | None = None) -> str | None:
+        """The model that was chosen for one of them in this session, or for all."""
+        return chosen(self._ground.shared.state, name)
+
+    async def set_model(self, ref: str | None, name: str | None = None) -> None:
+        """Let one of them, or all for which nothing else is chosen, use this model from their
+        next task on; None leaves it to what they say themselves. It holds in all threads."""
+        ground, setting = self._ground, model_setting(name)
+        if name is not None and name not in [item.name for item in ground.config.agent.subagents]:
+            remedy = "name one of the agent's sub-agents, or none for all"
+            raise InvalidValue(field="name", problem=f"is {name!r}", remedy=remedy)
+        if ref is not None:
+            ground.config.models.check(ref)
+        payload = ev.MetadataChanged(
+            set={} if ref is None else {setting: ref}, drop=[setting] if ref is None else []
+        )
+        await ground.append(NewEvent.of("metadata.changed", payload), live=ground.shared)
 
     async def asks(self) -> Asks:
         """What those that work ask a person, and those that work for them."""

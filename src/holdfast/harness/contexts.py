@@ -20,6 +20,7 @@ from ..transcript import Message, transcript
 from .agent import ROLES, Agent, Context, Instructions, Mode, settled
 from .driving import Driving
 from .faults import Fault, classify, context_outcome
+from .toolvalues import clean
 
 _rendering: ContextVar[tuple[str, ...]] = ContextVar("rendering", default=())
 
@@ -163,7 +164,7 @@ async def _instructions(reading: Reading, agent: Agent, mode: Mode) -> str:
 
 async def _said(reading: Reading, told: Instructions | None) -> str:
     if told is None or isinstance(told, str):
-        return told or ""
+        return clean(told or "")
     return as_text(await settled(told(reading)))
 
 
@@ -173,7 +174,7 @@ def as_text(said: Any) -> str:
     if said is None:
         return ""
     if isinstance(said, str):
-        return said
+        return clean(said)
     if isinstance(said, dict) and "content" in said:
         return as_text(said["content"])
     if isinstance(said, Iterable) and not isinstance(said, (dict, bytes)):

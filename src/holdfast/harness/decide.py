@@ -5,10 +5,11 @@ Whoever has the log can ask, at any moment, after any crash, and gets the same a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from msgspec import UnsetType
 
 from ..state import CHILD, OpenCall, OpenItem, Run, State
 from .steps import (
+    STEPS,
     AskOutcome,
     Bounds,
     CallModel,
@@ -96,7 +97,8 @@ def _ending(state: State, run: Run, bounds: Bounds, now: int) -> Finish | None:
 
 def _open_calls(state: State) -> Step | None:
     """What the calls of the last message want, the most urgent first."""
-    calls = state.calls
+    # A call within another is decided with it, as long as that one is open.
+    calls = {id: call for id, call in state.calls.items() if call.parent not in state.calls}
     if lost := [id for id, call in calls.items() if call.status == "started"]:
         if again := tuple(id for id in lost if calls[id].repeat and not calls[id].parent):
             return RunTools(again)
@@ -104,14 +106,14 @@ def _open_calls(state: State) -> Step | None:
             return Conclude(told)
         return AskOutcome(tuple(lost))
     ready = tuple(id for id, call in calls.items() if _ready(call))
-    over = tuple(id for id, call in calls.items() if _over(call, calls) and id not in ready)
-    if over:
+    settled = (id for id, call in calls.items() if call.status in SETTLED or call.parent)
+    if over := tuple(id for id in settled if id not in ready):
         return Conclude(over)
     if ready:
         return RunTools(ready)
     if not calls:
         return None
-    asked = (id for id, item in state.pending.items() if item.call in calls)
+    asked = (id for id, item in state.pending.items() if item.call in state.calls)
     instead = tuple(id for id in asked if not id.endswith(CHILD))  # who works is not asked
     if instead and any(q.how == "steer" for q in state.queue):
         return Supersede(instead)
@@ -119,14 +121,6 @@ def _open_calls(state: State) -> Step | None:
     if state.run is None or state.run.status != "waiting":
         return Wait(due)
     return Idle() if due == state.due else Plan(due)
-
-
-def _over(call: OpenCall, calls: Mapping[str, OpenCall]) -> bool:
-    """Whether a call will not be carried out. One within another is left alone as long as that
-    one may still go on, and find it again."""
-    if call.parent is not None:
-        return call.parent not in calls
-    return call.status in SETTLED
 
 
 def _ready(call: OpenCall) -> bool:
@@ -139,8 +133,9 @@ def _ready(call: OpenCall) -> bool:
 
 def _spent(run: Run, bounds: Bounds) -> str | None:
     limits = bounds.limits
+    steps = STEPS if isinstance(limits.steps, UnsetType) else limits.steps
     for code, used, most in (
-        ("limit_steps", run.steps, run.limits.get("steps", limits.steps)),
+        ("limit_steps", run.steps, run.limits.get("steps", steps)),
         ("limit_tokens", run.tokens, run.limits.get("tokens", limits.tokens)),
         ("limit_cost", run.cost, run.limits.get("cost", limits.cost)),
     ):

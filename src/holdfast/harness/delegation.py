@@ -16,7 +16,7 @@ from .. import events as ev
 from ..codec import typed
 from ..errors import HeadMoved, HoldfastError, SessionNotFound, ToolError
 from ..events import Event, Key, NewEvent
-from ..state import CHILD
+from ..state import CHILD, State
 from .agent import DELEGATION
 from .decide import next_due
 from .driving import Driving
@@ -43,6 +43,20 @@ def child_of(item: str) -> str | None:
     """The thread of the sub-agent that an item stands for, if it does."""
     call = item.removesuffix(CHILD)
     return None if call == item else thread_of(call)
+
+
+def model_setting(name: str | None) -> str:
+    """The name in the session's metadata of the model that was chosen for a sub-agent; without
+    one, for all."""
+    return "subagent_model" if name is None else f"subagent_model.{name}"
+
+
+def chosen(shared: State, name: str | None) -> str | None:
+    """The model that was chosen in this session for a sub-agent, or for all."""
+    for setting in (model_setting(name), model_setting(None)):
+        if isinstance(ref := shared.settings.get(setting), str):
+            return ref
+    return None
 
 
 async def begin(
@@ -80,7 +94,7 @@ async def begin(
 
 
 def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) -> str | None:
-    """The call's, the sub-agent's, the one that its parent uses at the moment."""
+    """The call's, the session's choice, the sub-agent's, the one that its parent uses now."""
     config, state = driving.config, driving.state
     if wanted is not None:
         try:
@@ -88,9 +102,9 @@ def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) ->
         except HoldfastError as error:
             raise ToolError(problem=str(error)) from error
         return wanted
+    if (ref := chosen(driving.shared.state, sub.name) or sub.model) is not None:
+        return ref
     child = sub.within(config.agent, forked=forked)
-    if sub.model is not None:
-        return sub.model
     if not forked and (child.model or child.mode(None).model):
         return None  # its own agent says so
     return config.model_ref(state, driving.run.model)

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
-from ..codec import typed
+from ..codec import LIMITS, typed
 from ..errors import HoldfastError, RunFailed, SessionNotFound
 from ..events import Event, Key, RunWaiting
 from ..state import State
@@ -65,13 +65,15 @@ class Drivers:
 
     async def start(self) -> None:
         """Take up what was left undone, and go on looking for it."""
-        await self.look()
         self._looker = asyncio.create_task(self._looking(), name="look for work")
+        await self.look()
 
     async def look(self) -> None:
         """Drive the logs of this agent, and of those that work for it, that nobody drives and
         that have something to do."""
-        for where in await self._config.store.runnable(self._tenant, agents=self._agents):
+        limit = min(LIMITS.page, 100 + len(self._stuck))  # what is stuck must not hide the rest
+        store, agents = self._config.store, self._agents
+        for where in await store.runnable(self._tenant, agents=agents, limit=limit):
             try:
                 live = await self._lives.open(where)
             except HoldfastError as error:
@@ -149,9 +151,10 @@ class Drivers:
             self._plan(live)
         elif not self._closed:
             self._held.pop(live.key, None)
-            for where in self._lives:
-                if where.session == live.key.session and where not in self._tasks:
-                    self._lives.leave(where)
+            if not any(where.session == live.key.session for where in self._tasks):
+                for where in self._lives:  # a thread that is driven needs `main`
+                    if where.session == live.key.session:
+                        self._lives.leave(where)
 
     def _plan(self, live: Live) -> None:
         """Look at a log that is open here when its clock says so, or when its driver's lease has
@@ -173,7 +176,7 @@ class Drivers:
             await asyncio.sleep(self._config.ttl / 2)
             try:
                 await self.look()
-            except HoldfastError as error:
+            except Exception as error:  # whatever it is, look again
                 self._config.log.warning("look_failed", category="storage", error=error)
 
 

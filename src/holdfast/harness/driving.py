@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ..errors import HeadMoved, LeaseLost, LogReplaced, SessionNotFound, StoreUnavailable
 from ..events import Event, NewEvent
@@ -17,6 +20,7 @@ from .later import Later
 from .live import Growing, Live
 from .logs import Log
 from .spans import Span
+from .steps import Bounds
 
 T = TypeVar("T")
 GRACE = 1.0  # seconds that work gets to end after it was told to stop
@@ -42,6 +46,7 @@ class Driving:
         self.shared = shared  # the log of thread `main`, which has what all threads share
         self.invoke: Callable[..., Awaitable[Any]]  # how a tool calls another; the loop sets it
         self.took: str | None = None  # the run that is driven here
+        self.uncut: str | None = None  # the run of which nothing more can be put away
         self._spans = contextlib.ExitStack()
         self._span: Span | None = None
         self.judged: set[str] = set()  # calls whose judgement this driver wrote down
@@ -63,6 +68,15 @@ class Driving:
         run = self.live.state.run
         assert run is not None, "a step of a run is performed when there is one"
         return run
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of what is decided next. Where nothing can be put away, the window has
+        none: what is too much for a model is for the model to say."""
+        bounds, run = self.config.bounds, self.state.active
+        if run is None or self.uncut is None or run.id != self.uncut:
+            return bounds
+        return replace(bounds, tokens=sys.maxsize, turns=sys.maxsize)
 
     @property
     def mine(self) -> bool:
@@ -161,13 +175,15 @@ class Driving:
         try:
             either = {task, self._halted}
             await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
+            if stopped := not task.done():
                 await self._stop(task)
         except asyncio.CancelledError:
             await self._stop(task)
             raise
         if self.failure is not None:
             raise self.failure
+        if task.cancelled() and not stopped:
+            raise RuntimeError("the work was cancelled, and nobody here asked for that")
         return task.result() if task.done() and not task.cancelled() else None
 
     async def _stop(self, task: asyncio.Task[Any]) -> None:

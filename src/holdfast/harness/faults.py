@@ -49,6 +49,7 @@ CODES: dict[str, Kind] = {
     "limit_tokens": Kind("run", "warn", False, False, "The run used too many tokens."),
     "limit_cost": Kind("run", "warn", False, False, "The run cost too much."),
     "limit_time": Kind("run", "warn", False, False, "The run took too long."),
+    "no_output": Kind("run", "error", False, False, "The model gave no answer of the wanted kind."),
     "crash_loop": Kind("run", "fatal", False, False, "The run broke off too often."),
     "model_failed": Kind("model", "error", False, False, "The model call failed."),
     "model_rate_limited": Kind("model", "warn", False, True, "The model is busy; try again later."),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from ..errors import HarnessClosed, PhaseError
 from ..events import Key, NewEvent
 from ..state import State
 from ..store import Store
 from .config import Config
-from .inputs import Content, accept
+from .inputs import Content, SendOptions, accept, check_options
 from .live import Live
 from .output import output_tool, wish
 
@@ -45,8 +45,7 @@ class Ground:
 
     def check(self) -> None:
         """Refuse to go on with what is closed or gone."""
-        if self.closed:
-            raise HarnessClosed(what=f"session {self.key.session!r}")
+        self.check_open()
         if self.live.failure is not None:
             raise self.live.failure
         if self.shared.state.expired:
@@ -74,9 +73,17 @@ class Ground:
         self.host.wake(self.live)
         return done.seqs[-1]
 
-    async def post(self, content: Content, *, output_type: Any = None, **options: Any) -> int:
+    def check_open(self) -> None:
+        """Refuse to read on behalf of a session that is closed."""
+        if self.closed:
+            raise HarnessClosed(what=f"session {self.key.session!r}")
+
+    async def post(
+        self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
+    ) -> int:
         """Send a message and do not wait: it is accepted when this returns its number."""
         self.check()
+        check_options(options)
         if (ref := options.get("model")) is not None:
             self.config.models.check(ref)
         output = None if output_type is None else wish(output_type)

@@ -73,7 +73,8 @@ class History:
 
     def add(self, event: Event) -> None:
         """Take the next event; `compaction.made` puts earlier turns away."""
-        payload = typed(event) if event.kind in (*_TAKING, "compaction.made") else None
+        looked = (*_TAKING, "compaction.made", "queue.changed")
+        payload = typed(event) if event.kind in looked else None
         if isinstance(payload, ev.CompactionMade):
             self._cut(payload)
             return
@@ -82,6 +83,9 @@ class History:
         self._open.append(event)
         if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
             self._taken.update(payload.inputs)
+        elif isinstance(payload, ev.QueueChanged):
+            gone = set(payload.remove) - self._taken
+            self._open = [e for e in self._open if e.seq not in gone]
         elif event.kind in _OPENING:
             self._calls.update(_calls(event))
         elif event.kind == "tool.finished":
@@ -111,7 +115,8 @@ class History:
                 return ev.CompactionMade(
                     upto=turn.end,
                     carry=self.carried(turn.end),
-                    tokens=left_tokens + _tokens(self._open),
+                    # Not more than asked for, else what is open would be cut for again and again.
+                    tokens=min(left_tokens + _tokens(self._open), tokens),
                     turns=left_turns + 1,
                 )
         return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 from .. import events as ev
 from ..catalog import Page, Pending, PendingQuery, Query, Row
@@ -27,12 +28,14 @@ from ..models import registry
 from ..models.port import Model, Provider
 from ..store import Receipt, Store
 from ..stores import connect
+from . import settings
 from .agent import Agent, faults
 from .children import holder
 from .config import PARALLEL, Config, Price
 from .drivers import Drivers, handed_over
 from .faults import CODES, ErrorPolicy
 from .inbox import Decision, settle
+from .inputs import Content, SendOptions, check_entries, check_options
 from .live import Item, Live
 from .lives import Lives
 from .logs import LogConfig, Logs
@@ -92,11 +95,15 @@ class Harness:
         price: Price | None = price,
         trace: bool | None = None,
     ) -> None:
-        sources: list[Provider | Model] = [*providers]
+        given = {name: value for name, value in locals().items() if name != "self"}
+        listed = isinstance(providers, (list, tuple))
+        sources: list[Provider | Model] = [*providers] if listed else []
         if default_model is not None and not isinstance(default_model, str):
             sources.append(default_model)
-            default_model = default_model.ref
-        _check(agent, sources, [default_model, *fallback_models])
+            default_model = getattr(default_model, "ref", None)
+        wrong = settings.faults(given)
+        named = [] if wrong else [*fallback_models, *_summariser(summarise)]
+        _check(agent, sources, [default_model, *named], wrong)
         self.agent, self.tenant, self.storage = agent, tenant, storage
         self.recovery = recovery
         self.logs: Logs = (logging or LogConfig()).open()
@@ -127,7 +134,7 @@ class Harness:
         self._listeners: list[Callable[[str, str, Any], Any]] = []
         self._closing: set[asyncio.Task[bool]] = set()
         self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
-        self._closed = False
+        self._closed = self._ended = False
 
     # Opening and closing
 
@@ -175,7 +182,9 @@ class Harness:
         if self._closed:
             return
         self._closed = True
-        if (served := self._served) is not None:
+        async with self._starting:  # what is being started is closed as well
+            served = self._served
+        if served is not None:
             await served.drivers.aclose(grace)
             await self.close_all()
             await asyncio.gather(*self._closing, return_exceptions=True)
@@ -185,6 +194,11 @@ class Harness:
             if isinstance(self.storage, str):
                 await served.config.store.aclose()
         await self.logs.aclose()
+        self._ended = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HarnessClosed(what="the harness")
 
     @property
     def served(self) -> Served:
@@ -215,6 +229,10 @@ class Harness:
     ) -> Session:
         """The live session with this id, opened or begun if need be; without an id, a new one.
         All who ask at once get the same object."""
+        check_entries("metadata", metadata)
+        if isinstance(labels, str):
+            problem, remedy = "is one str", "give a list of them"
+            raise InvalidValue(field="labels", problem=problem, remedy=remedy)
         created = ev.SessionCreated(
             agent=self.agent.key,
             user=user,
@@ -223,16 +241,15 @@ class Harness:
             labels=list(labels),
             metadata=dict(metadata or {}),
         )
-        id = (id or "").strip() or new_id()
+        id = (_named(id) if id is not None else "") or new_id()
         return await self._live(key(id, thread, self.tenant), created)
 
     async def open(self, id: str, thread: str = "main") -> Session:
         """The live session of a thread that is there; `SessionNotFound` where it is not."""
-        return await self._live(key(id, thread, self.tenant), None)
+        return await self._live(key(_named(id), thread, self.tenant), None)
 
     async def _live(self, where: Key, created: ev.SessionCreated | None) -> Session:
-        if self._closed:
-            raise HarnessClosed(what="the harness")
+        self._check_open()
         await self.start()
         while (leaving := self._leaving.get(where.session)) is not None:
             await asyncio.wait({leaving})
@@ -279,12 +296,13 @@ class Harness:
 
     def get(self, id: str, thread: str = "main") -> Session | None:
         """The session if it is live here; no I/O."""
-        return self._sessions.get(key(id, thread, self.tenant))
+        return self._sessions.get(key(_named(id), thread, self.tenant))
 
     async def list(
         self, *, active: bool = False, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> Page[Row]:
         """Sessions of this agent, the most recently active first; `active`: those live here."""
+        self._check_open()
         if active:
             rows = [await self.store.row(k) for k in self._sessions if k.thread == "main"]
             return Page(items=[row for row in rows if row is not None], cursor=None)
@@ -295,6 +313,8 @@ class Harness:
 
     async def delete(self, id: str) -> Receipt:
         """Stop what is going on in a session, and remove all of it, its sandbox too."""
+        self._check_open()
+        id = _named(id)
         scope = Scope(self.tenant, id)
         await self.close(id, grace=0.0, reason="delete")
         receipt = await self.store.delete(scope)
@@ -306,6 +326,8 @@ class Harness:
     async def delete_thread(self, id: str, thread: str, *, grace: float = GRACE) -> Receipt:
         """Remove one thread; its forks stay whole. A run that is going there, whichever process
         drives it, is aborted first, and waited for `grace` seconds at most."""
+        self._check_open()
+        id = _named(id)
         where = key(id, thread, self.tenant)
         await check_deletable(self.store, where, family(self.agent))
         live = await self.served.lives.open(where)
@@ -323,6 +345,9 @@ class Harness:
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
         """Forget a live session; its run is handed over at a safe point, at the latest after
         `grace` seconds. False if it was not live."""
+        if self._ended:
+            raise HarnessClosed(what="the harness")
+        id = _named(id)
         while (leaving := self._leaving.get(id)) is not None:
             await asyncio.wait({leaving})
         leaving = self._leaving[id] = asyncio.get_running_loop().create_future()
@@ -351,19 +376,39 @@ class Harness:
 
     async def close_all(self) -> None:
         """Forget all live sessions; the harness stays usable."""
+        if self._ended:
+            raise HarnessClosed(what="the harness")
         for id in {where.session for where in self.served.lives}:
             await self.close(id)
         self.tell("sessions.closed", None)
 
     # The verbs of a session, by its id
 
-    async def send(self, id: str | None, content: Any, **options: Any) -> Result:
+    async def send(
+        self,
+        id: str | None,
+        content: Content,
+        *,
+        output_type: Any = None,
+        **options: Unpack[SendOptions],
+    ) -> Result:
         """`session.send` of the session with this id, opened or begun if need be."""
-        return await (await self.get_or_create(id)).send(content, **options)
+        check_options(options)
+        session = await self.get_or_create(id)
+        return await session.send(content, output_type=output_type, **options)
 
-    async def stream(self, id: str | None, content: Any, **options: Any) -> Stream:
+    async def stream(
+        self,
+        id: str | None,
+        content: Content,
+        *,
+        output_type: Any = None,
+        **options: Unpack[SendOptions],
+    ) -> Stream:
         """`session.stream` of the session with this id."""
-        return (await self.get_or_create(id)).stream(content, **options)
+        check_options(options)
+        session = await self.get_or_create(id)
+        return session.stream(content, output_type=output_type, **options)
 
     async def approve(self, id: str, item: str | None = None, **options: Any) -> Decision:
         """Decide on an item of any session, live here or not."""
@@ -388,7 +433,8 @@ class Harness:
         answer: Any = None,
         **options: Any,
     ) -> Decision:
-        where, item = await holder(self.store, key(id, thread, self.tenant), item)
+        self._check_open()
+        where, item = await holder(self.store, key(_named(id), thread, self.tenant), item)
         if arguments is not None:
             answer = {"arguments": dict(arguments)}
         made = await settle(self.store, where, item, outcome, answer=answer, **options)
@@ -404,6 +450,7 @@ class Harness:
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> Page[Pending]:
         """What waits for a person, in all sessions, oldest first."""
+        self._check_open()
         query = PendingQuery(tenant=self.tenant, **filters)
         return await self.store.pending(query, cursor=cursor, limit=limit)
 
@@ -413,6 +460,13 @@ class Harness:
         `sessions.closed`, and
         `session.event` with each event of those that are open. What it raises is logged.
         Returns what ends it."""
+        self._check_open()
+        function: Any = listener
+        waits = inspect.iscoroutinefunction
+        if not callable(function) or waits(function) or waits(type(function).__call__):
+            problem = "is async" if callable(function) else f"is {type(function).__name__}"
+            remedy = "give a plain function; it may start a task"
+            raise InvalidValue(field="listener", problem=problem, remedy=remedy)
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -450,8 +504,15 @@ class Harness:
             task.add_done_callback(self._closing.discard)
 
 
-def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> None:
-    """Refuse an agent, or models, that cannot work; every fault is listed."""
+def _summariser(summarise: Any) -> list[str]:
+    """The model that summarises, if one is named."""
+    return [summarise] if isinstance(summarise, str) and "/" in summarise else []
+
+
+def _check(
+    agent: Any, sources: Sequence[Any], refs: Sequence[str | None], wrong: Sequence[str] = ()
+) -> None:
+    """Refuse an agent, models or settings that cannot work; every fault is listed."""
     if not isinstance(agent, Agent):
         problem = f"is {type(agent).__name__}"
         raise InvalidValue(field="agent", problem=problem, remedy="pass an Agent")
@@ -459,6 +520,7 @@ def _check(agent: Any, sources: Sequence[Any], refs: Sequence[str | None]) -> No
     for each in _family(agent, found):
         found.extend(_types(each))
     found.extend(registry.faults(sources))
+    found.extend(wrong)
     wanted = [*refs, *(ref for each in _family(agent, found) for ref in _models(each))]
     if not found:
         models = registry.Models(sources)
@@ -491,6 +553,14 @@ def _types(agent: Agent) -> Iterable[str]:
             output_tool(kind)
         except HoldfastError as error:
             yield f"{what}: {error}"
+
+
+def _named(id: Any) -> str:
+    """The id of a session without the blanks around it."""
+    if not isinstance(id, str):
+        problem, remedy = f"is {type(id).__name__}", "pass a str, or None for a new session"
+        raise InvalidValue(field="id", problem=problem, remedy=remedy)
+    return id.strip()
 
 
 def _fatal(event: Event) -> bool:

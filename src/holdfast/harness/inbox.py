@@ -10,7 +10,7 @@ from .. import events as ev
 from ..codec import typed
 from ..errors import AlreadyDecided, InvalidValue, NotPending
 from ..events import Event, Key, NewEvent
-from ..store import Store
+from ..store import Store, wall_clock
 from .answers import mismatch
 
 Answer: TypeAlias = Literal["approved", "denied", "answered"]
@@ -42,6 +42,11 @@ async def settle(
         await _check_answer(store, key, item, answer)
     payload = ev.PendingSettled(id=item, outcome=outcome, answer=answer, reason=reason)
     event = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
+    if await _late(store, key, item):
+        late = ev.PendingSettled(id=item, outcome="expired")  # nobody was there to say so
+        event = NewEvent.of("pending.settled", late, id=f"settle:{item}")
+        done = await store.append(key, [event])
+        raise await _decided(store, key, item, done.seqs[0])
     done = await store.append(key, [event])
     if not done.fresh:
         raise await _decided(store, key, item, done.seqs[0])
@@ -56,6 +61,19 @@ async def _meant(store: Store, key: Key, item: str | None) -> str:
     if item is not None and (item in waiting or await was(store, key, item)):
         return item
     raise NotPending(session=key.session, item=item, pending=waiting)
+
+
+async def _late(store: Store, key: Key, item: str) -> bool:
+    """Whether its time was over before anybody answered."""
+    row = await store.row(key)
+    about = row.pending.get(item) if row is not None else None
+    if about is None or (expires := about.get("expires")) is None or expires > wall_clock():
+        return False
+    async for event in store.read(key, after=about["seq"]):
+        extended = typed(event) if event.kind == "pending.extended" else None
+        if isinstance(extended, ev.PendingExtended) and extended.id == item:
+            expires = extended.expires
+    return expires is not None and expires <= wall_clock()
 
 
 async def _check_answer(store: Store, key: Key, item: str, answer: Any) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -15,12 +15,36 @@ from ..events import NewEvent, new_id
 from ..models.port import Media, split_ref
 from ..store import Store
 from .live import Live
+from .settings import LIMITS, wrong_limits
 from .steps import RunLimits
 
 MOST = 100  # messages that may wait
 KEY = 480  # bytes of a caller's idempotency key
 How: TypeAlias = Literal["queue", "steer", "interrupt", "reject"]
-Content: TypeAlias = str | Sequence[str | Media | bytes | os.PathLike[str]]
+Content: TypeAlias = str | Media | Sequence[str | Media]
+
+
+class SendOptions(TypedDict, total=False):
+    """What may be said with a message: what it does to a run that is going, its idempotency
+    key, who sends it, and what its run is to use."""
+
+    busy: How
+    key: str | None
+    actor: str | None
+    metadata: Mapping[str, Any] | None
+    model: str | None
+    limits: RunLimits | Mapping[str, float] | None
+
+
+OPTIONS = (*SendOptions.__annotations__,)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse an option that there is not."""
+    for name in options:
+        if name not in OPTIONS:
+            remedy = f"use one of output_type, {', '.join(OPTIONS)}"
+            raise InvalidValue(field=name, problem="is no option of a message", remedy=remedy)
 
 
 async def accept(
@@ -43,6 +67,9 @@ async def accept(
         raise InvalidValue(field="busy", problem=f"is {busy!r}", remedy=remedy)
     if model is not None:
         split_ref(model)
+    if actor is not None:
+        check_name("actor", actor)
+    check_entries("metadata", metadata)
     text, parts = await _content(store, live, content)
     payload = ev.MessageReceived(
         text=text,
@@ -59,22 +86,18 @@ async def accept(
 
 async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[int, bool]:
     while True:
-        state = live.state
-        waiting = len(state.queue) + live.posting
-        if waiting >= MOST:
-            raise QueueFull(session=live.key.session, limit=MOST)
-        if busy == "reject" and (state.active is not None or state.queue):
-            run = state.run.id if state.run is not None else None
-            raise SessionBusy(session=live.key.session, run=run)
-        # Where many wait, other processes may be filling the queue as well.
-        sure = busy == "reject" or waiting >= MOST // 2
+        state, refused = live.state, _refused(live, busy)
+        # Where many wait, other processes may be filling the queue as well. What is in the log
+        # already is no new message: it is found, and not refused.
+        sure = busy == "reject" or len(state.queue) >= MOST // 2
+        expected = 0 if refused else state.head if sure else None
         live.posting += 1
         try:
-            done = await store.append(
-                live.key, [event], expected=state.head if sure else None, log=live.log
-            )
+            done = await store.append(live.key, [event], expected=expected, log=live.log)
             await live.reach(done.seqs[0])
         except HeadMoved as moved:
+            if refused is not None:
+                raise refused from None
             await live.reach(moved.head)
             continue
         finally:
@@ -82,6 +105,16 @@ async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[in
         if not done.fresh:
             await _same(live, event, done.seqs[0])
         return done.seqs[0], bool(done.fresh)
+
+
+def _refused(live: Live, busy: How) -> QueueFull | SessionBusy | None:
+    state = live.state
+    if len(state.queue) + live.posting >= MOST:
+        return QueueFull(session=live.key.session, limit=MOST)
+    if busy == "reject" and (state.active is not None or state.queue):
+        run = state.run.id if state.run is not None else None
+        return SessionBusy(session=live.key.session, run=run)
+    return None
 
 
 async def _same(live: Live, event: NewEvent, seq: int) -> None:
@@ -107,6 +140,14 @@ def input_id(key: str | None) -> str:
 async def _content(store: Store, live: Live, content: Content) -> tuple[str, list[Any]]:
     if isinstance(content, str):
         return content, []
+    if isinstance(content, Media):
+        content = [content]
+    if not isinstance(content, (list, tuple)):
+        raise InvalidValue(
+            field="content",
+            problem=f"is {type(content).__name__}",
+            remedy="give text, Media(data, media_type), or a list of them",
+        )
     texts: list[str] = []
     parts: list[Any] = []
     for part in content:
@@ -125,20 +166,40 @@ async def _content(store: Store, live: Live, content: Content) -> tuple[str, lis
     return "\n\n".join(texts), parts
 
 
+def check_text(field: str, value: Any) -> None:
+    """Refuse what is no text."""
+    if not isinstance(value, str):
+        raise InvalidValue(field=field, problem=f"is {type(value).__name__}", remedy="pass a str")
+
+
+def check_seconds(field: str, value: Any) -> None:
+    """Refuse what is no number of seconds."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value):
+        raise InvalidValue(field=field, problem=f"is {value!r}", remedy="give a number of seconds")
+
+
+def check_entries(field: str, value: Any) -> None:
+    """Refuse what is not a mapping, or None."""
+    if value is not None and not isinstance(value, Mapping):
+        problem, remedy = f"is {type(value).__name__}", "give a dict with names"
+        raise InvalidValue(field=field, problem=problem, remedy=remedy)
+    if value is not None and not all(isinstance(name, str) for name in value):
+        raise InvalidValue(field=field, problem="has a name that is no str", remedy="use str")
+
+
 def _limits(limits: RunLimits | Mapping[str, float] | None) -> dict[str, float]:
+    """The limits that were given; the others are left to the mode and the harness."""
     if limits is None:
         return {}
-    try:
-        given = limits if isinstance(limits, RunLimits) else msgspec.convert(dict(limits), _Given)
-    except msgspec.ValidationError as error:
-        raise InvalidValue(
-            field="limits", problem=str(error), remedy="give steps, tokens, cost or seconds"
-        ) from error
-    names = ("steps", "tokens", "cost", "seconds")
-    return {name: getattr(given, name) for name in names if getattr(given, name) is not None}
-
-
-class _Given(RunLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """RunLimits as a caller gives them: what is not given is left to the harness."""
-
-    steps: int | None = None
+    if not isinstance(limits, RunLimits):
+        check_entries("limits", limits)
+        if unknown := [name for name in limits if name not in LIMITS]:
+            problem, remedy = f"has {unknown[0]!r}", f"give {', '.join(LIMITS)}"
+            raise InvalidValue(field="limits", problem=problem, remedy=remedy)
+        limits = RunLimits(**limits)  # type: ignore[arg-type]  # checked next
+    if wrong := [*wrong_limits(limits)]:
+        problem, remedy = "; ".join(wrong), "give steps, tokens, cost or seconds"
+        raise InvalidValue(field="limits", problem=problem, remedy=remedy)
+    given = {name: getattr(limits, name) for name in LIMITS}
+    return {n: v for n, v in given.items() if v is not None and v is not msgspec.UNSET}

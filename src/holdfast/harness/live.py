@@ -19,6 +19,7 @@ from ..codec import typed
 from ..errors import (
     HarnessClosed,
     HoldfastError,
+    LogDamaged,
     LogReplaced,
     SessionNotFound,
     StoreUnavailable,
@@ -236,7 +237,7 @@ class Live:
                     pause = FIRST
                     if isinstance(item, Event):
                         self._arrived(item)
-            except (SessionNotFound, LogReplaced) as error:
+            except (SessionNotFound, LogReplaced, LogDamaged) as error:
                 self._fail(error)
                 return
             except HoldfastError as error:
@@ -374,7 +375,9 @@ class Listener:
         """What is in the log and was not given out, up to where the live state is."""
         live = self._live
         while self._behind:
-            async for event in live.store.read(live.key, after=self.after, log=live.log):
+            upto = live.state.head + 1  # not further: its text would come again, as in flight
+            read = live.store.read(live.key, after=self.after, before=upto, log=live.log)
+            async for event in read:
                 self.after = event.seq
                 yield event
             if self.after >= live.state.head:

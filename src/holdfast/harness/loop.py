@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from ..errors import HoldfastError, LeaseHeld, LeaseLost, LogDamaged
+from ..errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
 from ..events import Key
 from .config import Config
 from .decide import decide
@@ -17,6 +17,7 @@ from .live import Live
 from .nested import invoke
 from .perform import hand_over, perform, take_up
 from .steps import BESIDE, Finish, Idle, Step
+from .tooling import check_tools
 
 
 async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driving]) -> int:
@@ -48,11 +49,12 @@ async def _steps(driving: Driving) -> None:
     await run_hooks(driving)
     while not driving.stopping:
         _must_be_understood(driving)
-        step = decide(driving.state, driving.config.bounds, driving.now())
+        step = decide(driving.state, driving.bounds, driving.now())
         if isinstance(step, Idle):
             if await driving.let_go():
                 return
         elif not isinstance(step, BESIDE) and not driving.mine:
+            check_tools(driving)
             await take_up(driving)
         else:
             driving.ready()
@@ -69,9 +71,10 @@ async def _performed(step: Step, driving: Driving) -> None:
     run and not the driver; what the store or the session says is for the caller."""
     try:
         await perform(step, driving)
-    except HoldfastError:
-        raise
     except Exception as error:
+        # What cannot be written is of our making, or a model's or a tool's: it ends the run.
+        if isinstance(error, HoldfastError) and not isinstance(error, InvalidValue):
+            raise
         fault = classify(error, source="runtime", policy=driving.config.policy)
         driving.log.error("step_failed", category="run", error=fault)
         if driving.state.active is None:

@@ -3,15 +3,20 @@ carried out like any other; the model sees only what the outer one returns."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import msgspec
 
 from .. import events as ev
 from ..errors import ToolError
 from .acting import DEPTH, Acting
 from .driving import Driving
 from .proposals import judged, outcome
-from .tooling import Ready, carried_out, prepared, started
-from .tools import Tool, ToolResult
+from .tooling import Ready, carried_out, kept, prepared, started
+from .tools import Tool, ToolResult, as_result
+
+UNKNOWN = "It is not known whether this call took effect. Do not repeat it unasked."
 
 
 async def invoke(
@@ -27,29 +32,35 @@ async def invoke(
     tool = config.agent.tools_in(config.mode(driving.state)).get(name)
     known = None if tool is None else tool.fingerprint
     call = ev.Call(id=id, name=name, arguments=arguments, fingerprint=known)
-    if (before := await _before(driving, id)) is not None:
+    if (before := await _before(driving, call)) is not None:
         return before
     if id not in driving.state.calls:
         payload = ev.ToolNested(call=call, parent=outer.call)
         about = await judged(driving, call, tool)
         driving.judged.add(id)
         await driving.write(driving.event("tool.nested", payload, id=f"nest:{id}"), *about)
-    return await _settled(driving, outer, id)
+    return await _settled(driving, outer, call)
 
 
-async def _settled(driving: Driving, outer: Acting, id: str) -> ToolResult:
+async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult:
     """Wait for the answer, if one is needed; then do what it says."""
-
-    def decided() -> bool:
-        call = driving.state.calls.get(id)
-        return call is None or call.status != "waiting"
-
-    await driving.live.until(decided)
+    id = call.id
+    with outer.time.held():  # a person may take their time
+        while await _waits(driving, id):
+            pass
     open = driving.state.calls.get(id)
     if open is None:
-        return await _before(driving, id) or ToolResult(content="No result.", failed=True)
-    if open.status not in ("proposed", "approved"):
+        return await _before(driving, call) or ToolResult(content="No result.", failed=True)
+    if open.status == "started" and not open.repeat:
+        result = ToolResult(content=UNKNOWN, failed=True, code="unknown")
+        await driving.write(outcome(driving, id, result, "unknown"))
+        return result
+    if open.status not in ("proposed", "approved", "started"):
         said = await driving.live.payload(open.since, ev.PendingSettled)
+        if open.status == "answered" and said is not None:
+            result = as_result(said.answer)
+            await driving.write(outcome(driving, id, result))
+            return result
         reason = said.reason if said is not None and said.reason else ""
         result = ToolResult(content=f"This call was {open.status}. {reason}".strip(), failed=True)
         how = "denied" if open.status == "denied" else "cancelled"
@@ -58,17 +69,39 @@ async def _settled(driving: Driving, outer: Acting, id: str) -> ToolResult:
     ready = await prepared(driving, id, open)
     if not isinstance(ready, Ready):
         await driving.write(ready)
-        return await _settled(driving, outer, id)
+        return await _settled(driving, outer, call)
     await driving.write(started(driving, ready))
-    result = await carried_out(driving, ready, outer.depth + 1)
-    await driving.write(outcome(driving, id, result))
-    return result
+    return await kept(driving, ready, await carried_out(driving, ready, outer))
 
 
-async def _before(driving: Driving, id: str) -> ToolResult | None:
-    """The outcome of an inner call that is in the log: its work is not done again."""
-    live = driving.live
+async def _waits(driving: Driving, id: str) -> bool:
+    """Whether the call still waits, after something has come or its time is over. The driver is
+    busy with the outer call, so that nobody else lets the item expire."""
+    open = driving.state.calls.get(id)
+    if open is None or open.status != "waiting":
+        return False
+    item = driving.state.pending.get(open.item or "")
+    head, expires = driving.state.head, item.expires if item is not None else None
+    left = None if expires is None else max(0.0, (expires - driving.now()) / 1000)
+    try:
+        async with asyncio.timeout(left):
+            await driving.live.until(lambda: driving.state.head > head)
+    except TimeoutError:
+        late = ev.PendingSettled(id=open.item or "", outcome="expired")
+        await driving.write(driving.event("pending.settled", late, id=f"settle:{open.item}"))
+    return True
+
+
+async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
+    """The outcome of an inner call that is in the log: its work is not done again. Refuses a call
+    that is not the one that stood there before."""
+    live, id = driving.live, call.id
+    given = msgspec.json.decode(msgspec.json.encode(call.arguments))
     async for event in live.store.read(live.key, after=driving.run.seq, log=live.log):
+        if event.kind == "tool.nested" and event.id == f"nest:{id}":
+            made = event.payload(ev.ToolNested).call
+            if (made.name, made.arguments) != (call.name, given):
+                raise ToolError(problem=f"call {id} was {made.name!r} with other arguments before")
         if event.kind == "tool.finished" and event.id == f"done:{id}":
             said = event.payload(ev.ToolFinished)
             text = said.content if said.content is not None else said.result

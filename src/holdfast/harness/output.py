@@ -4,16 +4,20 @@ argument is the answer. That works with every model that can call tools."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from .. import events as ev
-from ..errors import InvalidValue
+from ..errors import InvalidValue, MissingExtra
 from ..models.port import ToolSpec
 from ..state import FINAL
+from .answers import mismatch
 from .driving import Driving
 from .tools import Tool, tool
+from .toolvalues import ROOT, Issue
 
 VALUE = "value"
 ABOUT = "Give the answer. Call this once, when the answer is complete."
@@ -55,9 +59,36 @@ async def wanted(driving: Driving) -> Tool | None:
         return None
     schema = message.output.get("schema") or {}
     # In a thread: what checks a schema is imported when it is first used.
-    made = await asyncio.to_thread(Tool.from_schema, FINAL, ABOUT, schema, lambda given: given)
+    made = await asyncio.to_thread(_by_schema, schema)
     outputs[mark] = made
     return made
+
+
+def _by_schema(schema: dict[str, Any]) -> Tool:
+    """The tool that takes what this schema says. Where the package `jsonschema` is missing, the
+    answer is checked by its main words."""
+    try:
+        return Tool.from_schema(FINAL, ABOUT, schema, _same)
+    except MissingExtra:
+        return Tool(name=FINAL, description=ABOUT, form=Outline(schema), function=_same)
+
+
+def _same(given: dict[str, Any]) -> dict[str, Any]:
+    return given
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The form of one dict, checked by what `mismatch` knows of a schema."""
+
+    schema: dict[str, Any]
+
+    def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
+        wrong = mismatch(self.schema, arguments)
+        return dict(arguments), [] if wrong is None else [Issue(ROOT, wrong)]
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
+        return function(arguments)
 
 
 async def output_spec(driving: Driving) -> ToolSpec | None:
@@ -72,5 +103,6 @@ def answer(result: Any) -> Any:
 
 
 def convert(value: Any, type: Any) -> Any:
-    """The stored answer as the type that the caller asked for."""
-    return output_tool(type).parse({VALUE: msgspec.to_builtins(value)})[VALUE]
+    """The stored answer as the type that the caller asked for, or of the tool that gave it."""
+    made = type if isinstance(type, Tool) else output_tool(type)
+    return made.parse({VALUE: msgspec.to_builtins(value)})[VALUE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -12,10 +13,11 @@ from ..events import NewEvent, new_id
 from ..models.port import FromUser, ModelCall, Text, TextChunk
 from ..state import OpenCall
 from .agent import settled
-from .calling import call_model, chunks_of, finished, forgotten, interrupted
+from .calling import call_model, finished, forgotten, interrupted
 from .delegation import report, stop_all
 from .driving import Driving
 from .faults import classify, make, public
+from .heard import heard
 from .hooks import run_hooks
 from .proposals import outcome, title
 from .steps import (
@@ -37,6 +39,7 @@ from .steps import (
 )
 from .tooling import run_tools
 from .tools import ToolResult
+from .toolvalues import clean
 
 SUMMARISE = (
     "Summarise the conversation above for yourself, so that you can go on without it: what the "
@@ -146,7 +149,7 @@ async def _concluded(driving: Driving, id: str, call: OpenCall) -> NewEvent:
     if call.status == "answered" and said is not None:
         return outcome(driving, id, ToolResult(data=said.answer))
     reason = said.reason if said is not None else None
-    if call.status == "denied" and call.started is not None:
+    if call.started is not None and not call.parked:
         text = f"{UNKNOWN} {reason or ''}".strip()
         return outcome(driving, id, ToolResult(content=text, code="unknown"), "unknown")
     words = WORDS.get(call.status, WORDS["abandoned"])
@@ -207,7 +210,7 @@ async def _fire(driving: Driving, step: Fire) -> None:
         text = told.text if told else ""
         metadata = {**(told.metadata if told else {}), "timer": id}
         message = ev.MessageReceived(text=text, metadata=metadata)
-        rest: dict[str, Any] = {"id": f"in:timer:{timer.seq}", "actor": "timer"}
+        rest: dict[str, Any] = {"id": f"timer:{timer.seq}", "actor": "timer"}
         events.append(NewEvent.of("message.received", message, **rest))
         events.append(NewEvent.of("timer.fired", ev.TimerFired(id=id)))
     await driving.write(*events, expected=driving.state.head)
@@ -230,7 +233,7 @@ async def _finish(driving: Driving, step: Finish) -> None:
     how: Any = "superseded" if step.status == "interrupted" else "abandoned"
     events.extend(_settle(driving, id, how) for id in state.pending)
     for id, call in state.calls.items():
-        started = call.status == "started"
+        started = call.started is not None and not (call.parked and call.status != "started")
         text = UNKNOWN if started else f"The run was {step.status}; the call was not made."
         result = ToolResult(content=text, code="unknown" if started else _code(call.status))
         events.append(outcome(driving, id, result, "unknown" if started else "cancelled"))
@@ -248,16 +251,10 @@ async def _compact(driving: Driving, step: Compact) -> None:
     """Put older turns away, summarised if the harness can; the run goes on without it too."""
     bounds, history = driving.config.bounds, driving.live.history
     made = history.cut(bounds.tokens // 2, max(1, bounds.turns // 2))
-    if made is None:
-        # One turn alone is too much: let the model say so.
-        made = ev.CompactionMade(
-            upto=history.upto,
-            summary=history.summary,
-            tokens=0,
-            turns=1,
-            carry=history.carried(history.upto),
-        )
-    elif driving.config.summarise is not None:
+    if made is None:  # one turn alone is too much: let the model say so
+        driving.uncut = driving.run.id
+        return
+    if driving.config.summarise is not None:
         summary = await driving.watch(_summary(driving, made.upto))
         if summary is None:
             return
@@ -266,7 +263,7 @@ async def _compact(driving: Driving, step: Compact) -> None:
             carry=made.carry,
             tokens=made.tokens,
             turns=made.turns,
-            summary=summary or None,
+            summary=summary or history.summary,
         )
     await driving.write(driving.event("compaction.made", made), expected=driving.state.head)
 
@@ -281,9 +278,9 @@ async def _summary(driving: Driving, upto: int) -> str:
     call = ModelCall(model=ref.partition("/")[2], messages=asked, run=driving.run.id)
     try:
         if callable(config.summarise):
-            return str(await settled(config.summarise(messages)))
-        model = config.model(ref)
-        said = [c.text async for c in chunks_of(model, call) if isinstance(c, TextChunk)]
+            return clean(str(await settled(config.summarise(messages))))
+        async with aclosing(heard(config.model(ref), call)) as chunks:
+            said = [chunk.text async for chunk in chunks if isinstance(chunk, TextChunk)]
     except Exception as error:  # without a summary the turns are still put away
         fault = classify(error, source="model", policy=config.policy)
         driving.log.warning("summary_failed", category="model", error=fault)

@@ -44,3 +44,8 @@ def allowed(
     if mode in ("auto", "ask"):
         return ("auto" if mode == "auto" else "ask"), "mode"
     return own, "tool"
+
+
+def hidden(tool: str, category: str | None, rules: Rules) -> bool:
+    """Whether a model is not even told of a tool: a rule of the session denies it."""
+    return "deny" in (rules.tools.get(tool), rules.categories.get(category or ""))

@@ -3,6 +3,7 @@ any of them is carried out. What was decided goes into the log with the message 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from .policy import allowed
 from .tools import Approval, BadArguments, Tool, ToolResult
 
 TITLE = 200
+NUDGES = 3  # in a row, to a model that only talks
 
 
 async def proposed(
@@ -32,7 +34,7 @@ async def proposed(
     if output is not None:
         tools = {**tools, FINAL: output}
         if not chunks:
-            return [], [_nudge(driving)]
+            return [], [_nudge(driving)] if await _nudged(driving) < NUDGES else []
     calls: list[ev.Call] = []
     events: list[NewEvent] = []
     for n, chunk in enumerate(chunks):
@@ -69,7 +71,7 @@ async def judged(
         return [outcome(driving, call.id, error.result())]
     if tool.name == FINAL:
         return [outcome(driving, call.id, ToolResult(data=answer(call.arguments)))]
-    match await _approval(driving, call, tool, arguments):
+    match await approval(driving, call, tool, arguments):
         case "deny":
             result = ToolResult(content="This call is not allowed here.", code="denied")
             return [outcome(driving, call.id, result, "denied")]
@@ -79,9 +81,10 @@ async def judged(
             return []
 
 
-async def _approval(
+async def approval(
     driving: Driving, call: ev.Call, tool: Tool, arguments: dict[str, Any]
 ) -> Approval:
+    """What is to happen with a call, by all that has a say in it now."""
     mode = driving.config.mode(driving.state)
     said: Approval | None
     try:
@@ -149,6 +152,19 @@ def outcome(
         **more,
     )
     return driving.event("tool.finished", payload, id=f"done:{call}")
+
+
+async def _nudged(driving: Driving) -> int:
+    """How often the model was told to give its answer since it called something."""
+    live, found = driving.live, 0
+    read = live.store.read(live.key, after=driving.run.seq, reverse=True, log=live.log)
+    async with contextlib.aclosing(read) as events:
+        async for event in events:
+            if event.kind == "message.completed" and event.payload(ev.MessageCompleted).calls:
+                break
+            if event.kind == "message.received" and event.run == driving.run.id:
+                found += event.payload(ev.MessageReceived).text == NUDGE
+    return found
 
 
 def _nudge(driving: Driving) -> NewEvent:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec import Struct
 
@@ -24,7 +24,7 @@ from .children import Subagents, used
 from .decide import asks_within, decide, delegates
 from .display import phase
 from .inbox import Decision
-from .inputs import Content
+from .inputs import Content, SendOptions, check_options, check_seconds
 from .live import Item, Listener, Live, Trouble
 from .results import Ask, Result, Watch, ask
 from .standing import Standing
@@ -65,7 +65,7 @@ class Session(Standing):
         self.permissions = Permissions(self)
         self.threads = self.thread = Threads[Session](self, host)
         self.subagents: Subagents[Session] = Subagents(
-            live, lambda thread: host.open(live.key.session, thread)
+            self, lambda thread: host.open(live.key.session, thread)
         )
 
     @property
@@ -74,7 +74,9 @@ class Session(Standing):
 
     # Talking
 
-    async def send(self, content: Content, *, output_type: Any = None, **options: Any) -> Result:
+    async def send(
+        self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
+    ) -> Result:
         """Send a message and wait until its run waits for a person, or has ended. The message
         is in the log before anything else happens; leaving early stops nothing.
 
@@ -86,9 +88,10 @@ class Session(Standing):
             pass
         return stream.result
 
-    async def wait(self) -> Result:
+    async def wait(self, output_type: Any = None) -> Result:
         """Wait until the run that is going, or was last, waits for a person or has ended, and
-        nothing is left in the queue."""
+        nothing is left in the queue. Its typed answer is of the type that its message asked
+        for here; where another process sent that, give the type, or get plain JSON."""
         self.check()
         asked = await self._until_it_waits()
         run = self.live.state.run
@@ -99,7 +102,9 @@ class Session(Standing):
             watch.see(event)
         if watch.end is None and (asked or asks_within(self.live.state)):
             watch.end = ("waiting", None, None, self.live.state.head)
-        return await self._result(watch)
+        if output_type is None and run is not None and run.output is not None:
+            output_type = self.config.outputs.get((self.live.log, run.output), Any)
+        return await self._result(watch, output_type)
 
     async def _until_it_waits(self) -> bool:
         """Wait until there is nothing to do here, nor in the sub-agents that it waits for;
@@ -147,10 +152,12 @@ class Session(Standing):
     async def pending(self) -> list[Ask]:
         """What waits for a person, oldest first; then what sub-agents that work for this thread
         ask. All of it is answered here."""
+        self.check_open()
         return list(await self._asks())
 
     async def usage_all(self) -> dict[str, int]:
         """What all threads of the session have used, sub-agents too."""
+        self.check_open()
         return await used(self.live)
 
     async def approve(
@@ -181,6 +188,8 @@ class Session(Standing):
         """Let an item expire so many seconds from now; None: never."""
         if item not in self.live.state.pending:
             raise NotPending(session=self.id, item=item, pending=list(self.live.state.pending))
+        if seconds is not None:
+            check_seconds("seconds", seconds)
         expires = None if seconds is None else wall_clock() + int(seconds * 1000)
         payload = ev.PendingExtended(id=item, expires=expires)
         await self.append(NewEvent.of("pending.extended", payload, actor=actor))
@@ -211,6 +220,7 @@ class Session(Standing):
         self, *, limit: int | None = None, roles: tuple[str, ...] = ()
     ) -> list[Message]:
         """The conversation as messages, oldest first; the last `limit` of them."""
+        self.check_open()
         found = [m for m in transcript(await self.events()) if not roles or m.role in roles]
         return found if limit is None else found[max(0, len(found) - limit) :]
 
@@ -225,6 +235,7 @@ class Session(Standing):
         limit: int | None = None,
     ) -> list[Event]:
         """The events of this thread that answer all of these, in order; the last `limit`."""
+        self.check_open()
         found = [
             event
             async for event in self.live.store.read(self.key, after=after, log=self.live.log)
@@ -244,8 +255,15 @@ class Session(Standing):
 
     async def seed(self, messages: list[tuple[str, str]]) -> None:
         """Begin a conversation with messages from elsewhere: (role, text), user or assistant."""
+        state = self.live.state
+        if state.run is not None or state.queue:
+            raise InvalidValue(
+                field="messages",
+                problem="the conversation has begun",
+                remedy="seed a new session or thread",
+            )
         events = []
-        for role, text in messages:
+        for role, text in _pairs(messages):
             if role == "user":
                 events.append(NewEvent.of("message.received", ev.MessageReceived(text=text)))
             elif role == "assistant":
@@ -285,8 +303,11 @@ class Streaming(View):
 
     _ground: Session
 
-    def __call__(self, content: Content, *, output_type: Any = None, **options: Any) -> Stream:
+    def __call__(
+        self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
+    ) -> Stream:
         """Send a message and see everything that its run does, as it happens."""
+        check_options(options)
         return Stream(self._ground, content, output_type, options)
 
     @property
@@ -307,9 +328,7 @@ class Stream:
     """What becomes of one message: events and deltas, in order, until its run waits or has
     ended; then `result`. Leaving the loop stops nothing; `cancel` does."""
 
-    def __init__(
-        self, session: Session, content: Content, kind: Any, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, session: Session, content: Content, kind: Any, options: SendOptions) -> None:
         self._session, self._content, self._kind, self._options = session, content, kind, options
         self._result: Result | None = None
         self.seq: int | None = None
@@ -319,7 +338,11 @@ class Stream:
     @property
     def result(self) -> Result:
         if self._result is None:
-            raise HarnessClosed(what="a stream that was not read to its end")
+            raise InvalidValue(
+                field="result",
+                problem="is not there before the stream was read to its end",
+                remedy="read it with `async for` until it ends, or use send",
+            )
         return self._result
 
     def __aiter__(self) -> AsyncGenerator[Item, None]:
@@ -420,6 +443,19 @@ class Stream:
 def _was(item: Item, head: int) -> bool:
     """Whether more of what happened up to event `head` is to come after this."""
     return isinstance(item, Event) and item.seq < head
+
+
+def _pairs(messages: Any) -> list[tuple[str, str]]:
+    """Messages from elsewhere, each a role and a text."""
+    if not isinstance(messages, (list, tuple)):
+        problem, remedy = f"is {type(messages).__name__}", "give a list of (role, text)"
+        raise InvalidValue(field="messages", problem=problem, remedy=remedy)
+    for one in messages:
+        whole = isinstance(one, (list, tuple)) and len(one) == 2
+        if not whole or not all(isinstance(part, str) for part in one):
+            problem, remedy = f"hold {one!r}", "give each as (role, text)"
+            raise InvalidValue(field="messages", problem=problem, remedy=remedy)
+    return [(role, text) for role, text in messages]
 
 
 def phase_of(session: Session) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+
+STEPS = 50  # that a run may take unless something else is said
 
 
 class RunLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one run may use. None is no limit; `seconds` count while it is driven, not while
-    it waits for a person; `cost` is in dollars."""
+    it waits for a person; `cost` is in dollars. Where `steps` are not given they are 50. With a
+    message, what is not given, or None, is left to the mode and the harness."""
 
-    steps: int | None = 50
+    steps: int | None | UnsetType = UNSET
     tokens: int | None = None
     cost: float | None = None
     seconds: float | None = None

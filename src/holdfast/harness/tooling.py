@@ -13,17 +13,20 @@ from msgspec.structs import replace
 
 from .. import events as ev
 from ..codec import typed
-from ..errors import HoldfastError, LogDamaged, ToolError, ToolMissing
+from ..errors import HoldfastError, InvalidValue, LogDamaged, ToolError, ToolMissing
 from ..events import NewEvent
 from ..state import FINAL, OpenCall
 from .acting import Acting
+from .allowance import Allowance
+from .apart import asked_to_stop, escaped
 from .driving import GRACE, Driving
 from .faults import classify
 from .hooks import run_hooks
 from .output import wanted
-from .proposals import TITLE, asked, judged, outcome
+from .proposals import TITLE, approval, asked, judged, outcome
 from .signature import is_async
 from .tools import Answer, BadArguments, Park, Tool, ToolResult
+from .toolvalues import clean
 
 STOPPED = "It was stopped while it was running; what it had done until then stands."
 
@@ -52,6 +55,16 @@ async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
         await driving.watch(_all(driving, ready))
 
 
+def check_tools(driving: Driving) -> None:
+    """Refuse to take a run up that needs a tool which is not there, before anything is written."""
+    config, state = driving.config, driving.state
+    for call in state.calls.values():
+        needed = call.status == "approved" or (call.status == "started" and call.repeat)
+        if needed and config.agent.tool(call.name, config.mode(state)) is None:
+            session = driving.live.key.session
+            raise ToolMissing(session=session, agent=config.agent.key, tool=call.name)
+
+
 async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
     """A call with all that it needs. A tool that is not the one that was decided on is asked
     about again; one that is not there at all stops the driver before anything happens."""
@@ -72,9 +85,14 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
     if call.fingerprint not in (None, tool.fingerprint) and not await _agreed(driving, open, tool):
         return asked(driving, replace(call, arguments=arguments), tool, again=open.since)
     try:
-        tool.parse(arguments)
+        parsed = tool.parse(arguments)
     except BadArguments as error:
         return outcome(driving, id, error.result())
+    # A person may have changed the arguments, or somebody the rules: a no still wins.
+    said_yes = open.status == "approved" and not open.parked
+    if said_yes and await approval(driving, call, tool, parsed) == "deny":
+        refused = ToolResult(content="This call is not allowed here.", code="denied")
+        return outcome(driving, id, refused, "denied")
     return Ready(call, tool, arguments, by, edited, await _answer(driving, open))
 
 
@@ -168,7 +186,7 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
             except Park as park:
                 await _park(driving, item, park)
                 return
-        await driving.write(outcome(driving, item.call.id, result))
+        await kept(driving, item, result)
 
     tasks = {asyncio.create_task(one(item)): item for item in ready}
     try:
@@ -181,8 +199,26 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
         raise
 
 
+async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult:
+    """Write the outcome down. One that a log cannot hold, being too large or no JSON, is a
+    failure of the tool."""
+    try:
+        await driving.write(outcome(driving, ready.call.id, result))
+    except InvalidValue as error:
+        result = _failed(driving, ready.tool, error)
+        await driving.write(outcome(driving, ready.call.id, result))
+    return result
+
+
 async def _park(driving: Driving, ready: Ready, park: Park) -> None:
     """Let a call wait; not where the answer to an item of a known id was there first."""
+    try:
+        await _asks(driving, ready, park)
+    except (InvalidValue, TypeError) as error:  # it asks what no log can hold
+        await kept(driving, ready, _failed(driving, ready.tool, error))
+
+
+async def _asks(driving: Driving, ready: Ready, park: Park) -> None:
     event, id = _parked(driving, ready, park), ready.call.id
     if park.id is None:
         await driving.write(event)
@@ -231,26 +267,33 @@ async def _cut(
         await driving.write(*events)
 
 
-async def carried_out(driving: Driving, ready: Ready, depth: int = 0) -> ToolResult:
-    """What the tool returns, or what went wrong in words that the model can read."""
+async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = None) -> ToolResult:
+    """What the tool returns, or what went wrong in words that the model can read. Whatever it
+    raises, the process goes on."""
     tool, call = ready.tool, ready.call
-    acting = Acting(driving, call.id, tool.name, depth)
+    acting = Acting(driving, call.id, tool.name, 0 if outer is None else outer.depth + 1)
     acting.answer = ready.answer
+    time = acting.time = Allowance(tool.timeout, None if outer is None else outer.time)
     driving.log.info("tool_started", category="tool", tool=tool.name, call=call.id)
     try:
         with driving.config.tracing.tool(tool.name, call.id):
-            async with asyncio.timeout(tool.timeout):
+            async with time:
                 result = await tool.call(tool.parse(ready.arguments), acting)
     except TimeoutError as error:
-        problem = f"The tool did not finish within {tool.timeout:g} s." if tool.timeout else None
-        return _failed(driving, tool, error, problem, "tool_timeout" if tool.timeout else None)
+        problem = f"The tool did not finish within {tool.timeout:g} s." if time.over else None
+        return _failed(driving, tool, error, problem, "tool_timeout" if time.over else None)
     except Park:
-        if not depth:
+        if outer is None:
             raise
         nested = ToolError(problem="a call within a call cannot wait for an answer")
         return _failed(driving, tool, nested)
-    except Exception as error:  # a tool may raise anything
-        return _failed(driving, tool, error)
+    except asyncio.CancelledError:
+        if asked_to_stop():
+            raise
+        stray = ToolError(problem="the function was cancelled, and nobody here asked for that")
+        return _failed(driving, tool, stray)
+    except BaseException as error:  # a tool may raise anything
+        return _failed(driving, tool, escaped(error))
     driving.log.info("tool_finished", category="tool", tool=tool.name, call=call.id)
     return result
 
@@ -258,7 +301,7 @@ async def carried_out(driving: Driving, ready: Ready, depth: int = 0) -> ToolRes
 def _failed(
     driving: Driving,
     tool: Tool,
-    error: Exception,
+    error: BaseException,
     problem: str | None = None,
     code: str | None = None,
 ) -> ToolResult:
@@ -267,7 +310,7 @@ def _failed(
     if problem is None:
         # Our own errors are written to be read; those of others may hold anything.
         plain = isinstance(error, HoldfastError) or driving.config.policy.expose_internal_errors
-        problem = f"The tool failed: {error}" if plain else "The tool failed."
+        problem = clean(f"The tool failed: {error}") if plain else "The tool failed."
     code = code or fault.code
     data = {"error": {"code": code, "message": problem, "tool": tool.name}}
     return ToolResult(content=problem, data=data, failed=True, code=code)

@@ -21,6 +21,7 @@ import msgspec
 from ..errors import InvalidValue
 from ..events import Key
 from ..models.port import ToolSpec
+from .apart import apart
 from .signature import is_async, signature_of
 from .toolvalues import (
     ROOT,
@@ -172,11 +173,11 @@ class Tool:
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Call the function with parsed arguments; whatever it raises is raised. A plain
-        function runs in a thread, with the context variables of the caller."""
+        function runs in a thread of its own, with the context variables of the caller."""
         if is_async(self.function):
             value = await self.form.call(self.function, arguments, context)
         else:
-            value = await asyncio.to_thread(self.form.call, self.function, arguments, context)
+            value = await apart(self.form.call, self.function, arguments, context)
             if inspect.isawaitable(value):
                 value = await value
         return as_result(value)

@@ -122,13 +122,13 @@ def as_result(value: Any) -> ToolResult:
     if value is None:
         return ToolResult()
     if isinstance(value, str):
-        return ToolResult(content=_text(value))
+        return ToolResult(content=clean(value))
     text = _json(value)
     return ToolResult(content=text, data=msgspec.json.decode(text))
 
 
 def _whole(result: ToolResult) -> ToolResult:
-    changes: dict[str, Any] = {"content": _text(result.content)}
+    changes: dict[str, Any] = {"content": clean(result.content)}
     text = None if result.data is None else _json(result.data)
     if text is not None:
         changes["data"] = msgspec.json.decode(text)
@@ -141,7 +141,7 @@ def _whole(result: ToolResult) -> ToolResult:
     return msgspec.structs.replace(result, **changes)
 
 
-def _text(value: str) -> str:
+def clean(value: str) -> str:
     """Text as UTF-8 can carry it: half a surrogate, as in some file names, is spelled out."""
     return value.encode(errors="backslashreplace").decode()
 

@@ -54,7 +54,10 @@ def begun(start: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
 
 def plain(data: Mapping[str, Any]) -> dict[str, Any]:
     """A copy, as JSON has it; `InvalidValue` for what JSON cannot hold."""
-    copied: dict[str, Any] = msgspec.json.decode(to_json(dict(data)))
+    try:
+        copied: dict[str, Any] = msgspec.json.decode(to_json(dict(data)))
+    except InvalidValue as error:
+        raise InvalidValue(field="state", problem=error.problem, remedy=error.remedy) from error
     return copied
 
 
@@ -164,8 +167,12 @@ async def _edited(log: str, draft: _Draft, edit: Edit) -> Any:
     return said
 
 
-def setting(entries: Mapping[str, Any], drop: tuple[str, ...] = (), *, all: bool = False) -> Edit:
+def setting(entries: Any, drop: tuple[str, ...] = (), *, all: bool = False) -> Edit:
     """What sets and drops entries; with `all`, no other stays."""
+    given: Any = entries
+    if not isinstance(given, Mapping):
+        problem, remedy = f"is {type(given).__name__}", "give a dict with names"
+        raise InvalidValue(field="state", problem=problem, remedy=remedy)
 
     def edit(data: dict[str, Any]) -> None:
         for name in list(data) if all else drop:

@@ -9,17 +9,21 @@ import msgspec
 from msgspec import Struct
 
 from .. import events as ev
+from ..codec import LIMITS, check_count, check_name
 from ..errors import HeadMoved, InvalidValue
 from ..events import NewEvent, Payload, new_id
 from ..models.port import split_ref
-from ..state import Grants, Rules, State
+from ..state import ENTRIES, Grants, Rules, State
 from ..store import wall_clock
 from .acting import custom
 from .agent import Mode, called
 from .ground import Ground
+from .inputs import check_entries, check_seconds, check_text
 from .live import Live
 from .userstate import Edit, change, setting
 
+NAME = 128  # bytes of the id of a timer, or of the name in a rule
+LATEST = 1 << 47  # ms: far beyond anything that a timer is for
 Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
 KIND_OF = {payload: kind for kind, payload in ev.KINDS.items()}
 
@@ -206,6 +210,14 @@ class Permissions(View):
         if rule not in ("allow", "ask", "deny", None):
             remedy = "use allow, ask, deny or None"
             raise InvalidValue(field="rule", problem=f"is {rule!r}", remedy=remedy)
+        known = self.rules.tools if tool is not None else self.rules.categories
+        if rule is not None and len(known) >= LIMITS.map_entries:
+            raise InvalidValue(
+                field="rule",
+                problem=f"there are {len(known)} already",
+                remedy="take some away first, or use categories",
+                limit=LIMITS.map_entries,
+            )
         payload = ev.PermissionChanged(
             tools={tool: rule} if tool is not None else {},
             categories={category: rule} if category is not None else {},
@@ -227,6 +239,7 @@ class Permissions(View):
 def _one_name(tool: str | None, category: str | None) -> None:
     if (tool is None) == (category is None):
         raise InvalidValue(field="tool", problem="is not one name", remedy="give tool or category")
+    check_name("tool" if tool is not None else "category", tool or category, limit=NAME)
 
 
 class Queued(Struct, frozen=True):
@@ -260,10 +273,14 @@ class Queue(View):
 
     async def reorder(self, seqs: Sequence[int]) -> None:
         """These first, in this order."""
+        if len({*seqs}) != len(seqs):
+            problem, remedy = "name a message twice", "name each once"
+            raise InvalidValue(field="seqs", problem=problem, remedy=remedy)
         await self._change(ev.QueueChanged(order=[*seqs]), seqs)
 
     async def edit(self, seq: int, text: str) -> None:
         """Let the model read other words."""
+        check_text("text", text)
         await self._change(ev.QueueChanged(texts={str(seq): text}), (seq,))
 
     async def _change(self, payload: ev.QueueChanged, seqs: Sequence[int]) -> None:
@@ -306,7 +323,21 @@ class Timers(View):
         again replaces it."""
         if (at is None) == (seconds is None):
             raise InvalidValue(field="at", problem="is not one time", remedy="give at, or seconds")
+        if id is not None:
+            check_name("id", id, limit=NAME)
+        if len(self._state.timers) >= ENTRIES and id not in self._state.timers:
+            raise InvalidValue(
+                field="id",
+                problem=f"{ENTRIES} timers are set already",
+                remedy="clear some first",
+                limit=ENTRIES,
+            )
+        if seconds is not None:
+            check_seconds("seconds", seconds)
+        check_text("text", text)
+        check_entries("metadata", metadata)
         when = at if at is not None else wall_clock() + int((seconds or 0) * 1000)
+        check_count("at", when, least=0, most=LATEST)
         id = id or new_id()
         await self._append(ev.TimerSet(id=id, at=when, text=text, metadata=dict(metadata or {})))
         return id

@@ -152,7 +152,6 @@ async def test_a_follow_up_that_cannot_be_begun_stays_first() -> None:
         watching = asyncio.create_task(watch())
         model.gate.open()
         assert (await sending).status == "done"
-        await session.wait()
         await until(lambda: session.follow_ups.is_empty and session.run.id is None)
         listener.close()
         await watching

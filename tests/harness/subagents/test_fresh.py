@@ -6,7 +6,16 @@ import asyncio
 
 import pytest
 
-from holdfast import Agent, Harness, InvalidAgent, Mode, NotPending, SubAgent, tool
+from holdfast import (
+    Agent,
+    Harness,
+    InvalidAgent,
+    InvalidValue,
+    Mode,
+    NotPending,
+    SubAgent,
+    tool,
+)
 from holdfast.errors import ModelError
 from holdfast.events import Event
 from holdfast.harness.builtins import ask_user
@@ -123,6 +132,31 @@ async def test_the_model_is_that_of_the_call_the_sub_agent_the_parent() -> None:
             [called] = await thread.events(kinds=("model.called",))
             used[each.title] = called.json()["model"]
     assert used == {"scout: A": "two/m", "scout: B": "three/m", "plain: C": "one/m"}
+
+
+@pytest.mark.parity("mastra-session", 156)
+async def test_the_model_that_the_session_chose_comes_before_the_sub_agents_own() -> None:
+    parts = {"A": "a", "B": "b"}
+    two, three, four = (plays(parts, ref=f"{name}/m") for name in ("two", "three", "four"))
+    one = plays({"Go.": [Say(calls=[hand("A"), hand("B", agent="plain")]), "Well."]}, ref="one/m")
+    plain = SubAgent("plain", "has no model", instructions="Plain.")
+    agent = lead(scout(model="two/m"), plain)
+    models = [two, three, four]
+    used: list[dict[str, str | None]] = []
+    async with Harness(agent, providers=models, default_model=one) as harness:
+        session = await harness.get_or_create("s")
+        await session.subagents.set_model("three/m")
+        await session.subagents.set_model("four/m", "scout")
+        with pytest.raises(InvalidValue):
+            await session.subagents.set_model("four/m", "nobody")
+        for _ in range(2):
+            session, _ = await sent(harness)
+            begun = [await child(session, n) for n in range(len(used) * 2, len(used) * 2 + 2)]
+            texts = [(await thread.transcript())[-1] for thread in begun]
+            used.append({m.text: m.model for m in texts})
+            await session.subagents.set_model(None, "scout")
+        assert session.subagents.model("scout") == "three/m"
+    assert used == [{"a": "four/m", "b": "three/m"}, {"a": "three/m", "b": "three/m"}]
 
 
 async def test_a_model_that_is_not_there_is_refused_in_words() -> None:
@@ -319,6 +353,21 @@ async def test_when_the_parent_is_stopped_so_are_its_sub_agents() -> None:
         assert await session.pending() == []
         assert session.live.state.safe
         assert [row.due for row in await rows_of(session.live)] == [None] * 3
+
+
+async def test_a_message_that_interrupts_the_parent_ends_its_sub_agents() -> None:
+    slow = Slow()
+    model = plays({**GO, "Stop!": "I stopped."})
+    agent = lead(scout(model="slow/model"))
+    async with Harness(agent, providers=[slow], default_model=model) as harness:
+        session = await harness.get_or_create("s")
+        sending = asyncio.create_task(session.send("Go."))
+        await slow.gate.someone()
+        await until(lambda: session.live.state.pending)
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.send("Stop!", busy="interrupt")).text == "I stopped."
+            assert (await sending).status == "interrupted"
+            assert (await (await child(session)).wait()).status == "aborted"
 
 
 async def test_a_person_may_stop_a_sub_agent_by_its_item() -> None:

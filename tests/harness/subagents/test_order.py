@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from holdfast import Harness, Key, NewEvent, connect
+from holdfast import Harness, Key, LeaseHeld, NewEvent, connect
 from holdfast.events import Appended, Event, key
 from holdfast.harness.decide import decide
 from holdfast.harness.steps import Bounds, Idle, Plan, Report, RunTools, Start, Step
@@ -83,6 +83,36 @@ class Holding(FaultyStore):
     async def acquire(self, key: Key, owner: str, **options: Any) -> Any:
         if key.thread.startswith("sub/"):
             await super().acquire(key, "somebody else", steal="to hold it")
+        return await super().acquire(key, owner, **options)
+
+
+async def test_it_does_not_matter_who_drives_the_sub_agent() -> None:
+    async with connect("memory:") as store:
+        there = Harness(lead(), default_model=plays(GO), storage=store, ttl=0.5)
+        here = Harness(lead(), default_model=plays(GO), storage=Elsewhere(store))
+        async with there, here:
+            session, result = await sent(here)
+            assert (result.status, result.text) == ("done", "All is well.")
+            started = await (await child(session)).events(kinds=("run.started",))
+            assert started[0].json()["driver"] == there.config.owner
+
+
+class Elsewhere(FaultyStore):
+    """A store on which this process never drives a sub-agent's thread."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner, [])
+
+    async def acquire(self, key: Key, owner: str, **options: Any) -> Any:
+        if key.thread.startswith("sub/"):
+            raise LeaseHeld(
+                tenant=key.tenant,
+                session=key.session,
+                thread=key.thread,
+                owner="there",
+                since=0,
+                left=1,
+            )
         return await super().acquire(key, owner, **options)
 
 

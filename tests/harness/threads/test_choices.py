@@ -307,3 +307,34 @@ async def test_a_tool_of_another_mode_is_neither_shown_nor_carried_out() -> None
         await session.send("go")
         finished = only(await session.events(), "tool.finished")
         assert (ran, finished[0]["code"]) == ([], "no_such_tool")
+
+
+@pytest.mark.parity("mastra-session", 46)
+async def test_a_model_is_not_told_of_what_a_rule_denies_and_cannot_call_it() -> None:
+    ran: list[str] = []
+
+    def made(name: str, category: str | None) -> Any:
+        async def act() -> str:
+            ran.append(name)
+            return "ok"
+
+        return tool(act, name=name, description=name, category=category)
+
+    tools = [made("read", "files"), made("write", "files"), made("pay", "money")]
+    calls = Say(calls=[Use("read"), Use("write"), Use("pay")])
+    model = script(calls, "ok")
+    async with serve(helper(tools=tools), default_model=model) as harness:
+        session = await harness.get_or_create("s")
+        side = await session.thread.create(id="side")
+        await session.permissions.set(tool="write", rule="deny")
+        await session.permissions.set(category="money", rule="deny")
+        for each in (session, side):
+            ran.clear()
+            await each.send("go")
+            assert ran == ["read"]
+            assert [spec.name for spec in model.calls[-2].tools] == ["read"]
+        await session.permissions.set(tool="write", rule=None)
+        await session.permissions.set(category="money", rule="allow")
+        await session.send("go")
+        assert {spec.name for spec in model.calls[-1].tools} == {"read", "write", "pay"}
+        assert sorted(ran) == ["pay", "read", "read", "write"]

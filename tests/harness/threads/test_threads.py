@@ -18,6 +18,7 @@ from holdfast import (
     SessionExists,
     SessionNotFound,
     Sessions,
+    StoreUnavailable,
     UnsafePoint,
     key,
     tool,
@@ -25,7 +26,7 @@ from holdfast import (
 from holdfast.models.scripted import Say, Use
 from holdfast.state import VERSION, State, fold
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.faults import FaultyStore
+from holdfast.testing.faults import Fail, FaultyStore
 
 from ..kernel.scene import Gate, Slow, helper, kinds, read, script, serve
 
@@ -94,6 +95,32 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_changes() -> None:
             await main.thread.create(id="")
         side = await main.thread.switch("side")
         assert await kinds(side) == ["thread.created"]
+
+
+@pytest.mark.parity("mastra-session", 117)
+async def test_a_thread_that_cannot_be_written_is_not_there_and_this_one_goes_on() -> None:
+    store = FaultyStore(MemoryStore())
+    async with serve(helper(), "hi", storage=store) as harness:
+        main = await harness.get_or_create("s")
+        store.plan.append(Fail(method="append", call=store.calls["append"] + 1))
+        with pytest.raises(StoreUnavailable):
+            await main.thread.create(id="side")
+        assert [row.thread for row in (await main.threads.list()).items] == ["main"]
+        assert (await main.send("hello")).text == "hi"
+        side = await main.thread.create(id="side")
+        assert (await side.send("hello")).text == "hi"
+
+
+async def test_a_clone_that_was_cut_short_has_its_settings_all_the_same() -> None:
+    store = FaultyStore(MemoryStore())
+    async with serve(helper(), "hi", storage=store) as harness:
+        main = await harness.get_or_create("s")
+        await main.thread.settings.set(theme="dark")
+        store.plan.append(Fail(method="append", call=store.calls["append"] + 1))
+        with pytest.raises(StoreUnavailable):
+            await main.thread.clone(id="copy")
+        copy = await main.thread.switch("copy")
+        assert copy.thread.settings.all() == {"theme": "dark"}
 
 
 async def test_to_switch_gives_the_one_live_session_of_a_thread() -> None:
