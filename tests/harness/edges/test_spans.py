@@ -157,7 +157,10 @@ assert not tracing(False).enabled
 """,
     "taken up where the program uses it": """
 import opentelemetry.trace
+from opentelemetry.sdk.trace import TracerProvider
 from holdfast.harness.spans import tracing
+assert not tracing().enabled
+opentelemetry.trace.set_tracer_provider(TracerProvider())
 assert tracing().enabled
 with tracing().run("s", "a", "r") as span:
     span.fail("x")
