@@ -397,7 +397,8 @@ def _run_started(work: _Work, event: Event, p: ev.RunStarted | None) -> None:
     )
     work.abort = None
     work.driven_by(p.driver)
-    work.take(p.inputs)
+    # A driver that does not name its inputs takes all that are there.
+    work.take(p.inputs or [q.seq for q in work.queue])
     work.window = replace(work.window, turns=work.window.turns + 1)
 
 

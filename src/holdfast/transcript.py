@@ -23,7 +23,8 @@ ROLES: dict[str, Literal["user", "assistant"]] = {
     "message.interrupted": "assistant",
 }
 
-TAKING = ("run.started", "model.called")  # with what a run takes up
+# What changes the queue, and what takes messages out of it to be read.
+QUEUEING = ("queue.changed", "run.started", "model.called")
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,17 +77,17 @@ def transcript(events: Iterable[Event]) -> list[Message]:
     """The messages of a window, in order; other kinds, known or not, add none.
 
     A message that was edited while it waited for its turn has the words that were read, and
-    one that was taken out of the queue is left out. The first outcome of a call counts. An outcome whose call is not in the window is left
-    out; in a window made of whole turns there is none. Never raises for what an event holds.
+    one that was taken out of the queue is left out. The first outcome of a call counts. An
+    outcome whose call is not in the window is left out; in a window made of whole turns there is none. Never raises for what an event holds.
     """
     messages: list[Message] = []
     open: dict[str, tuple[list[ToolCall], int]] = {}  # which place in whose calls
-    taking: list[Event] = []
+    queueing: list[Event] = []
+    changed = False
     for event in events:
-        if event.kind in TAKING:
-            taking.append(event)
-        elif event.kind == "queue.changed":
-            messages = _requeued(messages, typed(event), taking)
+        if event.kind in QUEUEING:
+            queueing.append(event)
+            changed = changed or event.kind == "queue.changed"
         elif event.kind in ROLES:
             payload = typed(event)
             messages.append(message := _message(event, payload))
@@ -107,21 +108,22 @@ def transcript(events: Iterable[Event]) -> list[Message]:
                 _change(*open.pop(id), outcome=outcome)
         elif event.kind == "thread.forked":
             open.clear()  # what was open in the parent is not carried on here
-    return messages
+    return _requeued(messages, queueing) if changed else messages
 
 
-def _requeued(
-    messages: list[Message], change: Payload | None, taking: list[Event]
-) -> list[Message]:
-    """The messages after the queue was changed. What a run has taken up stays as it was."""
-    if not isinstance(change, ev.QueueChanged) or not (change.remove or change.texts):
-        return messages
-    read = {seq for event in taking for seq in getattr(typed(event), "inputs", ())}
-    gone = {*change.remove} - read
+def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
+    """The messages after all changes of the queue. What a run has taken up stays as it was."""
+    read, gone, texts = set[int](), set[int](), dict[int, str]()
+    for event in queueing:
+        payload = typed(event)
+        if not isinstance(payload, ev.QueueChanged):
+            read.update(getattr(payload, "inputs", ()))
+            continue
+        gone.update(seq for seq in payload.remove if seq not in read)
+        words = {int(seq): text for seq, text in payload.texts.items() if seq.isdecimal()}
+        texts.update({seq: text for seq, text in words.items() if seq not in read})
     return [
-        _reworded(message, change.texts.get(str(message.seq)))
-        if message.role == "user" and message.seq not in read
-        else message
+        _reworded(message, texts.get(message.seq)) if message.role == "user" else message
         for message in messages
         if message.seq not in gone or message.role != "user"
     ]

@@ -15,7 +15,7 @@ import msgspec
 
 from .. import events as ev
 from ..catalog import Page, Query, Row
-from ..codec import LIMITS, check_count, check_name
+from ..codec import LIMITS, check_count, check_name, typed
 from ..errors import (
     DeletionRefused,
     HeadMoved,
@@ -178,11 +178,14 @@ class Threads(View, Generic[S]):
             return transcript([event async for event in store.read(where, log=log)])
         check_count("limit", limit, least=1)
         found: list[Event] = []
-        messages = 0
+        messages, removed = 0, set[int]()
         # A call and its outcome may be far apart, but the message with the call comes first.
         async for event in store.read(where, reverse=True, log=log):
             found.append(event)
-            messages += event.kind in ROLES
+            change = typed(event) if event.kind == "queue.changed" else None
+            if isinstance(change, ev.QueueChanged):
+                removed.update(change.remove)
+            messages += event.kind in ROLES and event.seq not in removed
             if messages == limit:
                 break
         return transcript(reversed(found))
