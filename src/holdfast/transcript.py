@@ -78,7 +78,8 @@ def transcript(events: Iterable[Event]) -> list[Message]:
 
     A message that was edited while it waited for its turn has the words that were read, and
     one that was taken out of the queue is left out. The first outcome of a call counts. An
-    outcome whose call is not in the window is left out; in a window made of whole turns there is none. Never raises for what an event holds.
+    outcome whose call is not in the window is left out; in a window made of whole turns there
+    is none. Never raises for what an event holds.
     """
     messages: list[Message] = []
     open: dict[str, tuple[list[ToolCall], int]] = {}  # which place in whose calls

@@ -162,7 +162,7 @@ def next_due(state: State) -> int | None:
 
 def delegates(state: State) -> bool:
     """Whether all that goes on is to wait for sub-agents."""
-    if state.active is None or state.active.status != "waiting":
+    if state.active is None or state.active.status != "waiting" or state.abort is not None:
         return False
     return bool(state.pending) and all(id.endswith(CHILD) for id in state.pending)
 

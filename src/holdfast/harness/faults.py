@@ -21,6 +21,7 @@ from msgspec import Struct
 from ..codec import check_count
 from ..errors import HoldfastError, InvalidValue, StoreError
 from ..redact import Redactor, describe
+from .toolvalues import clean
 
 Severity: TypeAlias = Literal["warn", "error", "fatal"]
 Source: TypeAlias = Literal["run", "model", "tool", "context", "storage", "sandbox", "runtime"]
@@ -207,7 +208,7 @@ def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFA
     """The fault that `error` is, where it came from `source`."""
     fault = make(
         _code(error, source),
-        describe(error),
+        clean(describe(error)),
         source=source,
         name=type(error).__name__,
         stack=_trace(error),
@@ -317,4 +318,4 @@ class _Strict(Fault, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def _trace(error: BaseException) -> str | None:
     if error.__traceback__ is None:
         return None
-    return "".join(traceback.format_exception(error))[-TRACE:]
+    return clean("".join(traceback.format_exception(error))[-TRACE:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from ..events import NewEvent, new_id
 from ..models.port import FromUser, ModelCall, Text, TextChunk
 from ..state import OpenCall
 from .agent import settled
+from .apart import asked_to_stop
 from .calling import call_model, finished, forgotten, interrupted
 from .delegation import report, stop_all
 from .driving import Driving
@@ -281,7 +283,10 @@ async def _summary(driving: Driving, upto: int) -> str:
             return clean(str(await settled(config.summarise(messages))))
         async with aclosing(heard(config.model(ref), call)) as chunks:
             said = [chunk.text async for chunk in chunks if isinstance(chunk, TextChunk)]
-    except Exception as error:  # without a summary the turns are still put away
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and asked_to_stop():
+            raise
+        # Without a summary the turns are still put away.
         fault = classify(error, source="model", policy=config.policy)
         driving.log.warning("summary_failed", category="model", error=fault)
         return ""

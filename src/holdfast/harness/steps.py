@@ -14,7 +14,7 @@ class RunLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     it waits for a person; `cost` is in dollars. Where `steps` are not given they are 50. With a
     message, what is not given, or None, is left to the mode and the harness."""
 
-    steps: int | None | UnsetType = UNSET
+    steps: int | UnsetType | None = UNSET
     tokens: int | None = None
     cost: float | None = None
     seconds: float | None = None

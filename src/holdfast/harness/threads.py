@@ -30,7 +30,9 @@ from ..events import Event, Key, NewEvent, key, new_id
 from ..state import VERSION, State, fold
 from ..store import Snapshot, Store
 from ..transcript import ROLES, Message, transcript
+from .again import again
 from .ground import Ground, Host
+from .inputs import check_text
 from .live import SNAPSHOT, Live
 from .views import ModelView, StateView, View
 
@@ -188,7 +190,7 @@ class Threads(View, Generic[S]):
             messages += event.kind in ROLES and event.seq not in removed
             if messages == limit:
                 break
-        return transcript(reversed(found))
+        return transcript(reversed(found))[-limit:]
 
     async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
         """How the first message of each thread begins, of those that have one, without reading
@@ -256,15 +258,15 @@ class Threads(View, Generic[S]):
         return await self._host.open(where.session, where.thread)
 
     async def edit(self, seq: int, text: str) -> S:
-        """Go back to before message `seq` and send other words, in a thread of its own."""
-        forked = await self.fork(at=seq - 1)
-        await forked.post(text)
-        return forked
+        """Go back to before message `seq` was read and send other words, with all else that it
+        came with, in a thread of its own. `InvalidValue` where `seq` is no message."""
+        check_text("text", text)
+        return await self._again(seq, text)
 
     async def regenerate(self, seq: int) -> S:
-        """Ask message `seq` again, in a thread of its own."""
-        message = await self._ground.live.payload(seq, ev.MessageReceived)
-        return await self.edit(seq, message.text if message is not None else "")
+        """Ask message `seq` again, with all that it came with, in a thread of its own.
+        `InvalidValue` where `seq` is no message."""
+        return await self._again(seq)
 
     async def restore(self, id: str) -> S:
         """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
@@ -284,6 +286,17 @@ class Threads(View, Generic[S]):
         return forked
 
     # Within
+
+    async def _again(self, seq: int, text: str | None = None) -> S:
+        ground, outputs = self._ground, self._ground.config.outputs
+        ground.check()
+        back = await again(ground.live, seq)
+        forked = await self.fork(at=back.at)
+        last = await forked.append(*back.events(text))
+        for number, one in enumerate(reversed(back.asked)):
+            if (known := outputs.get((ground.live.log, one.seq))) is not None:
+                outputs[forked.live.log, last - number] = known
+        return forked
 
     def _key(self, thread: str | None) -> Key:
         here = self._ground.key

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeGuard
 
-from ..errors import InvalidValue
+from ..errors import InvalidValue, MissingExtra
 from .port import Model, Provider, split_ref
-from .pydantic_ai import PydanticAIProvider
+from .pydantic_ai import PydanticAIProvider, installed, knows
 
 Source: TypeAlias = Provider | Model
 
@@ -73,8 +73,10 @@ class Models:
             own = [r for r in self._models if r.partition("/")[0] == namespace]
             if own:
                 raise _refused(field, f"{ref!r} is not among the models of {namespace!r}", own)
-            if not self._default:
+            if not self._default or not knows(namespace):
                 raise _refused(field, f"{ref!r} has no known provider", self.namespaces)
+            if not installed():
+                raise MissingExtra(extra="models", needed_for=ref)
             self._providers[namespace] = PydanticAIProvider(namespace)
         return self._providers[namespace]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,36 @@ if TYPE_CHECKING:
     from .calls import Connection
 
 TIMEOUT = 600.0
+PACKAGE = "pydantic_ai"
+
+# The vendors that pydantic-ai knows, so that others are refused without importing it.
+KINDS = frozenset(
+    """
+    alibaba anthropic azure azure-responses bedrock bedrock-mantle cerebras cohere crusoe deepseek
+    elevenlabs fireworks github github-copilot google google-cloud groq heroku huggingface litellm
+    meta mistral moonshotai nebius ollama openai openai-chat openai-chatgpt openai-codex
+    openai-decisions openai-responses openrouter ovhcloud sambanova sentence-transformers snowflake
+    system-one together typesafe vercel vllm voyageai xai zai
+    """.split()  # noqa: SIM905 - a list would take forty lines
+)
+
+
+def installed() -> bool:
+    """Whether pydantic-ai is there; it is not imported."""
+    return find_spec(PACKAGE) is not None
+
+
+def knows(kind: str) -> bool:
+    """Whether pydantic-ai has a vendor of this name: one in our list, or, in a later version,
+    one that has a module of its own."""
+    if kind in KINDS:
+        return True
+    found = find_spec(PACKAGE)
+    folders = [] if found is None else [*(found.submodule_search_locations or ())]
+    name = kind.replace("-", "_")
+    return name.isidentifier() and any(
+        PathFinder.find_spec(name, [f"{folder}/providers"]) for folder in folders
+    )
 
 
 class PydanticAIProvider:
@@ -61,7 +92,7 @@ class PydanticAIProvider:
 
     def model(self, name: str) -> PydanticAIModel:
         """The model of this name. Opens nothing, and does not ask whether it exists."""
-        if find_spec("pydantic_ai") is None:
+        if not installed():
             raise MissingExtra(extra="models", needed_for=f"{self.namespace}/{name}")
         return PydanticAIModel(self, name)
 

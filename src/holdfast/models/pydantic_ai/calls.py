@@ -6,6 +6,7 @@ Brings pydantic-ai with it, so it is imported only when a model is called.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
 from contextvars import ContextVar
@@ -23,6 +24,7 @@ from .answers import Answer
 from .failures import while_asking, while_reading
 from .prompts import messages, parameters
 
+VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")  # of the environment
 EXTRA = ("openai", "anthropic", "google")  # what the extra `models` brings
 
 # Google's client forgets to hang up, so we keep hold of the responses of the call at hand.
@@ -107,12 +109,19 @@ def connect(
     except ImportError as error:
         raise _missing(ref, kind) from error
     except UserError as error:  # a key that is missing, and the variable that it could be in
-        problem = str(error).partition(". ")[0]
-        raise ModelError(model=ref, problem=problem) from error
+        raise ModelError(model=ref, problem=_unset(kind, str(error))) from error
     except Exception as error:
         problem = f"the provider {kind!r} cannot be made with {' and '.join(options) or 'nothing'}"
         raise ModelError(model=ref, problem=problem) from error
     return Connection(kind, provider, loop, client)
+
+
+def _unset(kind: str, said: str) -> str:
+    """What a vendor's client lacks, from pydantic-ai's words."""
+    if names := list(dict.fromkeys(VARIABLE.findall(said))):
+        way = f"give PydanticAIProvider({kind!r}) what it needs"
+        return f"the key or the address is missing: set {' and '.join(names)}, or {way}"
+    return said.partition(". ")[0]
 
 
 def _remembering_client() -> AsyncClient:
