@@ -172,7 +172,7 @@ async def finished(session: Any) -> list[Any]:
     return [{"outcome": "ok", **event.json()} for event in events]
 
 
-@pytest.mark.parity("mastra-session", 57, 58)
+@pytest.mark.parity("mastra-session", 57)
 async def test_always_allowing_asks_no_more_about_the_category() -> None:
     steps = [says(Use("pay", amount=1)), says(Use("refund", amount=2)), "Done."]
     async with served(*steps) as harness:
