@@ -55,8 +55,8 @@ LogReplaced Media MissingExtra Mode ModelError ModelRateLimited ModelTimeout Mod
 NewEvent NotPending Page Parent Pending PendingQuery PhaseError Query QueueFull Reading Receipt
 Remains Result Retention Retry Row RunFailed RunLimits Scope Session SessionBusy SessionExists
 SessionMoved SessionNotFound Sessions Snapshot Store StoreError StoreInfo StoreTooNew
-StoreUnavailable SubAgent SurfaceTaken Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble
-UnknownStore UnsafePoint connect context hook key new_id tool
+StoreUnavailable SubAgent SurfaceTaken Sweeper Tool ToolContext ToolError ToolMissing ToolResult
+Trouble UnknownStore UnsafePoint connect context hook key new_id tool
 """
 
 

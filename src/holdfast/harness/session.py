@@ -186,6 +186,7 @@ class Session(Standing):
 
     async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
         """Let an item expire so many seconds from now; None: never."""
+        self.check_open()
         if item not in self.live.state.pending:
             raise NotPending(session=self.id, item=item, pending=list(self.live.state.pending))
         if seconds is not None:
@@ -250,6 +251,7 @@ class Session(Standing):
 
     async def emit(self, kind: str, payload: Any = None, *, actor: str | None = None) -> int:
         """Write an event of the program's own."""
+        self.check_open()
         checked = custom(self.config.agent.events, kind, payload)
         return await self.append(NewEvent.of(kind, checked, actor=actor))
 

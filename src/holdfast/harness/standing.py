@@ -190,6 +190,7 @@ class UsageView(View):
         return await self._read(usage.last)
 
     async def _read(self, count: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        self._ground.check_open()
         live = self._ground.live
         after = self._forked_at()
         read = live.store.read(live.key, after=after, log=live.log)

@@ -153,6 +153,7 @@ class Threads(View, Generic[S]):
         """The threads that answer all of these, the most recently active first: `title` is part
         of theirs, whatever its case; `forks` shows only forks, or none; `settings` equal theirs.
         Those of sub-agents are shown on demand. A page may be short; the last has no cursor."""
+        self._ground.check_open()
         key, agent = self._ground.key, self._ground.config.agent.key
         query = Query(
             tenant=key.tenant, session=key.session, label=label, metadata=dict(settings or {})
@@ -170,10 +171,12 @@ class Threads(View, Generic[S]):
 
     async def get(self, thread: str | None = None) -> Row | None:
         """What lists show of a thread, if there is one of that name."""
+        self._ground.check_open()
         return await self._ground.host.store.row(self._key(thread))
 
     async def messages(self, limit: int | None = None, *, thread: str | None = None) -> Messages:
         """The newest `limit` messages of a thread, oldest first; without a limit, all."""
+        self._ground.check_open()
         store, where = self._ground.host.store, self._key(thread)
         log = (await self._row(where)).log
         if limit is None:
@@ -195,6 +198,7 @@ class Threads(View, Generic[S]):
     async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
         """How the first message of each thread begins, of those that have one, without reading
         any log. That of a fork is its own; while it has none, its parent's."""
+        self._ground.check_open()
         wanted = None if threads is None else set(threads)
         rows: dict[str, Row] = {}
         key, cursor = self._ground.key, None
@@ -271,6 +275,7 @@ class Threads(View, Generic[S]):
     async def restore(self, id: str) -> S:
         """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
         ground, seq = self._ground, self._state.checkpoints.get(id)
+        ground.check_open()
         made = None if seq is None else await ground.live.payload(seq, ev.CheckpointMade)
         if seq is None or made is None:
             raise InvalidValue(

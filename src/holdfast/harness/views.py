@@ -257,6 +257,7 @@ class Queue(View):
         return len(self._state.queue)
 
     async def list(self) -> list[Queued]:
+        self._ground.check_open()
         live, found = self._ground.live, []
         for item in self._state.queue:
             message = await live.payload(item.seq, ev.MessageReceived)
@@ -286,6 +287,7 @@ class Queue(View):
     async def _change(self, payload: ev.QueueChanged, seqs: Sequence[int]) -> None:
         """Only what still waits can be changed: where the log grew meanwhile, look again."""
         ground, id = self._ground, new_id()
+        ground.check_open()
         while True:
             state = self._state
             for seq in seqs:
@@ -369,6 +371,7 @@ class Checkpoints(View):
         return Checkpoint(id, seq, label, dict(metadata or {}))
 
     async def list(self) -> list[Checkpoint]:
+        self._ground.check_open()
         found = []
         for id, seq in self._state.checkpoints.items():
             made = await self._ground.live.payload(seq, ev.CheckpointMade)
@@ -381,6 +384,7 @@ class Checkpoints(View):
 
     async def delete(self, id: str) -> bool:
         """Forget the name; the events stay."""
+        self._ground.check_open()
         if id not in self._state.checkpoints:
             return False
         await self._append(ev.CheckpointDropped(id=id))

@@ -161,7 +161,7 @@ async def act(session: Session, told: Act) -> None:
     """Do what a person does, when it is time."""
     for _ in range(told.turns):
         await asyncio.sleep(0)
-    do = told.do
+    do: Any = told.do
     if do in ("queue", "steer", "interrupt", "reject"):
         with contextlib.suppress(SessionBusy):
             await session.post(f"Some {do}.", busy=do)
