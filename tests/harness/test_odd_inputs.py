@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from holdfast import Agent, Harness, HarnessClosed, InvalidValue, Media, tool
+from holdfast.harness.inputs import Content
 from holdfast.harness.session import Session
 from holdfast.models import Say, ScriptedModel, Use
 
@@ -109,7 +110,9 @@ async def test_an_option_that_there_is_not_is_refused_before_a_stream_is_read() 
 async def test_what_a_message_may_be() -> None:
     async with served() as harness:
         session = await harness.get_or_create("s")
-        for content in ("x", ["x", "y"], ("x",), Media(PNG, "image/png"), ["x", Media(PNG, "a/b")]):
+        picture = Media(PNG, "image/png")
+        contents: list[Content] = ["x", ["x", "y"], ("x",), picture, ["x", picture]]
+        for content in contents:
             assert (await session.send(content)).status == "done"
 
 
@@ -194,8 +197,8 @@ async def test_nothing_is_done_after_the_end() -> None:
     session = await harness.get_or_create("s")
     await session.send("x")
     await harness.aclose()
-    verbs = [(harness, *each) for each in OF_HARNESS.items()]
-    verbs += [(session, *each) for each in OF_SESSION.items()]  # type: ignore[arg-type]
+    verbs: list[Any] = [(harness, *each) for each in OF_HARNESS.items()]
+    verbs += [(session, *each) for each in OF_SESSION.items()]
     for whose, name, given in verbs:
         named = {"seconds": 1} if name == "timers.set" else {}
         try:

@@ -100,7 +100,7 @@ async def test_the_least_that_is_allowed_works() -> None:
 
 @pytest.mark.parametrize("window", [{"window_tokens": 1}, {"window_turns": 1}, {"window_turns": 3}])
 async def test_no_compaction_is_written_that_puts_nothing_away(window: dict[str, int]) -> None:
-    steps = [Say("Let me look. " * 20, calls=[Use("look", at="x" * 400)]), "done"]
+    steps: list[Say | str] = [Say("Let me look. " * 20, calls=[Use("look", at="x" * 400)]), "done"]
     model = ScriptedModel(steps, per_turn=True)
     async with Harness(agent(), default_model=model, **window) as harness:  # type: ignore[arg-type]
         session = await harness.get_or_create("s")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec import Raw
@@ -321,3 +323,54 @@ def test_a_window_of_no_turns_is_refused(number: int) -> None:
 def test_a_window_of_less_than_no_tokens_is_refused() -> None:
     with pytest.raises(InvalidValue, match="tokens"):
         last_tokens([], -1)
+
+
+# Messages that waited
+
+
+def requeued(**changes: Any) -> NewEvent:
+    return fact(ev.QueueChanged(**changes))
+
+
+def taken(*seqs: int, run: str = "r") -> NewEvent:
+    return fact(ev.RunStarted(inputs=[*seqs]), run=run)
+
+
+def words(*facts: NewEvent) -> list[str]:
+    return [message.text for message in transcript(log(*facts))]
+
+
+def test_a_message_has_the_words_that_it_had_at_last() -> None:
+    first, second = requeued(texts={"2": "B"}), requeued(texts={"2": "C", "9": "?", "x": "?"})
+    assert words(user("a"), user("b"), first, second) == ["a", "C"]
+
+
+def test_a_message_that_was_taken_out_is_left_out() -> None:
+    facts = [user("a"), user("b"), requeued(remove=[1]), taken(2), answer("done", run="r")]
+    assert words(*facts) == ["b", "done"]
+
+
+def test_what_a_run_has_taken_up_stays_as_it_was() -> None:
+    late = requeued(remove=[1, 2], texts={"1": "A", "3": "C"})
+    joined = fact(ev.ModelCalled(model="m", step=2, inputs=[2]), run="r")
+    assert words(user("a"), user("b"), user("c"), taken(1), joined, late) == ["a", "b", "C"]
+
+
+def test_an_order_changes_no_words_and_no_places() -> None:
+    assert words(user("a"), user("b"), requeued(order=[2, 1])) == ["a", "b"]
+
+
+def test_only_messages_of_people_are_changed() -> None:
+    change = requeued(remove=[2], texts={"2": "other"})
+    assert words(user("a"), answer("said"), change) == ["a", "said"]
+
+
+def test_what_was_erased_or_cannot_be_read_is_not_changed() -> None:
+    change = requeued(texts={"1": "other"})
+    assert transcript(log(wiped(user("a")), change))[0].text == ""
+    assert words(user("a"), wiped(change)) == ["a"]
+
+
+def test_windows_are_cut_as_before() -> None:
+    events = log(user("a"), user("b"), requeued(remove=[2]), taken(1), answer(run="r"))
+    assert turns(events) == [events]

@@ -257,6 +257,7 @@ class Session(Standing):
 
     async def seed(self, messages: list[tuple[str, str]]) -> None:
         """Begin a conversation with messages from elsewhere: (role, text), user or assistant."""
+        self.check_open()
         state = self.live.state
         if state.run is not None or state.queue:
             raise InvalidValue(
