@@ -38,6 +38,8 @@ async def call_model(driving: Driving) -> None:
         await fail(driving, answer)
         return
     built, ref, said = answer
+    run, step = driving.run.id, driving.run.steps
+    driving.log.info("model_answered", category="model", model=ref, run=run, step=step)
     flight = driving.flight
     try:
         await _log(driving, built, ref, said)
@@ -228,7 +230,10 @@ async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
     over = not (calls or about or steered or state.abort is not None)
     missing = make("no_output") if over and await wanted(driving) is not None else None
     end = [_end(driving, missing)] if over else []
+    run = driving.run.id
     if over and await driving.write(*events, *end, expected=state.head):
+        status = "done" if missing is None else "failed"
+        driving.log.info("run_finished", category="run", run=run, status=status)
         return
     await driving.write(*events)
     if missing is not None:
