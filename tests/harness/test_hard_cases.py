@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from holdfast import (
     Agent,
     AlreadyDecided,
+    CaughtUp,
     Event,
     Harness,
     InvalidValue,
@@ -113,6 +116,36 @@ async def test_a_missing_tool_is_told_before_anything_is_written_and_is_no_crash
         async with Harness(agent, default_model=script(*PAY), storage=store) as harness:
             session = await harness.get_or_create("s")
             assert ((await session.wait()).status, made) == ("done", [5])
+
+
+class Deaf:
+    """A store whose driver takes the first cancellation of a follower for a reply, and waits on."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def follow(self, *where: Any, **how: Any) -> AsyncGenerator[Any, None]:
+        async for item in self._inner.follow(*where, **how):
+            yield item
+            if isinstance(item, CaughtUp):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+
+
+async def test_a_driver_that_swallows_a_cancellation_does_not_keep_a_harness_open() -> None:
+    agent = Agent("shop", instructions="Help.")
+    async with connect("memory:") as store:
+        deaf: Any = Deaf(store)
+        harness = await Harness(agent, default_model=script("Yes."), storage=deaf).start()
+        session = await harness.get_or_create("s")
+        await asyncio.sleep(0.05)  # until it follows; earlier it is not deaf, and all is well
+        closing = asyncio.create_task(harness.aclose())
+        await asyncio.wait({closing}, timeout=PATIENCE)
+        assert closing.done()
+        assert session.closed
 
 
 # What is accepted

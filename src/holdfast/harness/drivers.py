@@ -4,7 +4,6 @@ now and then, for logs that nobody drives."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable
 
 from ..codec import LIMITS, typed
@@ -12,6 +11,7 @@ from ..errors import HoldfastError, RunFailed, SessionNotFound
 from ..events import Event, Key, RunWaiting
 from ..state import State
 from ..store import wall_clock
+from ..stores.patience import ended
 from .config import Config
 from .driving import Driving
 from .live import Live
@@ -101,9 +101,7 @@ class Drivers:
                 driving.halt()
         if late:
             _, late = await asyncio.wait(late, timeout=LATE)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*late)
 
     async def aclose(self, grace: float) -> None:
         """Take no more work, and stop."""
@@ -111,9 +109,7 @@ class Drivers:
         for timer in self._timers.values():
             timer.cancel()
         if self._looker is not None:
-            self._looker.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._looker
+            await ended(self._looker)
         await asyncio.gather(*self._nudges)
         await self.stop([*self._tasks], grace)
 

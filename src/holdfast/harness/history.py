@@ -27,6 +27,7 @@ from ..models.port import (
     Text,
 )
 from ..transcript import Message, Outcome, ToolCall, transcript
+from .toolvalues import UNKNOWN
 
 EARLIER = "[Earlier messages were left out.]"
 SUMMARY = "[Summary of the conversation so far]\n"
@@ -34,7 +35,7 @@ NOTES = {
     "open": "There is no result yet.",
     "denied": "This call was denied.",
     "cancelled": "This call was cancelled.",
-    "unknown": "It is not known whether this call took effect. Do not repeat it unasked.",
+    "unknown": UNKNOWN,
     "erased": "The result of this call was erased.",
     "failed": "The tool failed.",
 }

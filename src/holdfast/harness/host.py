@@ -36,7 +36,7 @@ from .drivers import Drivers, handed_over
 from .faults import CODES, ErrorPolicy
 from .inbox import Decision, settle
 from .inputs import Content, SendOptions, check_entries, check_options
-from .live import Item, Live
+from .live import Live
 from .lives import Lives
 from .logs import LogConfig, Logs
 from .output import output_tool
@@ -53,7 +53,6 @@ from .threads import check_deletable, end_run
 
 TTL = 15.0  # seconds that a lease lasts
 GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
-Listener = Callable[[str, Item], Any]
 
 
 class Served(NamedTuple):

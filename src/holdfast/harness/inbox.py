@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from .. import events as ev
+from ..catalog import Row
 from ..codec import typed
 from ..errors import AlreadyDecided, InvalidValue, NotPending
 from ..events import Event, Key, NewEvent
@@ -37,24 +39,23 @@ async def settle(
 ) -> Decision:
     """Decide on an item; None means the only one. `AlreadyDecided` if somebody did before,
     `NotPending` if there is no such item. It needs no driver and no lease."""
-    item = await _meant(store, key, item)
-    if outcome == "answered":
-        await _check_answer(store, key, item, answer)
+    row = await store.row(key)
+    item = await _meant(store, key, row, item)
+    about = row.pending.get(item, {}) if row is not None else {}
+    if outcome == "answered" and about:
+        await _check_answer(store, key, about["seq"], answer)
     payload = ev.PendingSettled(id=item, outcome=outcome, answer=answer, reason=reason)
+    late = await _late(store, key, item, about)
+    if late:  # nobody was there to say so
+        payload, actor = ev.PendingSettled(id=item, outcome="expired"), None
     event = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
-    if await _late(store, key, item):
-        late = ev.PendingSettled(id=item, outcome="expired")  # nobody was there to say so
-        event = NewEvent.of("pending.settled", late, id=f"settle:{item}")
-        done = await store.append(key, [event])
-        raise await _decided(store, key, item, done.seqs[0])
-    done = await store.append(key, [event])
-    if not done.fresh:
+    done = await store.append(key, [event], log=row.log if row is not None else None)
+    if late or not done.fresh:
         raise await _decided(store, key, item, done.seqs[0])
     return Decision(item, outcome, actor, done.seqs[0])
 
 
-async def _meant(store: Store, key: Key, item: str | None) -> str:
-    row = await store.row(key)
+async def _meant(store: Store, key: Key, row: Row | None, item: str | None) -> str:
     waiting = list(row.pending) if row is not None else []
     if item is None and len(waiting) == 1:
         return waiting[0]
@@ -63,11 +64,9 @@ async def _meant(store: Store, key: Key, item: str | None) -> str:
     raise NotPending(session=key.session, item=item, pending=waiting)
 
 
-async def _late(store: Store, key: Key, item: str) -> bool:
+async def _late(store: Store, key: Key, item: str, about: Mapping[str, Any]) -> bool:
     """Whether its time was over before anybody answered."""
-    row = await store.row(key)
-    about = row.pending.get(item) if row is not None else None
-    if about is None or (expires := about.get("expires")) is None or expires > wall_clock():
+    if (expires := about.get("expires")) is None or expires > wall_clock():
         return False
     async for event in store.read(key, after=about["seq"]):
         extended = typed(event) if event.kind == "pending.extended" else None
@@ -76,13 +75,8 @@ async def _late(store: Store, key: Key, item: str) -> bool:
     return expires is not None and expires <= wall_clock()
 
 
-async def _check_answer(store: Store, key: Key, item: str, answer: Any) -> None:
-    """Refuse an answer that the question does not allow; the item stays open."""
-    row = await store.row(key)
-    about = row.pending.get(item) if row is not None else None
-    if about is None:
-        return
-    seq = about["seq"]
+async def _check_answer(store: Store, key: Key, seq: int, answer: Any) -> None:
+    """Refuse an answer that the question, event `seq`, does not allow; the item stays open."""
     async for event in store.read(key, after=seq - 1, before=seq + 1):
         opened = typed(event)
         detail = opened.detail if isinstance(opened, ev.PendingOpened) else None

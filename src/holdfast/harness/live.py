@@ -27,6 +27,7 @@ from ..errors import (
 from ..events import Event, Key
 from ..state import VERSION, State, fold
 from ..store import CaughtUp, Snapshot, Store
+from ..stores.patience import ended
 from .delta import Delta, Growing, Text
 from .display import ENDS, Said, Stage, since
 from .history import History
@@ -103,9 +104,7 @@ class Live:
         """Stop following; those who wait or listen are told."""
         await self._polling.end(cut=True)
         if self._reader is not None:
-            self._reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
+            await ended(self._reader)
         self._reader = None
         self._fail(self.failure or HarnessClosed(what=f"session {self.key.session!r}"))
 

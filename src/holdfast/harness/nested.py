@@ -15,8 +15,7 @@ from .driving import Driving
 from .proposals import judged, outcome
 from .tooling import Ready, carried_out, kept, prepared, started
 from .tools import Tool, ToolResult, as_result
-
-UNKNOWN = "It is not known whether this call took effect. Do not repeat it unasked."
+from .toolvalues import UNKNOWN
 
 
 async def invoke(

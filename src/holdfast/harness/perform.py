@@ -41,7 +41,7 @@ from .steps import (
 )
 from .tooling import run_tools
 from .tools import ToolResult
-from .toolvalues import clean
+from .toolvalues import UNKNOWN, clean
 
 SUMMARISE = (
     "Summarise the conversation above for yourself, so that you can go on without it: what the "
@@ -299,8 +299,6 @@ def _settle(
     payload = ev.PendingSettled(id=id, outcome=how)
     return driving.event("pending.settled", payload, id=f"settle:{id}")
 
-
-UNKNOWN = "It is not known whether this call took effect. Do not repeat it unasked."
 
 _STEPS: dict[type[Any], Callable[[Driving, Any], Awaitable[None]]] = {
     Plan: _plan,

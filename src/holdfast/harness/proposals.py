@@ -73,8 +73,7 @@ async def judged(
         return [outcome(driving, call.id, ToolResult(data=answer(call.arguments)))]
     match await approval(driving, call, tool, arguments):
         case "deny":
-            result = ToolResult(content="This call is not allowed here.", code="denied")
-            return [outcome(driving, call.id, result, "denied")]
+            return [forbidden(driving, call.id)]
         case "ask":
             return [asked(driving, call, tool, again=again)]
         case _:
@@ -103,6 +102,12 @@ async def approval(
         grants=grants if grants.driver == driving.config.owner else Grants(),
     )
     return decided
+
+
+def forbidden(driving: Driving, call: str) -> NewEvent:
+    """A call that a rule, a mode or the tool itself does not allow."""
+    result = ToolResult(content="This call is not allowed here.", code="denied")
+    return outcome(driving, call, result, "denied")
 
 
 def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> NewEvent:

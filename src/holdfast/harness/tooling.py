@@ -23,7 +23,7 @@ from .driving import GRACE, Driving
 from .faults import classify
 from .hooks import run_hooks
 from .output import wanted
-from .proposals import TITLE, approval, asked, judged, outcome
+from .proposals import TITLE, approval, asked, forbidden, judged, outcome
 from .signature import is_async
 from .tools import Answer, BadArguments, Park, Tool, ToolResult
 from .toolvalues import clean
@@ -91,8 +91,7 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
     # A person may have changed the arguments, or somebody the rules: a no still wins.
     said_yes = open.status == "approved" and not open.parked
     if said_yes and await approval(driving, call, tool, parsed) == "deny":
-        refused = ToolResult(content="This call is not allowed here.", code="denied")
-        return outcome(driving, id, refused, "denied")
+        return forbidden(driving, id)
     return Ready(call, tool, arguments, by, edited, await _answer(driving, open))
 
 

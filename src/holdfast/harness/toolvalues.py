@@ -14,6 +14,7 @@ from ..errors import HoldfastError, InvalidValue
 Risk: TypeAlias = Literal["safe", "read", "write", "execute", "network", "destructive"]
 Approval: TypeAlias = Literal["auto", "ask", "deny"]
 
+UNKNOWN = "It is not known whether this call took effect. Do not repeat it unasked."
 ROOT = "(root)"
 ISSUES = 50  # as many faults as one error lists
 

@@ -1,4 +1,5 @@
-"""Riding out a backend that is away for a moment: the same attempt again, within a deadline.
+"""Riding out a backend that is away for a moment: the same attempt again, within a deadline;
+and ending what waits for one.
 
 An attempt must be safe to repeat after a lost reply. A store sees to that: events by
 their ids, everything else by comparing before it sets.
@@ -10,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..errors import StoreUnavailable
 
@@ -18,6 +19,16 @@ T = TypeVar("T")
 
 PATIENCE = 15.0  # seconds that a call waits for its backend to come back
 FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts: doubled each time, from … to …
+
+
+async def ended(*tasks: asyncio.Task[Any], pause: float = 0.1) -> None:
+    """Cancel tasks until they have ended, whatever they end with. Once is not enough: a driver
+    may take a cancellation for a reply that came, and wait on."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=pause)
 
 
 async def patiently(

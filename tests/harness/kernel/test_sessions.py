@@ -309,7 +309,9 @@ async def test_a_driver_that_has_only_just_begun_is_stopped_too() -> None:
         session = await harness.get_or_create("s")
         await session.post("hello")
         async with asyncio.timeout(5):
-            await harness.close("s", grace=0.05)
+            assert await harness.close("s", grace=0.05)
+        assert session.closed
+        assert harness.get("s") is None
 
 
 @pytest.mark.parity("harness-kernel", 68)

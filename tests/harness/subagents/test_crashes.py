@@ -146,6 +146,7 @@ async def test_it_is_answered_where_no_session_is_open(tmp_path: Path) -> None:
         async with asyncio.timeout(PATIENCE):
             while (row := await store.row(key("s"))) is None or row.run != "done":  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+        assert row.pending == {}
 
 
 @pytest.mark.parametrize("wanted", ["done", "aborted"])

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pymongo.errors import PyMongoError
 
 from ...events import Key
+from ..patience import ended
 from ..wakes import Wakes
 from .batches import named
 from .entry import LIVE, Document
@@ -119,11 +120,6 @@ class Watch:
     async def aclose(self) -> None:
         """Stop."""
         tasks, self._tasks = self._tasks, []
-        while tasks:
-            # More than once: the driver may take a cancellation for a reply that came.
-            for task in tasks:
-                task.cancel()
-            _, left = await asyncio.wait(tasks, timeout=PAUSE)
-            tasks = list(left)
+        await ended(*tasks)
         self._places.clear()
         self._keys.clear()
