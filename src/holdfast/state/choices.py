@@ -1,0 +1,153 @@
+"""What stands beside the runs: mode and model, user state, permissions, tasks, contexts, the
+window, timers, checkpoints: a step of the fold each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from .. import events as ev
+from ..codec import LIMITS
+from ..events import Event
+from .values import ENTRIES, Grants, Rules, Shown, Timer, Window
+from .work import Step, Work
+
+
+def _mode_changed(work: Work, event: Event, p: ev.ModeChanged | None) -> None:
+    if p is None:
+        return
+    if work.mode is None and p.left is not None:
+        work.models = {name or p.left: model for name, model in work.models.items()}
+    work.mode = p.mode
+
+
+def _model_changed(work: Work, event: Event, p: ev.ModelChanged | None) -> None:
+    if p is None:
+        return
+    if p.mode is None:
+        work.model = p.model
+    mode = p.mode or work.mode or ""
+    others = {name: model for name, model in work.models.items() if name != mode}
+    kept = others if p.model is None else {**others, mode: p.model}
+    work.models = dict(list(kept.items())[-ENTRIES:])
+
+
+def _state_changed(work: Work, event: Event, p: ev.StateChanged | None) -> None:
+    if p is None:
+        return
+    data = {} if p.replace else {k: v for k, v in work.data.items() if k not in p.drop}
+    data.update(p.set)
+    if len(msgspec.json.encode(data)) <= LIMITS.map_bytes:  # the verb refuses what is larger
+        work.data = data
+
+
+def _permission_changed(work: Work, event: Event, p: ev.PermissionChanged | None) -> None:
+    if p is not None:
+        tools = _merged(work.rules.tools, p.tools)
+        work.rules = Rules(tools, _merged(work.rules.categories, p.categories))
+
+
+def _merged(known: dict[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    after = dict(known)
+    for name, rule in changes.items():
+        if rule is None:
+            after.pop(name, None)
+        elif name in after or len(after) < LIMITS.map_entries:  # no rule that stands is dropped
+            after[name] = rule
+    return after
+
+
+def _grant_given(work: Work, event: Event, p: ev.GrantGiven | None) -> None:
+    if p is None:
+        return
+    known = work.grants if work.grants.driver == p.driver else Grants(p.driver)
+    tools = dict.fromkeys([*known.tools, *filter(None, [p.tool])])
+    categories = dict.fromkeys([*known.categories, *filter(None, [p.category])])
+    most = LIMITS.map_entries
+    work.grants = Grants(p.driver, tuple(tools)[-most:], tuple(categories)[-most:])
+
+
+def _grant_revoked(work: Work, event: Event, p: ev.GrantRevoked | None) -> None:
+    if p is None or (p.tool is None and p.category is None):
+        work.grants = Grants()
+        return
+    tools = tuple(name for name in work.grants.tools if name != p.tool)
+    categories = tuple(name for name in work.grants.categories if name != p.category)
+    work.grants = Grants(work.grants.driver, tools, categories)
+
+
+def _task_changed(work: Work, event: Event, p: ev.TaskChanged | None) -> None:
+    if p is not None:
+        work.tasks_before, work.tasks = work.tasks, tuple(p.tasks[:ENTRIES])
+
+
+def _context_built(work: Work, event: Event, p: ev.ContextBuilt | None) -> None:
+    work.context = p.hash if p else None
+
+
+def _context_added(work: Work, event: Event, p: ev.ContextAdded | None) -> None:
+    if p is not None and (p.id in work.contexts or len(work.contexts) < ENTRIES):
+        shown = Shown(event.seq, p.scope, p.consume, p.on, p.on is None)
+        work.contexts[p.id] = shown
+
+
+def _context_removed(work: Work, event: Event, p: ev.ContextRemoved | None) -> None:
+    for id in p.ids if p else ():
+        work.contexts.pop(id, None)
+
+
+def _compaction_made(work: Work, event: Event, p: ev.CompactionMade | None) -> None:
+    if p is not None:
+        work.window = Window(p.upto, event.seq, p.tokens, p.turns)
+
+
+def _timer_set(work: Work, event: Event, p: ev.TimerSet | None) -> None:
+    work.due = event.at
+    if p is not None and (p.id in work.timers or len(work.timers) < ENTRIES):
+        work.timers[p.id] = Timer(event.seq, p.at)
+
+
+def _timer_gone(work: Work, event: Event, p: ev.TimerCleared | ev.TimerFired | None) -> None:
+    if event.kind == "timer.cleared":
+        work.due = event.at
+    if p is not None:
+        work.timers.pop(p.id, None)
+
+
+def _timer_planned(work: Work, event: Event, p: ev.TimerPlanned | None) -> None:
+    work.due = p.due if p else None
+
+
+def _checkpoint_made(work: Work, event: Event, p: ev.CheckpointMade | None) -> None:
+    if p is not None:
+        work.checkpoints[p.id] = event.seq
+        while len(work.checkpoints) > ENTRIES:
+            del work.checkpoints[next(iter(work.checkpoints))]
+
+
+def _checkpoint_dropped(work: Work, event: Event, p: ev.CheckpointDropped | None) -> None:
+    if p is not None:
+        work.checkpoints.pop(p.id, None)
+
+
+STEPS: dict[str, Step] = {
+    "mode.changed": _mode_changed,
+    "model.changed": _model_changed,
+    "state.changed": _state_changed,
+    "permission.changed": _permission_changed,
+    "grant.given": _grant_given,
+    "grant.revoked": _grant_revoked,
+    "task.changed": _task_changed,
+    "context.built": _context_built,
+    "context.added": _context_added,
+    "context.removed": _context_removed,
+    "compaction.made": _compaction_made,
+    "timer.set": _timer_set,
+    "timer.cleared": _timer_gone,
+    "timer.fired": _timer_gone,
+    "timer.planned": _timer_planned,
+    "checkpoint.made": _checkpoint_made,
+    "checkpoint.dropped": _checkpoint_dropped,
+}

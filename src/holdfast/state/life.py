@@ -1,0 +1,75 @@
+"""The life of a session and its threads, and how they are set up: a step of the fold each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .. import events as ev
+from ..codec import LIMITS
+from ..events import Event
+from .values import Sub
+from .work import Step, Work
+
+
+def _session_expired(work: Work, event: Event, p: ev.SessionExpired | None) -> None:
+    work.expired = True
+
+
+def _session_reopened(work: Work, event: Event, p: ev.SessionReopened | None) -> None:
+    work.expired = False
+
+
+def _thread_created(work: Work, event: Event, p: ev.ThreadCreated | None) -> None:
+    if p is not None and p.item is not None and p.agent is not None:
+        work.sub = Sub(p.agent, p.parent or "main", p.item, approval=p.approval)
+
+
+def _thread_reported(work: Work, event: Event, p: ev.ThreadReported | None) -> None:
+    work.due = p.due if p else None
+    if work.sub is not None:
+        work.sub = replace(work.sub, reported=True)
+
+
+def _thread_forked(work: Work, event: Event, p: ev.ThreadForked | None) -> None:
+    if p is not None and p.item is not None and p.agent is not None:
+        work.sub = Sub(p.agent, p.parent, p.item, forked=True, approval=p.approval)
+    elif work.sub is not None:
+        work.sub = replace(work.sub, item=None)
+    # As in the row of a fork: nothing of the parent's is open in it or spent by it.
+    work.run, work.abort, work.due, work.queue = None, None, None, ()
+    work.calls, work.pending, work.usage, work.timers = {}, {}, {}, {}
+    work.total, work.cost = 0, None
+    work.drop_contexts("step", "run")
+
+
+def _session_created(work: Work, event: Event, p: ev.SessionCreated | None) -> None:
+    if p is not None:
+        _set_up(work, p.metadata)
+
+
+def _metadata_changed(work: Work, event: Event, p: ev.MetadataChanged | None) -> None:
+    if p is not None:
+        _set_up(work, p.set, p.drop)
+
+
+def _set_up(work: Work, entries: dict[str, Any], drop: Sequence[str] = ()) -> None:
+    kept = {name: value for name, value in work.settings.items() if name not in drop}
+    kept.update(entries)
+    # The row refuses more than this, but that of a fork does not count what it inherited.
+    if len(kept) <= LIMITS.map_entries and len(msgspec.json.encode(kept)) <= LIMITS.map_bytes:
+        work.settings = kept
+
+
+STEPS: dict[str, Step] = {
+    "session.created": _session_created,
+    "metadata.changed": _metadata_changed,
+    "session.expired": _session_expired,
+    "session.reopened": _session_reopened,
+    "thread.created": _thread_created,
+    "thread.forked": _thread_forked,
+    "thread.reported": _thread_reported,
+}

@@ -1,0 +1,250 @@
+"""Messages, runs, calls, and what waits: a step of the fold each.
+
+A payload is None where it was erased or cannot be read. What the envelope still says (the kind,
+the run, the ids behind `done:` and `settle:`) counts even then, so that an erasure neither opens
+again what was closed nor repeats what was begun.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from .. import events as ev
+from ..codec import LIMITS
+from ..events import Event
+from .values import (
+    CHILD,
+    ENTRIES,
+    FINAL,
+    OPEN_CALLS,
+    OPERATIONS,
+    PATH,
+    QUEUED,
+    CallStatus,
+    File,
+    OpenCall,
+    OpenItem,
+    Queued,
+    Run,
+)
+from .work import Step, Work
+
+
+def _message_received(work: Work, event: Event, p: ev.MessageReceived | None) -> None:
+    work.due = event.at
+    if p is None:
+        return
+    work.read(event)
+    queued = Queued(event.seq, p.how, run=event.run)
+    first = p.how == "interrupt"
+    work.queue = (queued, *work.queue) if first else (*work.queue, queued)
+    if first and work.run is not None and work.run.open:
+        work.abort = event.seq
+    # In a log that nobody has ever driven no run takes them up: then the oldest go.
+    if work.run is None:
+        work.queue = work.queue[-QUEUED:]
+
+
+def _message_completed(work: Work, event: Event, p: ev.MessageCompleted | None) -> None:
+    if p is None:
+        return
+    work.read(event)
+    for call in p.calls:
+        work.calls.setdefault(call.id, OpenCall(call.name, event.seq, "proposed", event.seq))
+    # In a log that nobody drives outcomes may never come: then the oldest calls go.
+    while len(work.calls) > OPEN_CALLS:
+        oldest = next(iter(work.calls))
+        if work.calls[oldest].seq == event.seq:
+            break
+        del work.calls[oldest]
+    for name, count in p.usage.items():
+        if name in work.usage or len(work.usage) < LIMITS.map_entries:
+            work.usage[name] = work.usage.get(name, 0) + count
+    together = p.usage.get("input_tokens", 0) + p.usage.get("output_tokens", 0)
+    work.total += p.usage.get("total_tokens", together)
+    if p.cost is not None:
+        work.cost = (work.cost or 0.0) + p.cost
+    if event.run is None:
+        if not p.calls:
+            work.due, work.queue = None, ()
+    elif (run := work.run) is not None:
+        tokens = p.usage.get("input_tokens", 0) + p.usage.get("output_tokens", 0)
+        cost = run.cost + (p.cost or 0.0)
+        work.amend(answered=not p.calls, crashes=0, tokens=run.tokens + tokens, cost=cost)
+    work.contexts = {
+        id: shown
+        for id, shown in work.contexts.items()
+        if not (shown.active and (shown.consume == "once" or shown.scope == "step"))
+    }
+
+
+def _run_started(work: Work, event: Event, p: ev.RunStarted | None) -> None:
+    p = p or ev.RunStarted()
+    work.run = Run(
+        event.run,
+        "running",
+        seq=event.seq,
+        at=event.at,
+        since=event.at,
+        driver=p.driver,
+        model=p.model,
+        limits=p.limits,
+        output=p.output,
+        chain=p.chain,
+    )
+    work.abort = None
+    work.driven_by(p.driver)
+    # A driver that does not name its inputs takes all that are there.
+    work.take(p.inputs or [q.seq for q in work.queue])
+    work.window = replace(work.window, turns=work.window.turns + 1)
+
+
+def _run_resumed(work: Work, event: Event, p: ev.RunResumed | None) -> None:
+    if (run := work.run) is not None and run.open:
+        lost = run.crashes + (run.status == "running")
+        spent = run.spent + (event.at - run.since if run.status == "running" else 0)
+        driver = p.driver if p else None
+        work.amend(status="running", driver=driver, crashes=lost, since=event.at, spent=spent)
+        work.driven_by(driver)
+
+
+def _run_waiting(work: Work, event: Event, p: ev.RunWaiting | None) -> None:
+    work.due = p.due if p else None
+    if (run := work.run) is not None and run.open:
+        work.amend(status="waiting", crashes=0, spent=run.spent + event.at - run.since)
+    else:
+        work.run = Run(event.run, "waiting", seq=event.seq, at=event.at)
+
+
+def _run_finished(work: Work, event: Event, p: ev.RunFinished | None) -> None:
+    run = work.run or Run(event.run, "running", seq=event.seq, at=event.at)
+    status, code = ("interrupted", None) if p is None else (p.status, p.code)
+    work.run = replace(run, id=event.run, status=status, code=code)
+    work.abort, work.due = None, p.due if p else None
+    work.drop_contexts("step", "run")
+
+
+def _abort_requested(work: Work, event: Event, p: ev.AbortRequested | None) -> None:
+    work.due = event.at
+    run = work.run
+    if run is not None and run.open and (p is None or p.run in (None, run.id)):
+        work.abort = event.seq
+    elif run is None and work.sub is not None:
+        work.queue = ()  # a sub-agent that is stopped before it began does not begin
+
+
+def _model_called(work: Work, event: Event, p: ev.ModelCalled | None) -> None:
+    work.take(p.inputs if p else ())
+    if work.run is not None:
+        work.amend(steps=work.run.steps + 1, answered=False)
+
+
+def _tool_started(work: Work, event: Event, p: ev.ToolStarted | None) -> None:
+    # Which one was erased: any open call may have acted, but for those that were kept back.
+    able = [id for id, call in work.calls.items() if call.status not in ("waiting", "denied")]
+    more = {"repeat": p.repeat, "tell": p.tell} if p else {"repeat": False}
+    for id in able if p is None else [p.call]:
+        work.mark(id, event, "started", started=event.seq, **more)
+
+
+def _tool_nested(work: Work, event: Event, p: ev.ToolNested | None) -> None:
+    if p is not None:
+        call = OpenCall(p.call.name, event.seq, "proposed", event.seq, parent=p.parent)
+        work.calls.setdefault(p.call.id, call)
+
+
+def _tool_finished(work: Work, event: Event, p: ev.ToolFinished | None) -> None:
+    work.read(event)
+    call = work.calls.pop(event.id.removeprefix("done:") if p is None else p.call, None)
+    if p is None or p.outcome != "ok":
+        return
+    if call is not None and call.name == FINAL:
+        work.amend(answered=True)
+    for ref in p.refs:
+        _file_changed(work, event, ref)
+
+
+def _file_changed(work: Work, event: Event, ref: Any) -> None:
+    known = ref if isinstance(ref, dict) and ref.get("kind") == "file" else {}
+    path, role = known.get("value"), known.get("role")
+    if role in ("created", "modified") and isinstance(path, str) and len(path) <= PATH:
+        before = work.files.get(path, File((), event.at))
+        did = (*before.operations, role)[-OPERATIONS:]
+        files = {**work.files, path: File(did, before.at)}
+        work.files = dict(list(files.items())[-ENTRIES:])
+
+
+def _pending_opened(work: Work, event: Event, p: ev.PendingOpened | None) -> None:
+    if p is None or p.id in work.pending:
+        return
+    work.pending[p.id] = OpenItem(p.what, event.seq, event.at, p.call, p.expires)
+    work.mark(p.call, event, "waiting", item=p.id, parked=p.parked)
+
+
+def _pending_settled(work: Work, event: Event, p: ev.PendingSettled | None) -> None:
+    work.due = event.at
+    id = event.id.removeprefix("settle:") if p is None else p.id
+    item = work.pending.pop(id, None)
+    if item is None:
+        _answered_early(work, event, id, p)
+        return
+    if item.call not in work.calls or work.calls[item.call].status != "waiting":
+        return
+    # Never a yes that cannot be read, nor one while something else is asked; the first no stays.
+    outcome: CallStatus = "abandoned" if p is None else p.outcome
+    asked = any(other.call == item.call for other in work.pending.values())
+    if not (asked and outcome in ("approved", "answered")):
+        more = {"answer": event.seq} if work.calls[item.call].parked else {}
+        work.mark(item.call, event, outcome, item=id, **more)
+
+
+def _answered_early(work: Work, event: Event, id: str, p: ev.PendingSettled | None) -> None:
+    """A sub-agent may have ended before its call has come to wait for it."""
+    call = id.removesuffix(CHILD)
+    if call != id and call in work.calls and work.calls[call].status == "started":
+        outcome: CallStatus = "abandoned" if p is None else p.outcome
+        work.mark(call, event, outcome, item=id, parked=True, answer=event.seq)
+
+
+def _pending_warned(work: Work, event: Event, p: ev.PendingWarned | None) -> None:
+    if p is not None and (item := work.pending.get(p.id)) is not None:
+        work.pending[p.id] = replace(item, warned=True)
+
+
+def _pending_extended(work: Work, event: Event, p: ev.PendingExtended | None) -> None:
+    work.due = event.at
+    if p is not None and (item := work.pending.get(p.id)) is not None:
+        work.pending[p.id] = replace(item, expires=p.expires, warned=False)
+
+
+def _queue_changed(work: Work, event: Event, p: ev.QueueChanged | None) -> None:
+    work.due = event.at
+    if p is None:
+        return
+    work.take(p.remove)
+    place = {seq: n for n, seq in enumerate(p.order)}
+    known = sorted((q for q in work.queue if q.seq in place), key=lambda q: place[q.seq])
+    queue = (*known, *(q for q in work.queue if q.seq not in place))
+    work.queue = tuple(replace(q, text=event.seq) if str(q.seq) in p.texts else q for q in queue)
+
+
+STEPS: dict[str, Step] = {
+    "message.received": _message_received,
+    "message.completed": _message_completed,
+    "run.started": _run_started,
+    "run.resumed": _run_resumed,
+    "run.waiting": _run_waiting,
+    "run.finished": _run_finished,
+    "abort.requested": _abort_requested,
+    "model.called": _model_called,
+    "tool.started": _tool_started,
+    "tool.nested": _tool_nested,
+    "tool.finished": _tool_finished,
+    "pending.opened": _pending_opened,
+    "pending.settled": _pending_settled,
+    "pending.warned": _pending_warned,
+    "pending.extended": _pending_extended,
+    "queue.changed": _queue_changed,
+}
