@@ -141,14 +141,11 @@ def steady() -> Iterator[None]:
     """A section in which the collector has nothing old to walk through.
 
     It stays on, since it is on for users too; but what earlier contestants and their
-    imports left alive is set aside, so that nobody pays for somebody else's objects.
+    imports left alive is set aside for good, so that nobody pays for somebody else's objects.
     """
     gc.collect()
     gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
+    yield
 
 
 def timed(run: Callable[[], T]) -> tuple[float, T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,9 @@ TINY = Sizes(
     spacing=0.001,
     answer=2_000,
     speaking=0.6,
+    deltas=40,
+    threads=4,
+    forked=12,
 )
 
 
@@ -59,8 +63,9 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, servers: Servers) -> Settings:
-    return Settings(sizes=TINY, rounds=1, peers=False, place=str(tmp_path), servers=servers)
+def settings(tmp_path: Path, servers: Servers) -> Iterator[Settings]:
+    yield Settings(sizes=TINY, rounds=1, peers=False, place=str(tmp_path), servers=servers)
+    gc.unfreeze()  # what measurements set aside
 
 
 def test_quartiles_are_those_of_the_values() -> None:

@@ -89,7 +89,8 @@ def test_what_is_shared_is_no_circle_and_a_circle_is_cut() -> None:
     assert Redactor()(circle) == {"n": 1, "self": ["[circular]"]}
 
 
-def test_more_than_can_be_looked_through_is_left_out() -> None:
+def test_more_than_can_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.redact.VALUES", 10_000)
     deep: Any = "end"
     for _ in range(500):
         deep = [deep]
