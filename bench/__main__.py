@@ -22,9 +22,11 @@ from .mongodb import mongodb_lengths, mongodb_one, mongodb_together
 from .opening import open_long
 from .postgres import postgres_one, postgres_together
 from .report import Progress, as_json, keep, machine, show
+from .sessions import session_deltas, session_fork, session_threads
 from .settings import QUICK, Settings, Sizes, file_system
 from .streams import harness_bytes, harness_streams
 from .turns import file_one, sqlite_one, sqlite_together
+from .viewers import server_send, server_stalled, server_viewers
 
 WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "sqlite-one": sqlite_one,
@@ -48,6 +50,12 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "harness-late": harness_late,
     "harness-streams": harness_streams,
     "harness-bytes": harness_bytes,
+    "session-deltas": session_deltas,
+    "session-threads": session_threads,
+    "session-fork": session_fork,
+    "server-viewers": server_viewers,
+    "server-stalled": server_stalled,
+    "server-send": server_send,
 }
 
 

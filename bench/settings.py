@@ -49,6 +49,14 @@ class Sizes(Struct, frozen=True, kw_only=True):
     spacing: float = 0.02  # seconds between two
     answer: int = 50_000  # bytes of the answer whose writes are counted
     speaking: float = 4.0  # seconds that it takes
+    deltas: int = 8_000  # pieces of an answer
+    threads: int = 1_000  # of one session
+    forked: int = 20_000  # turns of the thread that is forked, of five events each
+    viewers: int = 500  # of a server
+    viewed: int = 50  # sessions that they watch
+    stalled: int = 50  # readers that do not read
+    large: int = 100  # messages that those have missed
+    posts: int = 40  # messages of each session, a round; fewer than may wait in a queue
 
 
 QUICK = Sizes(
@@ -76,6 +84,13 @@ QUICK = Sizes(
     late_harness=500,
     chunks=50,
     speaking=1.0,
+    threads=200,
+    forked=1_000,
+    viewers=50,
+    viewed=5,
+    stalled=10,
+    large=20,
+    posts=10,
 )
 
 

@@ -13,6 +13,7 @@ from .errors import (
     HeadMoved,
     HoldfastError,
     InvalidAgent,
+    InvalidBundle,
     InvalidValue,
     LeaseHeld,
     LeaseLost,
@@ -23,6 +24,7 @@ from .errors import (
     ModelRateLimited,
     ModelTimeout,
     ModelUnavailable,
+    NotContinuable,
     NotPending,
     PhaseError,
     QueueFull,
@@ -57,32 +59,38 @@ from .store import (
 from .stores import connect
 
 if TYPE_CHECKING:
+    from .bundle.check import validate_bundle
+    from .bundle.format import bundle_schema
+    from .bundle.read import import_bundle
+    from .bundle.write import export_bundle
     from .harness.agent import Agent, Context, Hook, Mode, context, hook
     from .harness.contexts import Reading
+    from .harness.delta import Delta
     from .harness.faults import Attempts, ErrorPolicy, Retry
     from .harness.host import Harness
-    from .harness.live import Delta, Trouble
-    from .harness.logs import LogConfig
+    from .harness.listening import Trouble
     from .harness.results import Ask, Result
     from .harness.session import Session
     from .harness.steps import RunLimits
     from .harness.subagents import SubAgent
+    from .harness.telemetry.logs import LogConfig
     from .harness.tools import Tool, ToolContext, ToolResult, tool
     from .models.port import Media
 
 __version__ = "0.1.0"
 
-# The harness is imported when it is first asked for: a program that only keeps logs needs none.
+# The harness and bundles are imported when they are first asked for: a program that only keeps
+# logs needs neither.
 _LATER = {
     "Agent": ".harness.agent",
     "Ask": ".harness.results",
     "Attempts": ".harness.faults",
     "Context": ".harness.agent",
-    "Delta": ".harness.live",
+    "Delta": ".harness.delta",
     "ErrorPolicy": ".harness.faults",
     "Harness": ".harness.host",
     "Hook": ".harness.agent",
-    "LogConfig": ".harness.logs",
+    "LogConfig": ".harness.telemetry.logs",
     "Media": ".models.port",
     "Mode": ".harness.agent",
     "Reading": ".harness.contexts",
@@ -94,10 +102,14 @@ _LATER = {
     "Tool": ".harness.tools",
     "ToolContext": ".harness.tools",
     "ToolResult": ".harness.tools",
-    "Trouble": ".harness.live",
+    "Trouble": ".harness.listening",
+    "bundle_schema": ".bundle.format",
     "context": ".harness.agent",
+    "export_bundle": ".bundle.write",
     "hook": ".harness.agent",
+    "import_bundle": ".bundle.read",
     "tool": ".harness.tools",
+    "validate_bundle": ".bundle.check",
 }
 
 
@@ -133,6 +145,7 @@ __all__ = [
     "Hook",
     "Inbound",
     "InvalidAgent",
+    "InvalidBundle",
     "InvalidValue",
     "Key",
     "Lease",
@@ -150,6 +163,7 @@ __all__ = [
     "ModelTimeout",
     "ModelUnavailable",
     "NewEvent",
+    "NotContinuable",
     "NotPending",
     "Page",
     "Parent",
@@ -191,10 +205,14 @@ __all__ = [
     "Trouble",
     "UnknownStore",
     "UnsafePoint",
+    "bundle_schema",
     "connect",
     "context",
+    "export_bundle",
     "hook",
+    "import_bundle",
     "key",
     "new_id",
     "tool",
+    "validate_bundle",
 ]

@@ -25,7 +25,7 @@ ARGUMENTS = {
     "copy": ["--to", "memory:"],
     "answer": ["s", "yes"],
     "resume": ["--agent", "holdfast.cli.killed:agent", "--model", "scripted/offline"],
-    **{verb: ["s"] for verb in ("show", "tail", "approve", "deny", "abort")},
+    **{verb: ["s"] for verb in ("show", "tail", "approve", "deny", "abort", "export", "import")},
 }
 
 WITHOUT = """

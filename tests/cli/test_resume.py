@@ -188,7 +188,7 @@ def test_it_keeps_serving_what_comes(url: str, cli: Cli, shop_folder: Path) -> N
 
 def test_serving_takes_over_when_the_one_that_drove_dies(url: str, cli: Cli) -> None:
     send(url, a="slow")
-    with begun() as first, start("resume", *AGENT, "--forever", "--json") as second:
+    with begun("a") as first, start("resume", *AGENT, "--forever", "--json") as second:
         assert second.stdout is not None
         send(url, b="hello")
         lines = map(json.loads, second.stdout)

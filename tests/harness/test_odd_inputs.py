@@ -3,9 +3,6 @@ is written; and asking again what was asked before."""
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
 from pathlib import Path
@@ -341,24 +338,12 @@ async def test_what_was_removed_is_not_shown() -> None:
 # Types
 
 
-PROGRAM = """
-from holdfast import Harness, Media
-async def main(harness: Harness) -> None:
+async def typed(harness: Harness) -> None:
+    """Never called: that the last four are found by a type checker, `scripts/check` sees."""
     session = await harness.get_or_create("s")
     await session.send("x", limits={"steps": 3}, busy="steer", key="k", actor="a", metadata={})
     await session.send(["x", Media(b"", "image/png")], model="a/b", output_type=int)
-    await session.send("x", busy="nonsense")
-    await session.post("x", kye="typo")
-    session.stream("x", key=5)
-    await harness.send("s", ["x", b"bytes"])
-"""
-
-
-async def test_a_misspelt_option_is_found_by_a_type_checker(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=.mypy", "program.py"]
-    ran = await asyncio.to_thread(
-        subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    wrong = [line.split(":")[1] for line in ran.stdout.splitlines() if ": error:" in line]
-    assert sorted({*wrong}, key=int) == ["7", "8", "9", "10"], ran.stdout + ran.stderr
+    await session.send("x", busy="nonsense")  # type: ignore[arg-type]
+    await session.post("x", kye="typo")  # type: ignore[call-arg]
+    session.stream("x", key=5)  # type: ignore[arg-type]
+    await harness.send("s", ["x", b"bytes"])  # type: ignore[list-item]

@@ -12,10 +12,10 @@ import pytest
 
 from holdfast import tool
 from holdfast.errors import ToolError
-from holdfast.harness.allowance import Allowance
-from holdfast.harness.apart import apart
 from holdfast.harness.session import Session
 from holdfast.harness.tools import Park, Tool, ToolContext, ToolResult
+from holdfast.harness.tools.allowance import Allowance
+from holdfast.harness.tools.apart import apart
 from holdfast.models.scripted import Say, Use
 
 from .kernel.scene import PATIENCE, Gate, helper, only, serve, until

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Harness, LogConfig, tool
-from holdfast.harness.logs import MemorySink
+from holdfast.harness.telemetry.logs import MemorySink
 from holdfast.models import Say, ScriptedModel, Use
 
 

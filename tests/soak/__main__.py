@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import servers
+from ..bundle.core.checks import large
+from ..client import checks as client
 from ..crash.checks.clocks import skewed_races
 from ..crash.checks.cuts import cuts, opening_cuts
 from ..crash.checks.damage import corruptions, erasing_beside, headers
@@ -34,6 +36,8 @@ from ..crash.scene import OPS
 from ..faults_net import checks as faults_net
 from ..harness.crash import faults as harness_faults
 from ..harness.crash import kills as harness_kills
+from ..harness.session.crash import kills as session_kills
+from ..harness.session.two import races as session_races
 from ..processes import checks as processes
 from ..sessions import checks as sessions
 
@@ -98,6 +102,8 @@ def _checks() -> Iterator[Check]:
         yield from _of_the_harness(kind)
     for kind in SHARED:
         yield from _on_a_server(kind)
+    for kind in SHARED:
+        yield from _of_servers(kind)
     for kind in servers.KINDS:
         yield _counted(kind, "storm", faults_net.storm, heavy=STORM, small=SQUALL)
     yield Check(
@@ -120,6 +126,16 @@ def _checks() -> Iterator[Check]:
         lambda folder, tick: erasing_beside(folder),
         lambda folder, tick: erasing_beside(folder),
     )
+    yield Check(
+        "bundle of 200 MB",
+        lambda folder, tick: large(folder, megabytes=260, limit=64, tick=tick),
+        lambda folder, tick: large(folder, megabytes=16, limit=64, tick=tick),
+    )
+    yield Check(
+        "bundle of a run of 2 GB",
+        lambda folder, tick: large(folder, megabytes=2_100, limit=200, tick=tick),
+        lambda folder, tick: large(folder, megabytes=16, limit=200, tick=tick),
+    )
 
 
 def _on_a_server(kind: str) -> Iterator[Check]:
@@ -133,6 +149,23 @@ def _on_a_server(kind: str) -> Iterator[Check]:
     yield _counted(kind, "follow", processes.follow, heavy={"appends": 500}, small={"appends": 15})
 
 
+def _of_servers(kind: str) -> Iterator[Check]:
+    yield _counted(
+        kind,
+        "streams of two servers",
+        client.storm,
+        heavy={"sessions": 20, "cuts": 1000, "restarts": 20, "kills": 20},
+        small={"sessions": 4, "cuts": 20, "restarts": 1, "kills": 1},
+    )
+    yield _counted(
+        kind,
+        "server kills",
+        client.takeovers,
+        heavy={"rounds": 50, "sessions": 10},
+        small={"rounds": 2, "sessions": 3},
+    )
+
+
 def _of_the_harness(kind: str) -> Iterator[Check]:
     writes = {"methods": harness_kills.WRITES, "delay": 0.1}
     yield _counted(
@@ -141,6 +174,14 @@ def _of_the_harness(kind: str) -> Iterator[Check]:
         harness_kills.kills,
         heavy={**writes, "twice": 200},
         small={"count": 6},
+    )
+    yield _counted(kind, "session kills", session_kills.kills, heavy={}, small={"count": 6})
+    yield _counted(
+        kind,
+        "session races",
+        session_races.races,
+        heavy={"rounds": 100, "verbs": 60},
+        small={"rounds": 2, "verbs": 20},
     )
     for name, check in (
         ("driver aborts", harness_faults.aborts),

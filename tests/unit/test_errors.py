@@ -121,7 +121,59 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (errors.HarnessClosed(what="session 's1'"), "session 's1' is closed"),
     (errors.SandboxError(problem="'a': Is a directory"), "'a': Is a directory"),
+    (errors.NoSuchFile(path="a"), "'a': No such file or directory"),
     (errors.OutsideSandbox(path="../x"), "'../x' leads outside the sandbox"),
+    (
+        errors.InvalidSettings(faults=["no agent", "port is 'x'"]),
+        "the server cannot be run:\n- no agent\n- port is 'x'",
+    ),
+    (errors.Unauthorized(), "a valid key is needed"),
+    (errors.Forbidden(problem="needs scope bundles", scope="bundles"), "needs scope bundles"),
+    (errors.NoRoute(path="/v1/x"), "there is nothing at '/v1/x'"),
+    (
+        errors.MethodNotAllowed(method="PUT", allowed=["GET", "POST"]),
+        "PUT is not possible here: use GET, POST",
+    ),
+    (
+        errors.UnsupportedMedia(found="text/plain", wanted="application/json"),
+        "a body of type 'text/plain' is not taken here: send application/json",
+    ),
+    (errors.RequestTooLarge(limit=10), "the body of a request may have 10 bytes"),
+    (
+        errors.RequestTooSlow(seconds=30.0),
+        "the body of a request must be here within 30 seconds",
+    ),
+    (
+        errors.RateLimited(what="requests a second", limit=5.0, retry_after=0.5),
+        "5 requests a second are allowed: try again in 0.5 seconds",
+    ),
+    (
+        errors.KeyReused(key="k"),
+        "key 'k' was used for another request: use a new key for a new request",
+    ),
+    (
+        errors.UnknownEngine(engine="x", available=["holdfast"]),
+        "there is no engine 'x'; there are holdfast",
+    ),
+    (
+        errors.UnknownAgent(agent="x", available=["shop"]),
+        "there is no agent 'x'; there are shop",
+    ),
+    (
+        errors.UnknownLoader(loader="x", available=["local", "git"]),
+        "there is no loader 'x'; there are local, git",
+    ),
+    (errors.ServerError(problem="odd", status=500, reason="odd"), "odd"),
+    (
+        errors.InvalidBundle(
+            faults=[errors.Fault(code="missing", path="$.mode", problem="is missing")], more=2
+        ),
+        "the bundle is refused:\n- $.mode: is missing\n- and 2 more",
+    ),
+    (
+        errors.NotContinuable(bundle="sha256:ab", problem="has no texts", remedy="read it"),
+        "bundle sha256:ab has no texts; read it",
+    ),
     (
         errors.MissingExtra(extra="postgres", needed_for="a PostgreSQL store"),
         "a PostgreSQL store needs an optional package: pip install 'holdfast[postgres]'",
@@ -157,6 +209,8 @@ def test_a_retry_can_help_only_where_something_passes_by_itself() -> None:
         errors.ModelTimeout,
         errors.SessionBusy,
         errors.QueueFull,
+        errors.RequestTooSlow,
+        errors.RateLimited,
     }
 
 

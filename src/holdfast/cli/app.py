@@ -11,17 +11,20 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 
 from ..errors import HoldfastError
-from . import claude, failure, person, session
+from . import bundle, claude, failure, keys, person, session
 from .chat import chat
 from .copy import copy
 from .demo import demo
 from .doctor import doctor, version
+from .export import export
+from .importing import import_
 from .listing import sessions
 from .migrate import migrate
 from .new import new
 from .output import tolerant
 from .pending import abort, answer, approve, deny, pending
 from .resume import resume
+from .serve import serve
 from .show import show
 from .sweep import sweep
 from .tail import tail
@@ -47,6 +50,7 @@ VERBS: dict[Callable[..., Any], Group] = {
     answer: RUNNING,
     abort: RUNNING,
     resume: RUNNING,
+    serve: RUNNING,
     sessions: READING,
     show: READING,
     tail: READING,
@@ -56,12 +60,20 @@ VERBS: dict[Callable[..., Any], Group] = {
     delete: UPKEEP,
     purge: UPKEEP,
     copy: UPKEEP,
+    export: UPKEEP,
+    import_: UPKEEP,
     migrate: UPKEEP,
     doctor: UPKEEP,
     new: TRYING,
     demo: TRYING,
 }
-GROUPS = {"session": (session, LIFE), "person": (person, LIFE), "claude": (claude, UPKEEP)}
+GROUPS = {
+    "session": (session, LIFE),
+    "person": (person, LIFE),
+    "keys": (keys, RUNNING),
+    "bundle": (bundle, UPKEEP),
+    "claude": (claude, UPKEEP),
+}
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports of SIGINT and SIGPIPE
 
 

@@ -64,7 +64,6 @@ async def copy(
     if undo and (move or dry_run or not sessions):
         raise UsageError("--undo takes SESSIONs, and neither --move nor --dry-run")
     out = common.output()
-    told: Counter[str] = Counter()
     async with open_store(source or common.url) as here, _target(target, undo, dry_run) as there:
         if undo:
             work = partial(_undo, here, there, tenant=to_tenant)
@@ -72,12 +71,7 @@ async def copy(
             work = partial(_copy, here, there, tenant=to_tenant, move=move, dry_run=dry_run)
         total = len(sessions) or await _count(here, common.tenant)
         with out.counting("moving" if move else "copying", total) as bar:
-            async with aclosing(_scopes(here, common.tenant, sessions)) as scopes:
-                async for scope in scopes:
-                    bar(scope.session)
-                    outcome = await _attempt(work, scope)
-                    told[outcome.status] += 1
-                    out.emit(outcome) if out.json else out.print(*_lines(outcome))
+            told = await _each(_scopes(here, common.tenant, sessions), work, out, bar)
     if not out.json:
         _sum_up(out, told, dry_run=dry_run)
     return int(told["conflict"] + told["failed"] > 0)
@@ -104,6 +98,20 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 Work: TypeAlias = Callable[[Scope], Awaitable[Outcome]]
+
+
+async def _each(
+    scopes: AsyncGenerator[Scope, None], work: Work, out: Output, bar: Callable[[str], None]
+) -> Counter[str]:
+    """Do it with each session, and tell what became of it; how often each came."""
+    told: Counter[str] = Counter()
+    async with aclosing(scopes):
+        async for scope in scopes:
+            bar(scope.session)
+            outcome = await _attempt(work, scope)
+            told[outcome.status] += 1
+            out.emit(outcome) if out.json else out.print(*_lines(outcome))
+    return told
 
 
 async def _attempt(work: Work, scope: Scope) -> Outcome:

@@ -23,6 +23,7 @@ HINTS: dict[type[HoldfastError], str] = {
     errors.StoreError: "`holdfast doctor` looks at the store",
     errors.StoreUnavailable: "`holdfast doctor` looks at the store",
     errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
+    errors.NotContinuable: "--read-only imports it to be read, --accept-redacted as it is",
     errors.LogDamaged: "`holdfast verify` lists all damage",
 }
 

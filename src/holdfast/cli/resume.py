@@ -22,7 +22,7 @@ from ..harness.session import Session
 from ..harness.steps import Idle, Plan
 from ..store import Store, wall_clock
 from . import failure
-from .agents import ModelRef, Name, check_owner, choose, find, harness_of
+from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .describe import event_text
 from .failure import UsageError, scrubbed
 from .options import EVERYWHERE, Common, seconds
@@ -90,20 +90,23 @@ def resume(
     choice = choose(made, model)
     if choice.offline is not None:
         raise UsageError(f"{choice.offline}; name a model with --model provider/name")
+    keys = [Key(common.tenant, id, thread) for id in sessions]
+    return asyncio.run(_serve(made, choice, common, keys, forever=forever, patience=patience))
 
-    async def work() -> int:
-        async with common.open() as store:
-            harness = harness_of(made, choice, store, common.tenant, recovery="leave")
-            keys = [Key(common.tenant, id, thread) for id in sessions]
-            for key in keys:
-                check_owner(await row_of(store, key), harness.agent)
-            try:
-                await harness.start()
-                return await Serving(harness, store, common.output(), keys).run(forever=forever)
-            finally:
-                await harness.aclose(patience)
 
-    return asyncio.run(work())
+async def _serve(
+    made: Made, choice: Choice, common: Common, keys: list[Key], *, forever: bool, patience: float
+) -> int:
+    """See these sessions through, or all of the agent; the exit code."""
+    async with common.open() as store:
+        harness = harness_of(made, choice, store, common.tenant, recovery="leave")
+        for key in keys:
+            check_owner(await row_of(store, key), harness.agent)
+        try:
+            await harness.start()
+            return await Serving(harness, store, common.output(), keys).run(forever=forever)
+        finally:
+            await harness.aclose(patience)
 
 
 class Serving:

@@ -70,7 +70,8 @@ async def _answer(driving: Driving) -> tuple[Built, str, Said] | Fault:
         return failed.fault
     fault: Fault | None = None
     first = driving.config.model_ref(driving.state, driving.run.model)
-    for ref in dict.fromkeys(filter(None, (first, *driving.config.fallbacks))):
+    refs = [*dict.fromkeys(filter(None, (first, *driving.config.fallbacks)))]
+    for ref, then in zip(refs, [*refs[1:], None], strict=True):
         try:
             return built, ref, await _patiently(driving, driving.config.model(ref), built)
         except Exception as error:  # a model of the program's own may raise anything
@@ -78,6 +79,9 @@ async def _answer(driving: Driving) -> tuple[Built, str, Said] | Fault:
             driving.log.warning("model_failed", category="model", error=fault, model=ref)
             if driving.flight is not None and driving.flight.text:
                 break  # a person has read some of it: another model would say it again
+            if then is not None:
+                problem = f"it could not answer; {then} is asked instead"
+                driving.live.trouble(ModelUnavailable(model=ref, problem=problem))
     if fault is None:
         problem = "no model was chosen: give the harness a default_model"
         nobody = ModelError(model="none", problem=problem)
@@ -177,7 +181,7 @@ class Drafts:
         text = flight.text[self._sent :]
         try:
             await driving.config.store.put_draft(
-                driving.live.key, flight.message, self._sent, text, fence=driving.lease
+                driving.live.key, flight.message, self._sent, text, fence=driving.hold.lease
             )
             self._sent += len(text)
         except StoreUnavailable as error:

@@ -14,14 +14,14 @@ from ..models.port import Model
 from ..models.registry import Models
 from ..redact import Redactor
 from ..state import State
-from ..store import Store
+from ..store import Store, wall_clock
 from .agent import DELEGATION, Agent, Mode
 from .faults import ErrorPolicy
-from .logs import Log
 from .sandbox.port import Place, Sandbox
-from .spans import Tracing
 from .steps import Bounds
 from .subagents import kin
+from .telemetry.logs import Log
+from .telemetry.spans import Tracing
 
 PARALLEL = 10  # tools at once, in one run
 CALLS = 64  # that one message of a model may hold; the rest are refused
@@ -54,6 +54,7 @@ class Config:
     places: dict[Key, Place] = field(default_factory=dict)
     opening: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     nudge: Callable[[Key], None] = lambda key: None  # see to it that a log is driven
+    clock: Callable[[Key], int] = lambda key: wall_clock()  # ms, as a log is to see it
 
     def of(self, key: Key, state: State) -> Config:
         """The same for the agent whose thread this is; `ToolMissing` if it is not there."""

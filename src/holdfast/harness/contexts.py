@@ -20,7 +20,7 @@ from ..transcript import Message, transcript
 from .agent import ROLES, Agent, Context, Instructions, Mode, settled
 from .driving import Driving
 from .faults import Fault, classify, context_outcome
-from .toolvalues import clean
+from .tools.values import clean
 
 _rendering: ContextVar[tuple[str, ...]] = ContextVar("rendering", default=())
 

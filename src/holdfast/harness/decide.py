@@ -160,6 +160,11 @@ def next_due(state: State) -> int | None:
     return min(times, default=None)
 
 
+def settled(state: State, bounds: Bounds, now: int) -> bool:
+    """Whether there is nothing that a driver, here or of a sub-agent, could do."""
+    return isinstance(decide(state, bounds, now), (Idle, Plan)) and not delegates(state)
+
+
 def delegates(state: State) -> bool:
     """Whether all that goes on is to wait for sub-agents."""
     if state.active is None or state.active.status != "waiting" or state.abort is not None:

@@ -23,7 +23,7 @@ from .driving import Driving
 from .results import Watch
 from .steps import Report
 from .subagents import SubAgent
-from .toolvalues import Park
+from .tools.values import Park
 
 TEXT = 100_000  # characters of its answer that the parent is told
 TITLE = 200

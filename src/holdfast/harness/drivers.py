@@ -21,6 +21,7 @@ from .subagents import family
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
 SOON, TRIES = 0.05, 40  # seconds between two looks at a lease that is about to be given back
+AWHILE = 0.2  # seconds in which whoever wrote something may begin to drive it
 
 
 class Drivers:
@@ -50,8 +51,18 @@ class Drivers:
         self._tasks[live.key] = task
         task.add_done_callback(lambda _: self._driven(live))
 
+    def noticed(self, live: Live) -> None:
+        """Something came that wants a driver. Whoever wrote it drives, if that one serves the
+        agent; one who only answers does not, so see after a while that somebody does."""
+        if self._looker is not None and not self._closed and live.key not in self._tasks:
+            self._later(live, AWHILE)
+
+    def drives(self, where: Key) -> bool:
+        """Whether somebody here drives this log, or is about to."""
+        return where in self._tasks
+
     def nudge(self, where: Key) -> None:
-        """The same for a log that may not be open here."""
+        """The same as `wake` for a log that may not be open here."""
         if not self._closed:
             task = asyncio.create_task(self._nudged(where), name=f"nudge {where.session}")
             self._nudges.add(task)
@@ -130,6 +141,7 @@ class Drivers:
         except SessionNotFound:
             pass  # deleted meanwhile
         except Exception as error:  # nothing of one session may hurt the others
+            self._held[key] = int(self._config.ttl * 500)  # no sooner than the next look
             stuck = not getattr(error, "retryable", False)
             if stuck:
                 self._stuck[key] = live.state.head
@@ -155,16 +167,26 @@ class Drivers:
     def _plan(self, live: Live) -> None:
         """Look at a log that is open here when its clock says so, or when its driver's lease has
         lapsed, not only at the next look."""
+        held, due = self._held.pop(live.key, 0), live.state.due
+        if held:
+            self._later(live, held / 1000)
+        elif due is not None:
+            left = (due - wall_clock()) / 1000
+            self._later(live, left if left > 0 else AWHILE)
+        elif (old := self._timers.pop(live.key, None)) is not None:
+            old.cancel()
+
+    def _later(self, live: Live, seconds: float) -> None:
         if (old := self._timers.pop(live.key, None)) is not None:
             old.cancel()
-        left = self._held.pop(live.key, 0) or (live.state.due or 0) - wall_clock()
-        if left > 0:
-            loop = asyncio.get_running_loop()
-            self._timers[live.key] = loop.call_later(left / 1000, self._due, live)
+        loop = asyncio.get_running_loop()
+        self._timers[live.key] = loop.call_later(seconds, self._due, live)
 
     def _due(self, live: Live) -> None:
         self._timers.pop(live.key, None)
-        if not self._closed and live.failure is None:
+        if self._closed or live.failure is not None or live.key in self._tasks:
+            return  # a driver that is there plans the next look when it ends
+        if self._stuck.get(live.key) != live.state.head and wanting(live.state):
             self.wake(live)
 
     async def _looking(self) -> None:
@@ -174,6 +196,11 @@ class Drivers:
                 await self.look()
             except Exception as error:  # whatever it is, look again
                 self._config.log.warning("look_failed", category="storage", error=error)
+
+
+def wanting(state: State) -> bool:
+    """Whether a log wants a driver, now or at some time."""
+    return state.due is not None or (state.active is not None and state.active.status == "running")
 
 
 def handed_over(event: Event) -> bool:

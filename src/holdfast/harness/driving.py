@@ -1,8 +1,7 @@
-"""One driver of one log: its lease, its way to write, and what makes it stop."""
+"""One driver of one log: what it knows, its way to write, and the run that it has taken up."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -10,20 +9,21 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from ..errors import HeadMoved, LeaseLost, LogReplaced, SessionNotFound, StoreUnavailable
+from ..errors import HeadMoved
 from ..events import Event, NewEvent
 from ..state import Run, State
-from ..store import Lease, wall_clock
+from ..store import Lease
 from .config import Config
-from .decide import deadline
-from .later import Later
-from .live import Growing, Live
-from .logs import Log
-from .spans import Span
-from .steps import Bounds
+from .decide import deadline, decide
+from .delta import Growing
+from .hold import Hold
+from .live import Live
+from .steps import Bounds, Step
+from .stopping import Stoppable
+from .telemetry.logs import Log
+from .telemetry.spans import RunSpan
 
 T = TypeVar("T")
-GRACE = 1.0  # seconds that work gets to end after it was told to stop
 
 
 class Flight:
@@ -38,26 +38,22 @@ class Flight:
         return self.said.text
 
 
-class Driving:
+class Driving(Stoppable):
     """The right to drive a log, while it lasts. Everything written here is fenced."""
 
     def __init__(self, config: Config, live: Live, shared: Live, lease: Lease, log: Log) -> None:
-        self.config, self.live, self.lease, self.log = config, live, lease, log
+        super().__init__()
+        self.config, self.live, self.log = config, live, log
         self.shared = shared  # the log of thread `main`, which has what all threads share
+        self.hold = Hold(config, live, lease, log, self.lost)
         self.invoke: Callable[..., Awaitable[Any]]  # how a tool calls another; the loop sets it
         self.took: str | None = None  # the run that is driven here
         self.uncut: str | None = None  # the run of which nothing more can be put away
-        self._spans = contextlib.ExitStack()
-        self._span: Span | None = None
         self.judged: set[str] = set()  # calls whose judgement this driver wrote down
         self.blobs: dict[str, bytes] = {}
         self.flight: Flight | None = None
-        self.stopping = False  # at the next safe point
-        self._halted = asyncio.get_running_loop().create_future()
-        self._renewal = Later(lease.ttl / 3000, self._renew)
-        self.failure: BaseException | None = None
-        self.aborted = asyncio.Event()  # as tools see it
         self.unhooked: list[Event] = []
+        self._span = RunSpan(config.tracing, live.key, config.agent.key)
 
     @property
     def state(self) -> State:
@@ -90,31 +86,22 @@ class Driving:
         return self.shared.state.data
 
     def now(self) -> int:
-        return wall_clock()
+        return self.config.clock(self.live.key)
+
+    def still(self, step: Step) -> bool:
+        """Whether a step is what is to be done, also after what has come since it was decided."""
+        return decide(self.state, self.bounds, self.now()) == step
 
     def take(self, run: str | None) -> None:
         """This driver has begun a run, or taken it up."""
-        self.end_span()
+        self._span.end(self.state.run)
         self.took = run
-        key, agent = self.live.key, self.config.agent.key
-        span = self.config.tracing.run(key.session, agent, run or "", key.thread)
-        self._span = self._spans.enter_context(span)
-
-    def end_span(self) -> None:
-        """The run is not driven here any more."""
-        run = self.state.run
-        if self._span is not None and run is not None and run.status == "failed":
-            self._span.fail(run.code or "run_failed")
-        self._span = None
-        self._spans.close()
+        self._span.begin(run or "")
 
     def ready(self) -> None:
         """Forget an earlier stop, before the next step."""
-        if self.state.abort is None and not self.stopping and self.failure is None:
-            if self._halted.done():
-                self._halted = asyncio.get_running_loop().create_future()
-            if self.aborted.is_set():
-                self.aborted = asyncio.Event()
+        if self.state.abort is None:
+            self.go_on()
 
     def event(self, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
         """An event of the run that is going."""
@@ -125,7 +112,7 @@ class Driving:
         """Append, and wait until it is folded here. False: the log grew meanwhile, and nothing
         was written; decide again."""
         try:
-            head = await self._append(events, expected)
+            head = await self.hold.append(events, expected)
         except HeadMoved as moved:
             await self.live.reach(moved.head)
             return False
@@ -145,51 +132,12 @@ class Driving:
         await shared.reach(done.head)
         return True
 
-    async def _append(self, events: tuple[NewEvent, ...], expected: int | None) -> int:
-        """The same events again while the store is away: their ids make that safe."""
-        store, live, attempts = self.config.store, self.live, self.config.policy.retry.storage
-        for n in range(1, attempts.times + 1):
-            try:
-                done = await store.append(
-                    live.key, events, expected=expected, fence=self.lease, log=live.log
-                )
-            except StoreUnavailable as error:
-                live.trouble(error)
-                self.log.error("append_failed", category="storage", error=error, attempt=n)
-                if n == attempts.times:
-                    raise
-                await asyncio.sleep(attempts.delay(n))
-            except LeaseLost as error:
-                self.lost(error)  # whatever else is being done here ends with it
-                raise
-            else:
-                return done.head
-        raise AssertionError("unreachable")
-
     async def watch(self, work: Coroutine[Any, Any, T]) -> T | None:
         """What `work` returns, or None if it was stopped: by an abort, by the end of its time,
         by the end of the harness. Raises when the lease is lost."""
-        task = asyncio.create_task(work)
         until = deadline(self.run, self.config.bounds) if self.state.active else None
         left = None if until is None else max(0.0, (until - self.now() + 2) / 1000)
-        try:
-            either = {task, self._halted}
-            await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if stopped := not task.done():
-                await self._stop(task)
-        except asyncio.CancelledError:
-            await self._stop(task)
-            raise
-        if self.failure is not None:
-            raise self.failure
-        if task.cancelled() and not stopped:
-            raise RuntimeError("the work was cancelled, and nobody here asked for that")
-        return task.result() if task.done() and not task.cancelled() else None
-
-    async def _stop(self, task: asyncio.Task[Any]) -> None:
-        self.aborted.set()
-        task.cancel()
-        await asyncio.wait({task}, timeout=4 * GRACE)
+        return await self.within(left, work)
 
     def look(self, event: Event) -> None:
         """Called with each event as it arrives."""
@@ -198,46 +146,18 @@ class Driving:
         if self.live.state.abort is not None:
             self.halt()
 
-    def halt(self) -> None:
-        """Stop what is being done now."""
-        if not self._halted.done():
-            self._halted.set_result(None)
-
-    def lost(self, error: BaseException) -> None:
-        self.failure = error
-        self.halt()
-
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
-        """Keep the lease alive, whatever the work does."""
-        self._renewal.ask()
-        self.live.driven = True
-        self.live.watchers.append(self.look)
-        self.live.endings.append(self.lost)
-        try:
-            yield
-        finally:
-            self.end_span()
-            self.live.watchers.remove(self.look)
-            self.live.endings.remove(self.lost)
-            self.live.driven = False
-            await self._renewal.end(cut=True)
-
-    async def _renew(self) -> None:
-        try:
-            self.lease = await self.config.store.renew(self.lease)
-        except StoreUnavailable as error:
-            self.log.warning("renew_failed", category="storage", error=error)
-        except (LeaseLost, SessionNotFound, LogReplaced) as error:
-            self.lost(error)
-            return
-        self._renewal.ask()
-
-    async def let_go(self) -> bool:
-        """Give the lease back, unless something came that is to be decided first."""
-        try:
-            await self.config.store.release(self.lease, head=self.state.head)
-        except HeadMoved as moved:
-            await self.live.reach(moved.head)
-            return False
-        return True
+        """Drive, and keep the lease alive, whatever the work does."""
+        live = self.live
+        async with self.hold.kept():
+            live.driven = True
+            live.watchers.append(self.look)
+            live.endings.append(self.lost)
+            try:
+                yield
+            finally:
+                self._span.end(self.state.run)
+                live.watchers.remove(self.look)
+                live.endings.remove(self.lost)
+                live.driven = False

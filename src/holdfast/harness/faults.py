@@ -21,7 +21,7 @@ from msgspec import Struct
 from ..codec import check_count
 from ..errors import HoldfastError, InvalidValue, StoreError
 from ..redact import Redactor, describe
-from .toolvalues import clean
+from .tools.values import clean
 
 Severity: TypeAlias = Literal["warn", "error", "fatal"]
 Source: TypeAlias = Literal["run", "model", "tool", "context", "storage", "sandbox", "runtime"]

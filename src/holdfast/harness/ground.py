@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Unpack
+import time
+from typing import Any, Protocol, TypeVar, Unpack
 
 from ..errors import HarnessClosed, PhaseError
 from ..events import Key, NewEvent
@@ -34,6 +35,7 @@ class Ground:
     def __init__(self, host: Host, live: Live, shared: Live) -> None:
         self.host, self.live, self.shared = host, live, shared
         self.closed = False
+        self.used = time.monotonic()  # when somebody last asked something of it
 
     @property
     def key(self) -> Key:
@@ -75,6 +77,7 @@ class Ground:
 
     def check_open(self) -> None:
         """Refuse to read on behalf of a session that is closed."""
+        self.used = time.monotonic()
         if self.closed:
             raise HarnessClosed(what=f"session {self.key.session!r}")
 
@@ -92,3 +95,14 @@ class Ground:
             self.config.outputs[self.live.log, seq] = output_tool(output_type)
         self.host.wake(self.live)
         return seq
+
+
+S_co = TypeVar("S_co", bound=Ground, covariant=True)
+
+
+class Opener(Host, Protocol[S_co]):
+    """A host that opens threads and deletes them."""
+
+    async def open(self, id: str, thread: str = "main") -> S_co: ...
+
+    async def delete_thread(self, id: str, thread: str) -> Any: ...

@@ -29,8 +29,8 @@ from ..models.port import (
     TextChunk,
     ThoughtChunk,
 )
-from .apart import asked_to_stop
-from .toolvalues import clean
+from .tools.apart import asked_to_stop
+from .tools.values import clean
 
 REASONS = frozenset(get_args(get_type_hints(EndChunk)["reason"]))
 ROOM = 8  # levels that our own events put around arguments

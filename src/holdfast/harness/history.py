@@ -26,8 +26,8 @@ from ..models.port import (
     PromptMessage,
     Text,
 )
-from ..transcript import Message, Outcome, ToolCall, transcript
-from .toolvalues import UNKNOWN
+from ..transcript import Message, Outcome, ToolCall, reworded, transcript
+from .tools.values import UNKNOWN
 
 EARLIER = "[Earlier messages were left out.]"
 SUMMARY = "[Summary of the conversation so far]\n"
@@ -222,22 +222,18 @@ def _waits(event: Event, taken: set[int]) -> bool:
 def _edited(event: Event) -> set[int]:
     """The messages whose words an event changed."""
     payload = typed(event)
-    return {int(seq) for seq in payload.texts} if isinstance(payload, ev.QueueChanged) else set()
+    return set(reworded(payload)) if isinstance(payload, ev.QueueChanged) else set()
 
 
 def _in_order(events: list[Event], taken: set[int]) -> list[Message]:
     """The messages as the model met them."""
     place: dict[int, int] = {}
-    texts: dict[int, str] = {}
     for event in events:
-        payload = typed(event) if event.kind in (*_TAKING, "queue.changed") else None
+        payload = typed(event) if event.kind in _TAKING else None
         if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
             place.update(dict.fromkeys(payload.inputs, event.seq))
-        elif isinstance(payload, ev.QueueChanged):
-            texts.update({int(seq): text for seq, text in payload.texts.items()})
     shown = [e for e in events if not _waits(e, taken) and not _hidden(e)]
-    found = sorted(transcript(shown), key=lambda m: place.get(m.seq, m.seq))
-    return [msgspec.structs.replace(m, text=texts[m.seq]) if m.seq in texts else m for m in found]
+    return sorted(transcript(shown), key=lambda m: place.get(m.seq, m.seq))
 
 
 def _hidden(event: Event) -> bool:

@@ -36,15 +36,19 @@ async def settle(
     actor: str | None = None,
     reason: str | None = None,
     answer: Any = None,
+    channel: str | None = None,
 ) -> Decision:
     """Decide on an item; None means the only one. `AlreadyDecided` if somebody did before,
-    `NotPending` if there is no such item. It needs no driver and no lease."""
+    `NotPending` if there is no such item. It needs no driver and no lease. `channel` is the
+    way by which the decision came."""
     row = await store.row(key)
     item = await _meant(store, key, row, item)
     about = row.pending.get(item, {}) if row is not None else {}
     if outcome == "answered" and about:
         await _check_answer(store, key, about["seq"], answer)
-    payload = ev.PendingSettled(id=item, outcome=outcome, answer=answer, reason=reason)
+    payload = ev.PendingSettled(
+        id=item, outcome=outcome, answer=answer, reason=reason, channel=channel
+    )
     late = await _late(store, key, item, about)
     if late:  # nobody was there to say so
         payload, actor = ev.PendingSettled(id=item, outcome="expired"), None

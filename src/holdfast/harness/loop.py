@@ -37,7 +37,7 @@ async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driv
         driving.log.warning("lease_lost", category="run", error=error)
     except BaseException:
         with contextlib.suppress(HoldfastError):  # so that somebody else can try at once
-            await config.store.release(driving.lease)
+            await driving.hold.release()
         raise
     finally:
         drives.pop(live.key, None)
@@ -51,7 +51,7 @@ async def _steps(driving: Driving) -> None:
         _must_be_understood(driving)
         step = decide(driving.state, driving.bounds, driving.now())
         if isinstance(step, Idle):
-            if await driving.let_go():
+            if await driving.hold.let_go():
                 return
         elif not isinstance(step, BESIDE) and not driving.mine:
             check_tools(driving)
@@ -63,7 +63,7 @@ async def _steps(driving: Driving) -> None:
             await _keep_snapshot(driving)
     await hand_over(driving)
     with contextlib.suppress(HoldfastError):
-        await driving.config.store.release(driving.lease)
+        await driving.hold.release()
 
 
 async def _performed(step: Step, driving: Driving) -> None:
@@ -96,8 +96,7 @@ def _must_be_understood(driving: Driving) -> None:
 
 
 async def _keep_snapshot(driving: Driving) -> None:
-    if (snapshot := driving.live.snapshot()) is not None:
+    live = driving.live
+    if (snapshot := live.snapshots.due(live.log, live.state)) is not None:
         with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
-            await driving.config.store.save_snapshot(
-                driving.live.key, snapshot, fence=driving.lease
-            )
+            await driving.config.store.save_snapshot(live.key, snapshot, fence=driving.hold.lease)

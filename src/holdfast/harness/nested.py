@@ -15,7 +15,7 @@ from .driving import Driving
 from .proposals import judged, outcome
 from .tooling import Ready, carried_out, kept, prepared, started
 from .tools import Tool, ToolResult, as_result
-from .toolvalues import UNKNOWN
+from .tools.values import UNKNOWN
 
 
 async def invoke(

@@ -17,7 +17,7 @@ from ..state import FINAL
 from .answers import mismatch
 from .driving import Driving
 from .tools import Tool, tool
-from .toolvalues import ROOT, Issue
+from .tools.values import ROOT, Issue
 
 VALUE = "value"
 ABOUT = "Give the answer. Call this once, when the answer is complete."

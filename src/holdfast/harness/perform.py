@@ -14,7 +14,6 @@ from ..events import NewEvent, new_id
 from ..models.port import FromUser, ModelCall, Text, TextChunk
 from ..state import OpenCall
 from .agent import settled
-from .apart import asked_to_stop
 from .calling import call_model, finished, forgotten, interrupted
 from .delegation import report, stop_all
 from .driving import Driving
@@ -41,7 +40,8 @@ from .steps import (
 )
 from .tooling import run_tools
 from .tools import ToolResult
-from .toolvalues import UNKNOWN, clean
+from .tools.apart import asked_to_stop
+from .tools.values import UNKNOWN, clean
 
 SUMMARISE = (
     "Summarise the conversation above for yourself, so that you can go on without it: what the "
@@ -90,6 +90,8 @@ async def hand_over(driving: Driving) -> None:
 
 async def _start(driving: Driving, step: Start) -> None:
     message = await driving.live.payload(step.input, ev.MessageReceived) or ev.MessageReceived()
+    if not driving.still(step):
+        return  # it was taken out of the queue, or another one is first by now
     config, run, before = driving.config, new_id(), driving.state.run
     sent = any(q.seq == step.input and q.run is not None for q in driving.state.queue)
     ref = config.model_ref(driving.state, message.model)
@@ -110,7 +112,7 @@ async def _start(driving: Driving, step: Start) -> None:
     if not step.full:
         events.append(NewEvent.of("model.called", called, run=run))
     if await driving.write(*events, expected=driving.state.head):
-        driving.take(run)
+        driving.take(driving.run.id)
         driving.log.info("run_started", category="run", run=run)
         if not step.full:
             await run_hooks(driving)
@@ -139,7 +141,8 @@ async def _conclude(driving: Driving, step: Conclude) -> None:
             for item, open in driving.state.pending.items()
             if open.call == id
         )
-    await driving.write(*events, expected=driving.state.head)
+    if driving.still(step):
+        await driving.write(*events, expected=driving.state.head)
 
 
 async def _concluded(driving: Driving, id: str, call: OpenCall) -> NewEvent:
@@ -188,7 +191,8 @@ async def _ask_outcome(driving: Driving, step: AskOutcome) -> None:
             },
         )
         events.append(driving.event("pending.opened", payload))
-    await driving.write(*events, expected=driving.state.head)
+    if driving.still(step):
+        await driving.write(*events, expected=driving.state.head)
 
 
 async def _expire(driving: Driving, step: Expire) -> None:
@@ -206,8 +210,7 @@ async def _warn(driving: Driving, step: Warn) -> None:
 
 async def _fire(driving: Driving, step: Fire) -> None:
     events: list[NewEvent] = []
-    for id in step.timers:
-        timer = driving.state.timers[id]
+    for id, timer in [(id, driving.state.timers[id]) for id in step.timers]:
         told = await driving.live.payload(timer.seq, ev.TimerSet)
         text = told.text if told else ""
         metadata = {**(told.metadata if told else {}), "timer": id}
@@ -215,7 +218,8 @@ async def _fire(driving: Driving, step: Fire) -> None:
         rest: dict[str, Any] = {"id": f"timer:{timer.seq}", "actor": "timer"}
         events.append(NewEvent.of("message.received", message, **rest))
         events.append(NewEvent.of("timer.fired", ev.TimerFired(id=id)))
-    await driving.write(*events, expected=driving.state.head)
+    if driving.still(step):
+        await driving.write(*events, expected=driving.state.head)
 
 
 async def _plan(driving: Driving, step: Plan) -> None:

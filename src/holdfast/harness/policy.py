@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ..state import Grants, Rules
-from .toolvalues import Approval
+from .tools.values import Approval
 
 NO_RULES, NO_GRANTS = Rules(), Grants()
 

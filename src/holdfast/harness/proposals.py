@@ -17,7 +17,7 @@ from .acting import Acting
 from .config import CALLS
 from .driving import Driving
 from .output import NUDGE, answer, wanted
-from .policy import allowed
+from .policy import allowed, hidden
 from .tools import Approval, BadArguments, Tool, ToolResult
 
 TITLE = 200
@@ -102,6 +102,12 @@ async def approval(
         grants=grants if grants.driver == driving.config.owner else Grants(),
     )
     return decided
+
+
+def denied(driving: Driving, tool: Tool) -> bool:
+    """Whether a rule or the mode says no by now, whatever was decided when it was proposed."""
+    rules, mode = driving.shared.state.rules, driving.config.mode(driving.state)
+    return hidden(tool.name, tool.category, rules) or mode.approval == "deny"
 
 
 def forbidden(driving: Driving, call: str) -> NewEvent:

@@ -12,8 +12,8 @@ from ..errors import RunFailed
 from ..events import Event, Key
 from ..state import CHILD, FINAL, OpenItem
 from .live import Item, Trouble
-from .metrics import RunMetrics, metrics
 from .output import convert
+from .telemetry.metrics import RunMetrics, metrics
 
 Status: TypeAlias = Literal[
     "waiting", "done", "failed", "aborted", "interrupted", "queued", "removed"

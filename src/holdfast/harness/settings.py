@@ -13,8 +13,8 @@ from ..codec import check_name
 from ..errors import InvalidValue
 from ..models.port import split_ref
 from .faults import ErrorPolicy
-from .logs import LogConfig
 from .steps import RunLimits
+from .telemetry.logs import LogConfig
 
 SHORTEST, LONGEST = 0.001, 86_400  # seconds that a store lets a lease last
 LIMITS = ("steps", "tokens", "cost", "seconds")

@@ -45,14 +45,14 @@ class DisplayView(View):
             modes={mode.name: mode.model for mode in (first, *agent.modes)},
             default=agent.model or config.default_model,
         )
-        return live.stage.now(live.spoken())
+        return live.stage.now(live.speech.now())
 
     async def changes(self) -> AsyncGenerator[Display, None]:
         """The display now, and again whenever it is another one: at most every 16 ms, however
         much happens meanwhile, and the last is exact. Ends with the session."""
         self._ground.check()
         live, bell = self._ground.live, Bell()
-        live.join(bell)
+        live.audience.join(bell)
         try:
             shown: Display | None = None
             while not bell.ended:
@@ -66,4 +66,4 @@ class DisplayView(View):
             if self.get() != shown:
                 yield self.get()
         finally:
-            live.leave(bell)
+            live.audience.leave(bell)

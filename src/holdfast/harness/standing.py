@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+
+from .. import events as ev
 from ..errors import AlreadyDecided, InvalidValue, NotPending
+from ..events import Event, NewEvent
 from ..state import CHILD, Grants, OpenItem
+from ..transcript import Message, transcript
 from . import usage
-from .children import holder
-from .ground import Ground, Host
-from .inbox import Answer, Decision, settle
+from .answering import Answering, asks
+from .children import rows_of, used
+from .display import phase
+from .ground import Opener
+from .inbox import Decision
 from .live import Live
-from .results import Ask
+from .results import Ask, Result, Watch
 from .showing import DisplayView
-from .usage import Usage
+from .usage import Spent, Usage
 from .views import Permissions, Queue, View
 
 Response: TypeAlias = Literal["approve", "decline", "always_allow_category"]
@@ -77,7 +84,7 @@ class RunView(View):
 class Asking(View):
     """What waits for a person, of one sort."""
 
-    _ground: Standing
+    _ground: Answering
 
     def _sort(self, what: str) -> bool:
         raise NotImplementedError
@@ -189,6 +196,18 @@ class UsageView(View):
         """The counts of the latest model call, also those that only its vendor knows."""
         return await self._read(usage.last)
 
+    async def table(self) -> list[Spent]:
+        """What each run of each thread of the session used of each model, sub-agents too; by
+        thread, the oldest first."""
+        self._ground.check_open()
+        live, found = self._ground.live, list[Spent]()
+        for row in await rows_of(live):
+            after = row.parent.at if row.parent is not None else 0
+            read = live.store.read(row.key, after=after, log=row.log)
+            said = [event async for event in read if event.kind == "message.completed"]
+            found.extend(usage.table(row.thread, said))
+        return found
+
     async def _read(self, count: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         self._ground.check_open()
         live = self._ground.live
@@ -202,45 +221,103 @@ class UsageView(View):
         return row.parent.at if row is not None and row.parent is not None else 0
 
 
-class Standing(Ground):
+class Status(Struct, frozen=True):
+    """Where a session stands, at a glance."""
+
+    session: str
+    thread: str
+    agent: str
+    phase: str
+    mode: str
+    model: str | None
+    run: str | None
+    queued: int
+    pending: int
+    head: int
+    tool: str | None = None
+    error: str | None = None
+
+
+class Standing(Answering):
     """A session with the parts that say where it stands, and short ways to some of them."""
 
-    def __init__(self, host: Host, live: Live, shared: Live) -> None:
+    def __init__(self, host: Opener[Any], live: Live, shared: Live) -> None:
         super().__init__(host, live, shared)
         self.identity = Identity(self)
         self.run = RunView(self)
         self.suspensions = Suspensions(self)
         self.approval = Approvals(self)
+        self.queue = Queue(self)
         self.follow_ups = FollowUps(self)
         self.usage = UsageView(self)
         self.display = DisplayView(self)
 
-    async def pending(self) -> list[Ask]:
-        """What waits for a person, oldest first."""
-        raise NotImplementedError
+    @property
+    def status(self) -> Status:
+        """Where the session stands now."""
+        config, state = self.config, self.live.state
+        run, started = state.run, [c for c in state.calls.values() if c.status == "started"]
+        return Status(
+            session=self.key.session,
+            thread=self.key.thread,
+            agent=config.agent.key,
+            phase="closed" if self.closed else phase(state),
+            mode=config.mode(state).name,
+            model=config.model_ref(state, run.model if run is not None and run.open else None),
+            run=run.id if run is not None and run.open else None,
+            queued=len(state.queue),
+            pending=len(state.pending),
+            head=state.head,
+            tool=started[0].name if started else None,
+            error=run.code if run is not None else None,
+        )
 
-    async def child(self, thread: str) -> Live:
-        """The log of a sub-agent."""
-        raise NotImplementedError
+    async def transcript(
+        self, *, limit: int | None = None, roles: tuple[str, ...] = ()
+    ) -> list[Message]:
+        """The conversation as messages, oldest first; the last `limit` of them."""
+        self.check_open()
+        found = [m for m in transcript(await self.events()) if not roles or m.role in roles]
+        return found if limit is None else found[max(0, len(found) - limit) :]
 
-    async def settle(
+    async def events(
         self,
-        item: str | None,
-        outcome: Answer,
         *,
-        actor: str | None = None,
-        reason: str | None = None,
-        answer: Any = None,
-    ) -> Decision:
-        """Decide on an item of this thread, or of a sub-agent's; None means the only one."""
+        after: int = 0,
+        kinds: tuple[str, ...] = (),
+        run: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int | None = None,
+    ) -> list[Event]:
+        """The events of this thread that answer all of these, in order; the last `limit`."""
+        self.check_open()
+        found = [
+            event
+            async for event in self.live.store.read(self.key, after=after, log=self.live.log)
+            if (not kinds or event.kind in kinds)
+            and (run is None or event.run == run)
+            and (since is None or event.at >= since)
+            and (until is None or event.at <= until)
+        ]
+        return found if limit is None else found[max(0, len(found) - limit) :]
+
+    async def usage_all(self) -> dict[str, int]:
+        """What all threads of the session have used, sub-agents too."""
+        self.check_open()
+        return await used(self.live)
+
+    async def abort(self, reason: str | None = None, *, actor: str | None = None) -> None:
+        """Stop the run that is going or waits, whichever process drives it. What was said is
+        kept, and so is the queue."""
         self.check()
-        store = self.host.store
-        where, item = await holder(store, self.key, item)
-        made = await settle(store, where, item, outcome, actor=actor, reason=reason, answer=answer)
-        live = self.live if where == self.key else await self.child(where.thread)
-        await live.reach(made.seq)
-        self.host.wake(live)
-        return made
+        run = self.live.state.active
+        if run is None:
+            return
+        event = NewEvent.of(
+            "abort.requested", ev.AbortRequested(run=run.id, reason=reason), actor=actor
+        )
+        await self.append(event)
 
     @property
     def current_run_id(self) -> str | None:
@@ -270,3 +347,11 @@ class Standing(Ground):
     ) -> Decision | None:
         """`approval.respond`: approve, decline, or approve and ask no more about its category."""
         return await self.approval.respond(decision, item, reason=reason, actor=actor)
+
+
+async def result_of(session: Standing, watch: Watch, type: Any = None) -> Result:
+    """What came of an input, as far as it was watched."""
+    config = session.config
+    kind = type if type is not None else config.agent.output_type
+    mode = config.mode(session.live.state).name
+    return watch.result(await asks(session), config.agent.key, mode, kind)

@@ -17,16 +17,18 @@ from ..errors import HoldfastError, InvalidValue, LogDamaged, ToolError, ToolMis
 from ..events import NewEvent
 from ..state import FINAL, OpenCall
 from .acting import Acting
-from .allowance import Allowance
-from .apart import asked_to_stop, escaped
-from .driving import GRACE, Driving
+from .driving import Driving
 from .faults import classify
 from .hooks import run_hooks
 from .output import wanted
-from .proposals import TITLE, approval, asked, forbidden, judged, outcome
-from .signature import is_async
+from .proposals import TITLE, approval, asked, denied, forbidden, judged, outcome
+from .steps import RunTools
+from .stopping import GRACE
 from .tools import Answer, BadArguments, Park, Tool, ToolResult
-from .toolvalues import clean
+from .tools.allowance import Allowance
+from .tools.apart import asked_to_stop, escaped
+from .tools.signature import is_async
+from .tools.values import clean
 
 STOPPED = "It was stopped while it was running; what it had done until then stands."
 
@@ -50,9 +52,18 @@ async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
         found = await prepared(driving, id, driving.state.calls[id])
         (ready if isinstance(found, Ready) else events).append(found)  # type: ignore[arg-type]
     events.extend(started(driving, item) for item in ready)
+    if not driving.still(RunTools(ids)) or any(_refused(driving, item) for item in ready):
+        return  # something came while they were prepared: decide again
     if await driving.write(*events, expected=driving.state.head) and ready:
         await run_hooks(driving)
         await driving.watch(_all(driving, ready))
+
+
+def _refused(driving: Driving, ready: Ready) -> bool:
+    """Whether a call that is about to begin is not allowed any more."""
+    open = driving.state.calls[ready.call.id]
+    begins = open.status in ("proposed", "approved") and not open.parked
+    return begins and denied(driving, ready.tool)
 
 
 def check_tools(driving: Driving) -> None:
@@ -91,6 +102,8 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
     # A person may have changed the arguments, or somebody the rules: a no still wins.
     said_yes = open.status == "approved" and not open.parked
     if said_yes and await approval(driving, call, tool, parsed) == "deny":
+        return forbidden(driving, id)
+    if open.status == "proposed" and denied(driving, tool):
         return forbidden(driving, id)
     return Ready(call, tool, arguments, by, edited, await _answer(driving, open))
 

@@ -45,6 +45,15 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Usage(**sums, cost=sum(costs) if costs else None)
 
 
+class Spent(Struct, frozen=True):
+    """What one run of one thread used of one model."""
+
+    thread: str
+    run: str
+    model: str
+    usage: Usage
+
+
 def normalised(counts: Mapping[str, Any]) -> dict[str, int]:
     """What a vendor counted, by our names: numbers that came as text are read, what is no
     number is left out, and names that nobody knows stay as they are."""
@@ -84,6 +93,15 @@ def by_run(events: Iterable[Event]) -> dict[str, Usage]:
 def by_model(events: Iterable[Event]) -> dict[str, Usage]:
     """What was used of each model."""
     return _summed((p.model or "", usage_of(p.usage, p.cost)) for _, p in _said(events))
+
+
+def table(thread: str, events: Iterable[Event]) -> list[Spent]:
+    """What each run of a thread used of each model, oldest first."""
+    sums: dict[tuple[str, str], Usage] = {}
+    for event, p in _said(events):
+        at = (event.run or "", p.model or "")
+        sums[at] = sums.get(at, Usage()) + usage_of(p.usage, p.cost)
+    return [Spent(thread, run, model, usage) for (run, model), usage in sums.items()]
 
 
 def last(events: Iterable[Event]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from ..errors import InvalidValue
 from ..events import NewEvent, StateChanged, to_json
 from ..state import State
 from .tools import BadArguments, Tool, tool
-from .toolvalues import as_result
+from .tools.values import as_result
 
 VALUE = "value"
 Edit = Callable[[dict[str, Any]], Any]

@@ -15,8 +15,8 @@ from ..events import NewEvent, Payload, new_id
 from ..models.port import split_ref
 from ..state import ENTRIES, Grants, Rules, State
 from ..store import wall_clock
-from .acting import custom
 from .agent import Mode, called
+from .custom import custom
 from .ground import Ground
 from .inputs import check_entries, check_seconds, check_text
 from .live import Live

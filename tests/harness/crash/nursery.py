@@ -1,7 +1,7 @@
 """Processes that are there in a moment: each is a fork of one that has imported everything.
 
-`Nursery` is the leader's side. What a child does is `life.live`; it ends by itself, by a planned
-kill, or when the nursery does.
+`Nursery` is the leader's side. What a child does is what `serve` was given; it ends by itself, by a
+planned kill, or when the nursery does.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import asyncio
 import os
 import select
 import signal
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from ...crash.workers.talk import hear, say
 from ...processes.crew import Worker
 
+Live: TypeAlias = Callable[[dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
 MODULE = "tests.harness.crash.nursery"
 LOOK = 0.02
 LONGEST = 100  # seconds that a child may live
@@ -57,9 +59,9 @@ class Child:
 class Nursery:
     """Where children come from. Leaving it ends them all."""
 
-    def __init__(self, folder: Path, patience: float = 900.0) -> None:
+    def __init__(self, folder: Path, patience: float = 900.0, module: str = MODULE) -> None:
         self._folder, self._children = folder, list[Child]()
-        self._worker = Worker(patience=patience, module=MODULE)
+        self._worker = Worker(patience=patience, module=module)
 
     def __enter__(self) -> Nursery:
         self._worker.hear()
@@ -94,23 +96,20 @@ class _gone:
         return isinstance(error, ProcessLookupError)
 
 
-def _child(words: Path, told: dict[str, Any]) -> None:
+def _child(live: Live, words: Path, told: dict[str, Any]) -> None:
     import traceback
-
-    from . import life
 
     signal.alarm(LONGEST)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
-        left = asyncio.run(life.live(life.Told(**told)))
+        left = asyncio.run(live(told))
     except BaseException:
         left = {"failed": traceback.format_exc()}
     words.write_bytes(msgspec.json.encode(left))
 
 
-def main() -> None:
-    from . import life  # noqa: F401 - once, for all who are forked
-
+def serve(live: Live) -> None:
+    """Be the process that all others are forked from; each does what `live` does."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
     say(ready=True)
     while True:
@@ -119,10 +118,12 @@ def main() -> None:
         words = Path(told.pop("words"))
         if (pid := os.fork()) == 0:
             os.close(0)
-            _child(words, told)
+            _child(live, words, told)
             os._exit(0)
         say(pid=pid)
 
 
 if __name__ == "__main__":
-    main()
+    from . import life
+
+    serve(lambda told: life.live(life.Told(**told)))

@@ -18,9 +18,9 @@ import structlog
 from msgspec import Struct
 
 from holdfast.errors import InvalidValue, ModelTimeout
-from holdfast.harness import sinks
 from holdfast.harness.faults import classify, make
-from holdfast.harness.logs import (
+from holdfast.harness.telemetry import sinks
+from holdfast.harness.telemetry.logs import (
     CATEGORIES,
     JSONLFormatter,
     LogConfig,
@@ -430,7 +430,7 @@ async def test_a_sink_sees_the_context_in_which_was_logged() -> None:
 
 def test_a_program_that_forgets_to_close_loses_no_record(tmp_path: Path) -> None:
     program = """
-from holdfast.harness.logs import LogConfig
+from holdfast.harness.telemetry.logs import LogConfig
 logs = LogConfig(sinks=["log.jsonl"]).open()
 for n in range(500):
     logs.log.info("counted", n=n)

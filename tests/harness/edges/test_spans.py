@@ -15,7 +15,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 
 from holdfast.errors import ModelTimeout
-from holdfast.harness.spans import SILENT, tracing
+from holdfast.harness.telemetry.spans import SILENT, tracing
 
 SECRET = "what was said"
 
@@ -149,7 +149,7 @@ def test_an_agent_without_a_name_has_a_span_too(traced: Traced) -> None:
 
 PROGRAMS = {
     "not imported unless asked for": """
-from holdfast.harness.spans import tracing
+from holdfast.harness.telemetry.spans import tracing
 with tracing().run("s", "a", "r") as span:
     span.fail("x")
 assert "opentelemetry" not in sys.modules
@@ -158,7 +158,7 @@ assert not tracing(False).enabled
     "taken up where the program uses it": """
 import opentelemetry.trace
 from opentelemetry.sdk.trace import TracerProvider
-from holdfast.harness.spans import tracing
+from holdfast.harness.telemetry.spans import tracing
 assert not tracing().enabled
 opentelemetry.trace.set_tracer_provider(TracerProvider())
 assert tracing().enabled
@@ -168,7 +168,7 @@ with tracing().run("s", "a", "r") as span:
     "missing where it is asked for": """
 sys.modules["opentelemetry"] = None
 from holdfast.errors import MissingExtra
-from holdfast.harness.spans import tracing
+from holdfast.harness.telemetry.spans import tracing
 assert not tracing().enabled
 try:
     tracing(True)

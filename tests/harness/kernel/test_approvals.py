@@ -31,7 +31,7 @@ from holdfast import (
 )
 from holdfast.harness.inbox import settle
 from holdfast.harness.session import Session
-from holdfast.harness.toolvalues import Permission
+from holdfast.harness.tools.values import Permission
 from holdfast.models.port import CallChunk
 from holdfast.models.scripted import Say, Use
 
@@ -198,7 +198,7 @@ async def by_store(harness: Harness, session: Session, item: str, yes: bool) -> 
     reason = None if yes else "too much"
     outcome: Any = "approved" if yes else "denied"
     made = await settle(harness.store, session.key, item, outcome, actor="ann", reason=reason)
-    await harness.served.drivers.look()
+    await harness.opened.drivers.look()
     return made
 
 

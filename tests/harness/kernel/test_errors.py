@@ -168,7 +168,7 @@ async def test_an_abort_closes_nothing() -> None:
 
 @pytest.mark.parity("harness-kernel", 136)
 async def test_a_run_that_failed_has_its_figures_after_reopening(tmp_path: Path) -> None:
-    from holdfast.harness.metrics import metrics
+    from holdfast.harness.telemetry.metrics import metrics
 
     @tool
     async def look() -> str:
@@ -281,10 +281,10 @@ async def test_a_write_is_tried_again_and_is_there_once(call: int, after: bool) 
 async def test_what_fails_beside_the_log_is_contained(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.harness import calling, live
+    from holdfast.harness import calling, loading
 
     monkeypatch.setattr(calling, "DRAFT", 0.01)
-    monkeypatch.setattr(live, "SNAPSHOT", 1)
+    monkeypatch.setattr(loading, "SNAPSHOT", 1)
     store = await faulty()
     words = Say(chunks=["a ", "b ", "c"], delay=0.05)
     agent = helper()

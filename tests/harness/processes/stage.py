@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast import Agent, Harness, Store, tool
 from holdfast.events import key
-from holdfast.harness.logs import LogConfig
+from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext
 from holdfast.models.scripted import Say, ScriptedModel, Use
 

@@ -22,8 +22,8 @@ from holdfast import (
     tool,
 )
 from holdfast.harness.inbox import settle
-from holdfast.harness.logs import LogConfig
 from holdfast.harness.session import Session
+from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import Tool, ToolContext
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
@@ -143,6 +143,44 @@ async def test_of_two_approvers_at_once_one_is_told_who_was_first(tmp_path: Path
         async with asyncio.timeout(PATIENCE):
             assert (await session.wait()).status == "done"
         assert len(paid.done) == (first.outcome == "approved")
+
+
+async def test_what_one_answers_who_serves_nobody_is_taken_up_where_the_session_is_open(
+    tmp_path: Path,
+) -> None:
+    url, paid = f"sqlite:{tmp_path / 'one.db'}", Paid()
+    async with harness(url, paid.tool(), ttl=600.0) as serving, connect(url) as other:
+        session = await serving.get_or_create("s")
+        (ask,) = (await session.send("Pay.")).pending
+        await settle(other, AT, ask.id, "approved", actor="bob")
+        with pytest.raises(AlreadyDecided, match="by bob"):
+            await session.approve(ask.id, actor="ann")
+        assert session.live.state.pending == {}
+        async with asyncio.timeout(PATIENCE):  # the next look for work is minutes away
+            assert (await session.wait()).status == "done"
+        assert len(paid.done) == 1
+
+
+@pytest.mark.parametrize("when", ["pending.opened", "run.waiting"])
+async def test_what_comes_as_a_driver_ends_is_not_left_to_the_next_look(when: str) -> None:
+    store, paid = MemoryStore(), Paid()
+    async with harness(store, paid.tool(), ttl=600.0) as serving:
+        session = await serving.get_or_create("s")
+        live = session.live
+
+        def answer(event: Event) -> None:
+            if event.kind == when:
+                item = next(iter(live.state.pending))
+                tasks.append(asyncio.create_task(settle(store, AT, item, "approved")))
+
+        tasks: list[asyncio.Task[object]] = []
+        live.watchers.append(answer)
+        await session.post("Pay.")
+        async with asyncio.timeout(PATIENCE):
+            await live.until(lambda: live.state.run is not None and not live.state.run.open)
+        assert live.state.run is not None
+        assert (live.state.run.status, len(paid.done)) == ("done", 1)
+        await asyncio.gather(*tasks)
 
 
 @pytest.mark.parity("user-demand", 17)

@@ -11,8 +11,8 @@ import pytest
 from holdfast import Agent, Event, Harness, Store, tool
 from holdfast.events import key
 from holdfast.harness.inbox import settle
-from holdfast.harness.logs import LogConfig
 from holdfast.harness.session import Session
+from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore

@@ -182,6 +182,7 @@ async def test_a_long_tool_call_keeps_its_driver(stage: Stage) -> None:
 
 
 @pytest.mark.parity("user-demand", 21)
+@pytest.mark.parity("mastra-session", 181)
 async def test_the_other_aborts_and_the_partial_answer_is_kept(calm: Stage) -> None:
     async with calm.beside("Tell a story.") as session:
         await seen(session, lambda items: isinstance(items[-1], Delta))
@@ -206,6 +207,7 @@ async def test_the_other_approves(calm: Stage) -> None:
 
 @pytest.mark.parity("harness-kernel", 96)
 @pytest.mark.parity("user-demand", 22, 70)
+@pytest.mark.parity("mastra-session", 182)
 async def test_a_killed_driver_is_replaced(stage: Stage) -> None:
     async with stage.beside("Tell a story.") as session:
         watching = asyncio.create_task(
@@ -243,6 +245,7 @@ async def test_what_was_queued_is_delivered_once_though_the_driver_dies(stage: S
 
 
 @pytest.mark.parity("user-demand", 31, 34)
+@pytest.mark.parity("mastra-session", 180)
 async def test_a_frozen_driver_does_nothing_more_when_it_wakes(stage: Stage) -> None:
     async with stage.beside("Work.") as session:
         await begun(session)
@@ -267,6 +270,7 @@ async def test_a_frozen_driver_does_nothing_more_when_it_wakes(stage: Stage) -> 
 
 
 @pytest.mark.parity("user-demand", 71)
+@pytest.mark.parity("mastra-session", 179)
 async def test_an_orderly_end_hands_over_at_once(calm: Stage) -> None:
     async with calm.beside("Work.") as session:
         await begun(session)
@@ -282,6 +286,7 @@ async def test_an_orderly_end_hands_over_at_once(calm: Stage) -> None:
 
 @pytest.mark.parity("harness-kernel", 95)
 @pytest.mark.parity("user-demand", 12)
+@pytest.mark.parity("mastra-session", 183)
 async def test_approve_with_nothing_but_the_url_after_a_kill(stage: Stage, tmp_path: Path) -> None:
     await asyncio.to_thread(stage.worker.ask, "post", text="Pay.")
     async with connect(stage.url) as store:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Event, Harness, NewEvent, Store, tool
-from holdfast.harness.logs import LogConfig
+from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
 

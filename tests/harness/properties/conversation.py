@@ -13,9 +13,9 @@ from msgspec import Struct
 from holdfast import Agent, Event, Harness, tool
 from holdfast.errors import AlreadyDecided, NotPending, SessionBusy
 from holdfast.events import key
-from holdfast.harness.logs import LogConfig
 from holdfast.harness.session import Session
 from holdfast.harness.steps import RunLimits
+from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext, ToolResult
 from holdfast.models.port import FromModel, ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Use

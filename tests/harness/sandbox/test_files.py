@@ -9,10 +9,17 @@ import pytest
 
 from holdfast.errors import SandboxError
 from holdfast.events import key
-from holdfast.harness import files
-from holdfast.harness.files import bash, edit_file, file_tools, glob, grep, read_file, write_file
 from holdfast.harness.sandbox import LocalSandbox, NoSandbox, Place
-from holdfast.harness.tools import BadArguments, Ref, Tool, ToolResult
+from holdfast.harness.tools import BadArguments, Ref, Tool, ToolResult, files
+from holdfast.harness.tools.files import (
+    bash,
+    edit_file,
+    file_tools,
+    glob,
+    grep,
+    read_file,
+    write_file,
+)
 from tests.harness.tools.context import Context
 
 from .waiting import given_time

@@ -89,7 +89,7 @@ async def test_a_traced_run_names_its_trace() -> None:
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from holdfast.harness.spans import tracing
+    from holdfast.harness.telemetry.spans import tracing
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -369,6 +369,46 @@ async def test_usage_is_summed_by_thread_run_and_model(tmp_path: Path) -> None:
 
 
 # The user state
+
+
+async def test_a_table_of_what_each_run_of_each_thread_used_of_each_model() -> None:
+    from holdfast import SubAgent
+
+    models = [
+        ScriptedModel.by_input(
+            {
+                "Find it.": says(text="Found."),
+                "go": [says(Use("subagent", agent="scout", task="Find it.")), says(text="Done.")],
+                "more": says(text="More."),
+            },
+            ref=f"{name}/m",
+        )
+        for name in ("a", "b")
+    ]
+    scout = SubAgent("scout", "finds", instructions="Find.", model="b/m")
+    agent = workshop(modes=[], subagents=[scout])
+    settings: dict[str, Any] = {"providers": models, "default_model": "a/m"}
+    async with Harness(agent, **settings, price=lambda ref, used: 0.25) as harness:
+        session = await harness.get_or_create("s")
+        first = await session.send("go")
+        second = await session.send("more", model="b/m")
+        fork = await session.thread.clone(id="fork")
+        third = await fork.send("more")
+        [child] = await session.subagents.list()
+        table = [(row.thread, row.run, row.model, row.usage) for row in await fork.usage.table()]
+        one = Usage(input_tokens=10, output_tokens=5, total_tokens=15, cost=0.25)
+        runs = {row[1] for row in table if row[0] == child.thread}
+        assert table == [
+            ("main", first.run, "a/m", one + one),
+            ("main", second.run, "b/m", one),
+            (child.thread, *runs, "b/m", one),
+            ("fork", third.run, "a/m", one),  # what it shares with its parent is its parent's
+        ]
+        whole = Usage()
+        for row in table:
+            whole += row[3]
+        assert whole.cost == 1.25
+        assert whole.input_tokens == (await session.usage_all())["input_tokens"]
 
 
 @pytest.mark.parity("mastra-session", 138)

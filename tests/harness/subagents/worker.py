@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from holdfast import Agent, Harness, SubAgent, connect, tool
 from holdfast.events import key
-from holdfast.harness.logs import LogConfig
+from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.testing.faults import Die, FaultyStore
 

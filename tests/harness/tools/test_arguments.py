@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from holdfast.errors import InvalidValue
-from holdfast.harness.reading import read
 from holdfast.harness.tools import BadArguments, Issue, Tool, ToolContext, tool
+from holdfast.harness.tools.reading import read
 
 TABLE = "harness-kernel"
 jsonschema: Any = import_module("jsonschema")  # it has no types

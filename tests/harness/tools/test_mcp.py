@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidValue, MissingExtra
-from holdfast.harness.mcp import MCPServer, ServerFailed
 from holdfast.harness.tools import BadArguments, Tool, ToolResult
+from holdfast.harness.tools.mcp import MCPServer, ServerFailed
 
 from .context import Context
 from .legacy import Legacy

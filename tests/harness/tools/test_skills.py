@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidValue
-from holdfast.harness.skills import Skill, Skills
 from holdfast.harness.tools import BadArguments, Tool, ToolContext, ToolResult, tool
+from holdfast.harness.tools.skills import Skill, Skills
 
 from .context import Context
 

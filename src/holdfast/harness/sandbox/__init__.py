@@ -2,11 +2,12 @@
 
 from .docker import DockerSandbox, Mount
 from .local import LocalSandbox
-from .port import Command, NoSandbox, Place, Ran, Sandbox
+from .port import Command, Entry, NoSandbox, Place, Ran, Sandbox
 
 __all__ = [
     "Command",
     "DockerSandbox",
+    "Entry",
     "LocalSandbox",
     "Mount",
     "NoSandbox",

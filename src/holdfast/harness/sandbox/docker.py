@@ -8,7 +8,6 @@ files as we do.
 from __future__ import annotations
 
 import asyncio
-import builtins
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from msgspec import Struct
 from ...errors import InvalidValue, OutsideSandbox, SandboxError
 from ...events import Key, Scope, new_id
 from .dockercli import DEAD, END, MISSING, TAKEN, DockerCli, flags, limits, mount, variables
+from .files import Files
 from .folder import Folder, remove
 from .port import Command, Ran, Reason, digest
 from .process import MARK, Running
@@ -171,7 +171,7 @@ class DockerSandbox:
         ]
 
 
-class DockerPlace:
+class DockerPlace(Files):
     """The container of one session, running."""
 
     folder = WORKSPACE
@@ -179,9 +179,9 @@ class DockerPlace:
     def __init__(
         self, sandbox: DockerSandbox, name: str, folder: Folder, arguments: Sequence[str]
     ) -> None:
+        super().__init__(folder, read_only=sandbox.read_only)
         self._sandbox = sandbox
         self._name = name
-        self._folder = folder
         self._arguments = arguments
         self._running: set[Running] = set()
         self._closed = False
@@ -254,17 +254,6 @@ class DockerPlace:
             await self._sandbox.cli.call(
                 "exec", self._name, "sh", "-c", END, "sh", MARK, mark, grace
             )
-
-    async def read(self, path: str, *, limit: int | None = None) -> bytes:
-        return await asyncio.to_thread(self._folder.read, path, limit)
-
-    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
-        if self._sandbox.read_only:
-            raise SandboxError(problem=f"{path!r}: the workspace is read-only")
-        await asyncio.to_thread(self._folder.write, path, data, append=append)
-
-    async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
-        return await asyncio.to_thread(self._folder.list, pattern, limit)
 
     async def close(self, reason: Reason) -> None:
         if self._closed:

@@ -8,6 +8,7 @@ outside cannot be told from a file. Everything here blocks: call it in a thread.
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import secrets
@@ -17,8 +18,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from ...errors import OutsideSandbox, SandboxError
+from ...errors import NoSuchFile, OutsideSandbox, SandboxError
 from .patterns import Pattern
+from .port import Entry
 
 LINKS = 40  # followed in one path, as Linux does
 DEPTH = 100  # folders in folders that a list looks into
@@ -82,6 +84,50 @@ class Folder:
                         found.append(_text("/".join([*above, name])))
         return found
 
+    def tree(self, path: str, depth: int, limit: int) -> builtins.list[Entry]:
+        """What is in a folder, by path."""
+        found: builtins.list[Entry] = []
+        with self._walk(path) as walk:
+            walk.go(path, into=True)
+            for folder, folders, files, opened in os.fwalk(".", dir_fd=walk.at):
+                above = [*walk.names, *folder.split("/")[1:]]
+                level = len(above) - len(walk.names)
+                for name in sorted([*folders, *files])[:limit]:
+                    with suppress(FileNotFoundError):  # it went meanwhile
+                        found.append(_entry("/".join([*above, name]), name, opened))
+                folders[:] = sorted(folders) if level + 1 < min(depth, DEPTH) else []
+                if len(found) >= limit:
+                    break
+        return sorted(found, key=lambda entry: entry.path)[:limit]
+
+    def make(self, path: str) -> None:
+        """Make a folder, and those above it."""
+        with self.enter(path):
+            pass
+
+    def move(self, path: str, to: str) -> None:
+        """Give a file or folder another path."""
+        with self._walk(path) as source, self._walk(to) as target:
+            name, new = source.go(path, last=True), target.go(to, make=True, last=True)
+            os.stat(name, dir_fd=source.at, follow_symlinks=False)
+            if "." in (name, new) or _is_there(new, target.at):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            os.rename(name, new, src_dir_fd=source.at, dst_dir_fd=target.at)
+
+    def remove(self, path: str, *, all: bool = False) -> None:
+        """Remove a file, a link, or a folder, which must be empty unless `all`."""
+        with self._walk(path) as walk:
+            name = walk.go(path, last=True)
+            if name == ".":
+                raise ValueError("is the workspace itself")
+            found = os.stat(name, dir_fd=walk.at, follow_symlinks=False)
+            if not stat.S_ISDIR(found.st_mode):
+                os.unlink(name, dir_fd=walk.at)
+            elif all:
+                shutil.rmtree(name, dir_fd=walk.at)
+            else:
+                os.rmdir(name, dir_fd=walk.at)
+
     @contextmanager
     def enter(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
         """A folder, made if it is not there: open, and its path from here without any link."""
@@ -102,6 +148,8 @@ def _told(path: str) -> Iterator[None]:
     """What the system refuses, as our error."""
     try:
         yield
+    except FileNotFoundError as error:
+        raise NoSuchFile(path=path) from error
     except (OSError, ValueError) as error:
         said = (isinstance(error, OSError) and error.strerror) or str(error)
         raise SandboxError(problem=f"{path!r}: {said}") from error
@@ -132,9 +180,10 @@ class _Walk:
             path = path[len(root) :]
         return [name for name in path.split("/") if name not in ("", ".")]
 
-    def go(self, path: str, *, make: bool = False, into: bool = False) -> str:
+    def go(self, path: str, *, make: bool = False, into: bool = False, last: bool = False) -> str:
         """Enter the folders of a path, and give the name that is left: that of a file, which is
-        no link, or "." if the path is a folder that we are in. `into` enters the last as well."""
+        no link, or "." if the path is a folder that we are in. `into` enters the last as well;
+        `last` takes the last for itself, also if it is a link."""
         left = self.names_of(path)[::-1]
         tries = 0
         while left:
@@ -143,6 +192,8 @@ class _Walk:
                 continue
             if name == "..":
                 self._up(path)
+            elif last and not left:
+                return name
             elif (target := self._link(name)) is not None:
                 tries += 1
                 if target.startswith("/"):
@@ -266,6 +317,26 @@ def _write(file: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]
+
+
+def _entry(path: str, name: str, opened: int) -> Entry:
+    found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+    return Entry(
+        path=_text(path),
+        type=kinds.get(stat.S_IFMT(found.st_mode), "other"),  # type: ignore[arg-type]
+        size=found.st_size,
+        changed=found.st_mtime_ns // 1_000_000,
+        mode=stat.S_IMODE(found.st_mode),
+    )
+
+
+def _is_there(name: str, opened: int) -> bool:
+    try:
+        os.stat(name, dir_fd=opened, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _text(path: str) -> str:

@@ -8,7 +8,6 @@ and reach what that user may.
 from __future__ import annotations
 
 import asyncio
-import builtins
 import os
 import shutil
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any, Literal
 
 from ...errors import InvalidValue, SandboxError
 from ...events import Key, Scope
+from .files import Files
 from .folder import Folder, remove
 from .port import Command, Ran, Reason, digest
 from .process import Running
@@ -106,7 +106,7 @@ class LocalSandbox:
         return found if isinstance(self._env, str) else {**found, **self._env}
 
 
-class LocalPlace:
+class LocalPlace(Files):
     """The folder of one session, open."""
 
     def __init__(
@@ -119,8 +119,8 @@ class LocalPlace:
         limit: int,
         grace: float,
     ) -> None:
+        super().__init__(folder)
         self.folder = folder.path
-        self._folder = folder
         self._env = env
         self._shell = shell
         self._timeout = timeout
@@ -170,15 +170,6 @@ class LocalPlace:
         with self._folder.enter(cwd) as (opened, names):
             path = f"/proc/self/fd/{opened}"
             yield path if os.path.isdir(path) else os.path.join(self.folder, names)
-
-    async def read(self, path: str, *, limit: int | None = None) -> bytes:
-        return await asyncio.to_thread(self._folder.read, path, limit)
-
-    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
-        await asyncio.to_thread(self._folder.write, path, data, append=append)
-
-    async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
-        return await asyncio.to_thread(self._folder.list, pattern, limit)
 
     async def close(self, reason: Reason) -> None:
         self._closed = True

@@ -73,6 +73,16 @@ class Ran(Struct, frozen=True):
     truncated: bool = False
 
 
+class Entry(Struct, frozen=True):
+    """One file or folder of a place: its path from the folder, bytes, time of change in ms."""
+
+    path: str
+    type: Literal["file", "folder", "link", "other"]
+    size: int
+    changed: int
+    mode: int
+
+
 class Place(Protocol):
     """An open sandbox of one session. `folder` is the path of its files as a command sees it.
 
@@ -108,6 +118,26 @@ class Place(Protocol):
         """The files that match, relative to the folder, the same order each time, `limit` at
         most. `*` and `?` stay within a name, `**` is any number of folders, `{a,b}` is either.
         Links are not entered, nor `.git` and `node_modules` unless the pattern names them."""
+        ...
+
+    async def tree(
+        self, path: str = ".", *, depth: int = 1, limit: int = 1_000
+    ) -> builtins.list[Entry]:
+        """What is in a folder, and in those below it down to `depth`, by path, `limit` at most.
+        Links are shown as such and not entered."""
+        ...
+
+    async def make(self, path: str) -> None:
+        """Make a folder, and those above it; one that is there is fine."""
+        ...
+
+    async def move(self, path: str, to: str) -> None:
+        """Give a file or folder another path; folders above it are made. Refused where there
+        is something already. A link is moved itself, not what it leads to."""
+        ...
+
+    async def remove(self, path: str, *, all: bool = False) -> None:
+        """Remove a file, a link or an empty folder; with `all`, a folder with what is in it."""
         ...
 
     async def close(self, reason: Reason) -> None:
@@ -169,6 +199,20 @@ class Nowhere:
         raise SandboxError(problem=NO_SANDBOX)
 
     async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
+        raise SandboxError(problem=NO_SANDBOX)
+
+    async def tree(
+        self, path: str = ".", *, depth: int = 1, limit: int = 1_000
+    ) -> builtins.list[Entry]:
+        raise SandboxError(problem=NO_SANDBOX)
+
+    async def make(self, path: str) -> None:
+        raise SandboxError(problem=NO_SANDBOX)
+
+    async def move(self, path: str, to: str) -> None:
+        raise SandboxError(problem=NO_SANDBOX)
+
+    async def remove(self, path: str, *, all: bool = False) -> None:
         raise SandboxError(problem=NO_SANDBOX)
 
     async def close(self, reason: Reason) -> None:

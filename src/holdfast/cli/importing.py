@@ -1,0 +1,147 @@
+"""`holdfast import`: a session out of a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from ..bundle.read import Imported, import_bundle
+from ..catalog import Query
+from ..errors import SessionExists
+from ..events import Scope
+from ..store import Store
+from ..stores import connect
+from ..stores.memory import MemoryStore
+from .bundlefiles import Format, Read, read_file, tell_loss
+from .export import Counter
+from .failure import UsageError
+from .options import EVERYWHERE, Common, look_into, place
+from .output import Output, plain
+from .render import number
+
+TRIED = 256 << 20  # bytes of events up to which a dry run tries everything, in memory
+
+
+async def import_(
+    file: Annotated[Path, Parameter(help="The file: a bundle, Harn's, or a transcript.")],
+    /,
+    *,
+    as_: Annotated[
+        str | None, Parameter(name="--as", help="The id of the session. Default: its own.")
+    ] = None,
+    read_only: Annotated[
+        bool, Parameter(help="To be read, never to be continued: it takes no more events.")
+    ] = False,
+    accept_redacted: Annotated[
+        bool, Parameter(help="Continue with texts that were replaced, or without attachments.")
+    ] = False,
+    format: Annotated[
+        Literal["auto", "holdfast", "harn", "claude"],
+        Parameter(help="The format; by default it is told by what is in the file."),
+    ] = "auto",
+    dry_run: Annotated[bool, Parameter(help="Check everything; write nothing.")] = False,
+    create: Annotated[bool, Parameter(help="Make the store if there is none.")] = False,
+    common: Common = EVERYWHERE,
+) -> int:
+    """Bring a session from a file into the store, under its own id or another.
+
+    ```
+    holdfast import customer-42.zip
+    holdfast import customer-42.zip --as copy-of-42 --tenant test
+    ```
+
+    The file is checked whole before anything is written. The same file again is the same
+    session. A session that was exported to be continued goes on with `holdfast resume`. With
+    `--json`: one document.
+    """
+    out = common.output()
+    known: Format | None = None if format == "auto" else format
+    async with _store(common, create=create, dry_run=dry_run) as store:
+        with out.working(f"importing {plain(file.name)}") as told:
+            found = await read_file(file, known)
+            facts = found.bundle.document.session
+            how: dict[str, Any] = {
+                "session": facts.session if as_ is None else as_,
+                "tenant": common.tenant,
+                "purpose": "read" if read_only else "continue",
+                "accept_redacted": accept_redacted,
+                "allow_secrets": True,  # it was checked as it was read
+                "progress": Counter(told),
+            }
+            if dry_run:
+                done = await _tried(store, found, how)
+            else:
+                done = await import_bundle(store, found.bundle, **how)
+    _tell(out, done, found, dry_run)
+    tell_loss(out, found.loss)
+    return 0
+
+
+import_.__name__ = "import"
+
+
+@asynccontextmanager
+async def _store(common: Common, *, create: bool, dry_run: bool) -> AsyncGenerator[Store, None]:
+    if not create:
+        opened = common.open()
+    elif dry_run:
+        opened = look_into(common.url)
+    else:
+        if (path := place(common.url)) is not None:
+            await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+        opened = connect(common.url)
+    async with opened as store:
+        yield store
+
+
+async def _tried(store: Store, found: Read, how: dict[str, Any]) -> Imported:
+    """What an import would come to: tried in a store of its own."""
+    document = found.bundle.document
+    if sum(part.size for part in document.parts) > TRIED:
+        raise UsageError(
+            f"a dry run takes {TRIED >> 20} MiB at most: `holdfast bundle validate` checks more"
+        )
+    scope = Scope(how["tenant"], how["session"])
+    page = await store.find(Query(tenant=scope.tenant, session=scope.session), limit=1)
+    origin = f"bundle:{document.bundle_id}"
+    mine = [name for name in await store.claims(scope) if name.startswith(origin)]
+    if page.items and not mine:
+        raise SessionExists(tenant=scope.tenant, session=scope.session, thread=page.items[0].thread)
+    return await import_bundle(MemoryStore(), found.bundle, **how)
+
+
+def _tell(out: Output, done: Imported, found: Read, dry_run: bool) -> None:
+    if out.json:
+        loss = found.loss.losses if found.loss is not None else []
+        out.emit(
+            {
+                "session": done.session,
+                "tenant": done.tenant,
+                "fresh": done.fresh,
+                "purpose": done.purpose,
+                "liveness": done.liveness,
+                "threads": done.threads,
+                "events": done.events,
+                "blobs": done.blobs,
+                "held": done.held,
+                "bundle_id": done.bundle_id,
+                "format": found.format,
+                "loss": loss,
+                "dry_run": dry_run,
+            }
+        )
+        return
+    what = [number(len(done.threads), "thread"), number(done.events, "event")]
+    if done.blobs:
+        what.append(number(done.blobs, "attachment"))
+    status = "would be imported" if dry_run else "imported" if done.fresh else "was there"
+    out.print(plain(f"{done.session}  {status}  {', '.join(what)}, {done.liveness}"))
+    for name in done.held:
+        out.print(plain(f"    another session holds the name {name}"))
+    if done.purpose == "continue" and done.liveness == "continuable" and not dry_run:
+        out.remark(plain(f"it goes on with: holdfast resume {done.session} --agent MODULE:NAME"))

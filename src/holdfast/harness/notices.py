@@ -1,0 +1,43 @@
+"""Those who are told what happens to the sessions of a harness."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from ..errors import InvalidValue
+from .telemetry.logs import Log
+
+Listener: TypeAlias = Callable[[str, str, Any], Any]
+
+
+class Notices:
+    """Plain functions that are called with an event, the id of a session and a value. What one
+    raises is logged, and hurts nobody else."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._listeners: list[Listener] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call this one too, until what is returned is called."""
+        function: Any = listener
+        waits = inspect.iscoroutinefunction
+        if not callable(function) or waits(function) or waits(type(function).__call__):
+            problem = "is async" if callable(function) else f"is {type(function).__name__}"
+            remedy = "give a plain function; it may start a task"
+            raise InvalidValue(field="listener", problem=problem, remedy=remedy)
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def tell(self, event: str, id: str | None, value: Any = None) -> None:
+        """Call all of them."""
+        for listener in [*self._listeners]:
+            try:
+                listener(event, id or "", value)
+            except Exception as error:
+                self._log.error("listener_failed", category="session", error=error)

@@ -1,0 +1,49 @@
+"""The files of a place that is a folder on this machine, as a sandbox hands them out."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+
+from ...errors import SandboxError
+from .folder import Folder
+from .port import Entry
+
+
+class Files:
+    """What a `Place` does with files, in one folder. Each call is made in a thread."""
+
+    def __init__(self, folder: Folder, *, read_only: bool = False) -> None:
+        self._folder = folder
+        self._read_only = read_only
+
+    async def read(self, path: str, *, limit: int | None = None) -> bytes:
+        return await asyncio.to_thread(self._folder.read, path, limit)
+
+    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+        self._check_writable(path)
+        await asyncio.to_thread(self._folder.write, path, data, append=append)
+
+    async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
+        return await asyncio.to_thread(self._folder.list, pattern, limit)
+
+    async def tree(
+        self, path: str = ".", *, depth: int = 1, limit: int = 1_000
+    ) -> builtins.list[Entry]:
+        return await asyncio.to_thread(self._folder.tree, path, depth, limit)
+
+    async def make(self, path: str) -> None:
+        self._check_writable(path)
+        await asyncio.to_thread(self._folder.make, path)
+
+    async def move(self, path: str, to: str) -> None:
+        self._check_writable(path)
+        await asyncio.to_thread(self._folder.move, path, to)
+
+    async def remove(self, path: str, *, all: bool = False) -> None:
+        self._check_writable(path)
+        await asyncio.to_thread(self._folder.remove, path, all=all)
+
+    def _check_writable(self, path: str) -> None:
+        if self._read_only:
+            raise SandboxError(problem=f"{path!r}: the workspace is read-only")

@@ -1,0 +1,155 @@
+"""What a harness is set to, and its life: it starts, it serves, it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from ..errors import HarnessClosed
+from ..events import new_id
+from ..models.port import Model, Provider
+from ..store import Store
+from ..stores import connect
+from .agent import Agent
+from .config import PARALLEL, Config, Price
+from .faults import ErrorPolicy
+from .live import Live
+from .notices import Listener, Notices
+from .opened import GRACE, Opened
+from .prices import price
+from .sandbox.port import Sandbox
+from .setup import prepare
+from .steps import RunLimits
+from .telemetry.logs import LogConfig, Logs
+from .tools.sources import ToolSource, gather, release
+
+TTL = 15.0  # seconds that a lease lasts
+
+
+class Serving:
+    """An agent on a store, between its start and its end."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        default_model: str | Model | None = None,
+        providers: Sequence[Provider | Model] = (),
+        fallback_models: Sequence[str] = (),
+        storage: str | Store = "memory:",
+        sandbox: Sandbox | None = None,
+        resources: Any = None,
+        logging: LogConfig | None = None,
+        error_policy: ErrorPolicy | None = None,
+        tenant: str = "main",
+        limits: RunLimits | None = None,
+        window_tokens: int = 100_000,
+        window_turns: int = 200,
+        summarise: Callable[..., Any] | str | None = None,
+        recovery: Literal["resume", "close", "leave"] = "resume",
+        crashes: int = 3,
+        ttl: float = TTL,
+        parallel_tools: int = PARALLEL,
+        price: Price | None = price,
+        trace: bool | None = None,
+    ) -> None:
+        self._settings = prepare(locals())
+        self.agent, self.tenant, self.storage = agent, tenant, storage
+        self.recovery = recovery
+        self.logs: Logs = (logging or LogConfig()).open()
+        self._notices = Notices(self.logs.log)
+        self._opened: Opened | None = None
+        self._sources: list[ToolSource] = []
+        self._starting = asyncio.Lock()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def start(self) -> Self:
+        """Connect, and take up what was left undone."""
+        async with self._starting:
+            self._check_open()
+            if self._opened is None:
+                self._opened = await self._open()
+                if self.recovery != "leave":
+                    await self._opened.drivers.start()
+        return self
+
+    async def _open(self) -> Opened:
+        store = await connect(self.storage) if isinstance(self.storage, str) else self.storage
+        self.agent, self._sources = await gather(self.agent)
+        config = Config(
+            agent=self.agent,
+            store=store,
+            log=self.logs.log,
+            redactor=self.logs.redactor,
+            owner=f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}",
+            **self._settings,
+        )
+        return Opened(config, self.tenant, self._notices)
+
+    async def aclose(self, grace: float = GRACE) -> None:
+        """Stop taking work, let runs reach a safe point within `grace` seconds, hand over what
+        is left, and close. Nothing is written afterwards. Twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        async with self._starting:  # what is being started is closed as well
+            opened = self._opened
+        if opened is not None:
+            await opened.aclose(grace)
+            await release(self._sources)
+            await opened.config.models.aclose()
+            if isinstance(self.storage, str):
+                await opened.store.aclose()
+        await self.logs.aclose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HarnessClosed(what="the harness")
+
+    @property
+    def opened(self) -> Opened:
+        """The live sessions, once the harness is started."""
+        if self._opened is None:
+            raise HarnessClosed(what="the harness was not started: use `async with`, or it")
+        return self._opened
+
+    @property
+    def config(self) -> Config:
+        return self.opened.config
+
+    @property
+    def store(self) -> Store:
+        return self.opened.store
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The agent, described."""
+        return self.agent.manifest
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(event, session id, value)` for what happens to sessions here:
+        `session.created`, `session.opened`, `session.deleted`, `thread.deleted`,
+        `sessions.closed`, and
+        `session.event` with each event of those that are open. What it raises is logged.
+        Returns what ends it."""
+        self._check_open()
+        return self._notices.subscribe(listener)
+
+    def wake(self, live: Live) -> None:
+        """See to it that somebody looks at this log."""
+        self.opened.wake(live)

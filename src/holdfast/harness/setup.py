@@ -1,0 +1,106 @@
+"""From what a program gives a harness to what it works with. Whatever is wrong with the agent, the
+models and the settings is found here, all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import HoldfastError, InvalidAgent, InvalidValue
+from ..models import registry
+from . import settings
+from .agent import Agent, faults
+from .faults import ErrorPolicy
+from .output import output_tool
+from .sandbox import NoSandbox
+from .steps import Bounds, RunLimits
+from .subagents import family
+from .telemetry.spans import tracing
+
+
+def prepare(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a `Config` takes of the settings of a harness, by name; `InvalidAgent` lists every
+    fault there is."""
+    default, providers = given["default_model"], given["providers"]
+    sources: list[Any] = [*providers] if isinstance(providers, (list, tuple)) else []
+    if default is not None and not isinstance(default, str):
+        sources.append(default)
+        default = getattr(default, "ref", None)
+    wrong = settings.faults(given)
+    named = [] if wrong else [*given["fallback_models"], *_summariser(given["summarise"])]
+    _check(given["agent"], sources, [default, *named], wrong)
+    return {
+        "models": registry.Models(sources),
+        "default_model": default,
+        "fallbacks": tuple(given["fallback_models"]),
+        "sandbox": given["sandbox"] or NoSandbox(),
+        "resources": given["resources"],
+        "policy": given["error_policy"] or ErrorPolicy(),
+        "bounds": _bounds(given),
+        "tracing": tracing(given["trace"]),
+        "ttl": given["ttl"],
+        "parallel": given["parallel_tools"],
+        "price": given["price"],
+        "summarise": given["summarise"],
+    }
+
+
+def _bounds(given: Mapping[str, Any]) -> Bounds:
+    return Bounds(
+        limits=given["limits"] or RunLimits(),
+        tokens=given["window_tokens"],
+        turns=given["window_turns"],
+        crashes=given["crashes"],
+        recovery="close" if given["recovery"] == "close" else "resume",
+    )
+
+
+def _summariser(summarise: Any) -> list[str]:
+    """The model that summarises, if one is named."""
+    return [summarise] if isinstance(summarise, str) and "/" in summarise else []
+
+
+def _check(
+    agent: Any, sources: Sequence[Any], refs: Sequence[str | None], wrong: Sequence[str] = ()
+) -> None:
+    """Refuse an agent, models or settings that cannot work; every fault is listed."""
+    if not isinstance(agent, Agent):
+        problem = f"is {type(agent).__name__}"
+        raise InvalidValue(field="agent", problem=problem, remedy="pass an Agent")
+    found = [*faults(agent)]
+    for each in _family(agent, found):
+        found.extend(_types(each))
+    found.extend(registry.faults(sources))
+    found.extend(wrong)
+    wanted = [*refs, *(ref for each in _family(agent, found) for ref in _models(each))]
+    if not found:
+        models = registry.Models(sources)
+        for ref in dict.fromkeys(filter(None, wanted)):
+            try:
+                models.check(ref)
+            except HoldfastError as error:
+                found.append(str(error))
+        if not any((refs[0], agent.model)) and not all(mode.model for mode in agent.modes):
+            found.append("there is no model: give the harness a default_model")
+    if found:
+        raise InvalidAgent(agent=agent.key, faults=found)
+
+
+def _family(agent: Agent, found: Sequence[str]) -> list[Agent]:
+    """The agent, and if nothing is wrong with them, those that work for it."""
+    return [agent] if found else [*family(agent).values()]
+
+
+def _models(agent: Agent) -> Iterable[str | None]:
+    yield agent.model
+    yield from (mode.model for mode in agent.modes)
+
+
+def _types(agent: Agent) -> Iterable[str]:
+    """What is wrong with the types that an agent declares."""
+    answer = {} if agent.output_type is None else {"the output type": agent.output_type}
+    for what, kind in {**answer, **{f"event {k!r}": t for k, t in agent.events.items()}}.items():
+        try:
+            output_tool(kind)
+        except HoldfastError as error:
+            yield f"{what}: {error}"

@@ -1,0 +1,165 @@
+"""What a run took and used, computed from its events alone. Pure.
+
+So every run has metrics: one that failed, one whose process died, one that another process
+finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ... import events as ev
+from ...codec import typed
+from ...events import Event
+
+FAILED = ("failed", "unknown")
+
+
+class ToolMetrics(Struct, frozen=True, kw_only=True):
+    """The calls of one tool: how many, how many failed, how long they took in all."""
+
+    count: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+
+
+class RunError(Struct, frozen=True, kw_only=True):
+    """Something that went wrong: of a tool, or (without a name) of the run itself."""
+
+    code: str
+    tool: str | None = None
+    call: str | None = None
+
+
+class RunMetrics(Struct, frozen=True, kw_only=True):
+    """The figures of one run. Times are the store's, in ms; `seconds` is all the time from
+    start to end, of which `waited` were for people. `cost` is None where no call told it.
+    `model_calls` counts what was asked, `steps` the turns of the loop: a call that was made
+    again counts twice there and once here."""
+
+    run: str | None = None
+    status: str | None = None
+    started: int | None = None
+    finished: int | None = None
+    seconds: float | None = None
+    waited: float = 0.0
+    steps: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    tools: dict[str, ToolMetrics] = {}
+    usage: dict[str, int] = {}
+    cost: float | None = None
+    errors: tuple[RunError, ...] = ()
+
+
+def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
+    """The figures of `run`, or of all that is given; of a run that goes on, up to now.
+
+    Never raises for what an event holds: what cannot be read counts nowhere.
+    """
+    tally = _Tally(run)
+    for event in events:
+        if run is None or event.run == run:
+            tally.add(event)
+    return tally.metrics()
+
+
+class _Tally:
+    def __init__(self, run: str | None) -> None:
+        self.run = run
+        self.found: dict[str, Any] = {"run": run}
+        self.names: dict[str, str] = {}
+        self.starts: dict[str, int] = {}
+        self.ended: set[str] = set()
+        self.tools: dict[str, ToolMetrics] = {}
+        self.usage: dict[str, int] = {}
+        self.errors: list[RunError] = []
+        self.steps: set[int] = set()
+        self.calls = self.answers = 0
+        self.cost: float | None = None
+        self.waiting: int | None = None
+        self.waited = 0
+
+    def add(self, event: Event) -> None:
+        payload = typed(event)
+        if self.waiting is not None and event.kind in (
+            "run.resumed",
+            "run.finished",
+            "model.called",
+            "tool.started",
+        ):
+            self.waited += max(0, event.at - self.waiting)
+            self.waiting = None
+        if isinstance(payload, ev.RunStarted):
+            self.found.setdefault("started", event.at)
+            self.found["run"] = self.found["run"] or event.run
+        elif isinstance(payload, ev.RunWaiting):
+            self.waiting = event.at if self.waiting is None else self.waiting
+        elif isinstance(payload, ev.RunFinished):
+            self._end(event, payload)
+        elif isinstance(payload, ev.ModelCalled):
+            self.calls += 1
+            self.steps.add(payload.step)
+        elif isinstance(payload, ev.MessageCompleted):
+            self._answer(payload)
+        elif isinstance(payload, ev.ToolNested):
+            self.names[payload.call.id] = payload.call.name
+        elif isinstance(payload, ev.ToolStarted):
+            self.names[payload.call] = payload.name
+            self.starts[payload.call] = event.at
+        elif isinstance(payload, ev.ToolFinished):
+            self._outcome(event, payload)
+
+    def _answer(self, payload: ev.MessageCompleted) -> None:
+        self.answers += 1
+        self.names.update((call.id, call.name) for call in payload.calls)
+        for name, number in payload.usage.items():
+            self.usage[name] = self.usage.get(name, 0) + number
+        if payload.cost is not None:
+            self.cost = (self.cost or 0.0) + payload.cost
+
+    def _outcome(self, event: Event, payload: ev.ToolFinished) -> None:
+        if payload.call in self.ended:  # the first outcome of a call counts
+            return
+        self.ended.add(payload.call)
+        name = self.names.get(payload.call, "?")
+        before = self.tools.get(name, ToolMetrics())
+        failed = payload.outcome in FAILED
+        took = max(0, event.at - self.starts.get(payload.call, event.at)) / 1000
+        self.tools[name] = replace(
+            before,
+            count=before.count + 1,
+            errors=before.errors + failed,
+            seconds=before.seconds + took,
+        )
+        if failed:
+            code = payload.code or f"tool_{payload.outcome}"
+            self.errors.append(RunError(code=code, tool=name, call=payload.call))
+
+    def _end(self, event: Event, payload: ev.RunFinished) -> None:
+        self.found.update(finished=event.at, status=payload.status)
+        if payload.status != "done":
+            fallback = "run_aborted" if payload.status == "aborted" else "run_failed"
+            self.errors.append(RunError(code=payload.code or fallback))
+
+    def metrics(self) -> RunMetrics:
+        started, finished = self.found.get("started"), self.found.get("finished")
+        took = None
+        if started is not None and finished is not None:
+            took = max(0, finished - started) / 1000
+        return RunMetrics(
+            **self.found,
+            seconds=took,
+            waited=self.waited / 1000,
+            steps=len(self.steps) or self.answers,
+            model_calls=self.calls or self.answers,
+            tool_calls=sum(tool.count for tool in self.tools.values()),
+            tools=self.tools,
+            usage=self.usage,
+            cost=self.cost,
+            errors=tuple(self.errors),
+        )

@@ -1,0 +1,192 @@
+"""Traces by the GenAI conventions of OpenTelemetry: a span for a run, each model call, each tool.
+
+The package is imported when tracing is asked for, or when the program uses it already; else
+every span is a silent one. Spans name models, tools and ids. They never hold what was said:
+no messages, no arguments, no results, no text of an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MissingExtra
+from ...events import Key
+from ...state import Run
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span as OtelSpan
+    from opentelemetry.trace import Tracer, TracerProvider
+
+# Our names of usage that the conventions spell in another way.
+USAGE = {
+    "cache_read_tokens": "cache_read.input_tokens",
+    "cache_write_tokens": "cache_creation.input_tokens",
+    "reasoning_tokens": "reasoning.output_tokens",
+}
+
+
+class Span:
+    """One span while it is open; without OpenTelemetry, nothing at all."""
+
+    def __init__(self, span: OtelSpan | None = None) -> None:
+        self._span = span
+
+    def set(self, name: str, value: Any) -> None:
+        """Put an attribute down; None puts nothing down."""
+        if self._span is not None and value is not None:
+            self._span.set_attribute(name, value)
+
+    @property
+    def trace(self) -> str | None:
+        """The trace that it belongs to, in hexadecimal."""
+        return None if self._span is None else f"{self._span.get_span_context().trace_id:032x}"
+
+    def usage(self, usage: Mapping[str, int], model: str | None = None) -> None:
+        """What the model call used, and which model answered if it told."""
+        for name, number in usage.items():
+            self.set(f"gen_ai.usage.{USAGE.get(name, name)}", number)
+        self.set("gen_ai.response.model", model)
+
+    def finish(self, *reasons: str) -> None:
+        """Why the model stopped."""
+        self.set("gen_ai.response.finish_reasons", list(reasons) or None)
+
+    def fail(self, code: str) -> None:
+        """It went wrong: `code` is a fault's, or the name of an error's type."""
+        if self._span is not None:
+            from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - an extra
+
+            self._span.set_attribute("error.type", code)
+            self._span.set_status(Status(StatusCode.ERROR, code))
+
+
+SILENT = Span()
+
+
+class Tracing:
+    """Where spans are begun. A span is the parent of those that begin inside it."""
+
+    def __init__(self, tracer: Tracer | None = None) -> None:
+        self._tracer = tracer
+        self._traces: dict[str, str | None] = {}  # of the runs that are driven here
+
+    @property
+    def enabled(self) -> bool:
+        return self._tracer is not None
+
+    def trace(self, run: str | None) -> str | None:
+        """The trace of a run that is driven here."""
+        return self._traces.get(run or "")
+
+    @contextmanager
+    def run(
+        self, session: str, agent: str | None, run: str, thread: str | None = None
+    ) -> Iterator[Span]:
+        """One run of an agent."""
+        with self._span(
+            f"invoke_agent {agent}" if agent else "invoke_agent",
+            {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": agent,
+                "gen_ai.conversation.id": session,
+                "holdfast.run": run,
+                "holdfast.thread": thread,
+            },
+        ) as span:
+            self._traces[run] = span.trace
+            try:
+                yield span
+            finally:
+                self._traces.pop(run, None)
+
+    def chat(
+        self, provider: str, model: str, step: int | None = None
+    ) -> AbstractContextManager[Span]:
+        """One call of a model."""
+        return self._span(
+            f"chat {model}",
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": provider,
+                "gen_ai.request.model": model,
+                "holdfast.step": step,
+            },
+            remote=True,
+        )
+
+    def tool(self, name: str, call: str) -> AbstractContextManager[Span]:
+        """One call of a tool."""
+        return self._span(
+            f"execute_tool {name}",
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": name,
+                "gen_ai.tool.call.id": call,
+                "gen_ai.tool.type": "function",
+            },
+        )
+
+    @contextmanager
+    def _span(
+        self, name: str, attributes: dict[str, Any], *, remote: bool = False
+    ) -> Iterator[Span]:
+        if self._tracer is None:
+            yield SILENT
+            return
+        from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra
+
+        with self._tracer.start_as_current_span(
+            name,
+            kind=SpanKind.CLIENT if remote else SpanKind.INTERNAL,
+            attributes={key: value for key, value in attributes.items() if value is not None},
+            record_exception=False,  # its text may hold what was said
+            set_status_on_exception=False,
+        ) as opened:
+            span = Span(opened)
+            try:
+                yield span
+            except BaseException as error:
+                span.fail(str(getattr(error, "code", None) or type(error).__name__))
+                raise
+
+
+class RunSpan:
+    """The span of the run that one driver drives, if it drives one."""
+
+    def __init__(self, tracing: Tracing, key: Key, agent: str) -> None:
+        self._tracing, self._key, self._agent = tracing, key, agent
+        self._stack = ExitStack()
+        self._span: Span | None = None
+
+    def begin(self, run: str) -> None:
+        """A run is driven now."""
+        key = self._key
+        span = self._tracing.run(key.session, self._agent, run, key.thread)
+        self._span = self._stack.enter_context(span)
+
+    def end(self, run: Run | None) -> None:
+        """It is not driven any more; this is how it stands."""
+        if self._span is not None and run is not None and run.status == "failed":
+            self._span.fail(run.code or "run_failed")
+        self._span = None
+        self._stack.close()
+
+
+def tracing(enabled: bool | None = None, tracer_provider: TracerProvider | None = None) -> Tracing:
+    """Where to begin spans. None: if a provider is given, or the program has set one; True:
+    always, and `MissingExtra` without the package."""
+    if enabled is None:
+        known = sys.modules.get("opentelemetry.trace")
+        enabled = tracer_provider is not None or (
+            known is not None and getattr(known, "_TRACER_PROVIDER", None) is not None
+        )
+    if not enabled:
+        return Tracing()
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra(extra="otel", needed_for="tracing") from error
+    return Tracing(trace.get_tracer("holdfast", tracer_provider=tracer_provider))

@@ -1,0 +1,38 @@
+"""Tools: what a model may call, and where calls come from.
+
+`definition` is a tool and how it is declared, `values` what its calls come to. `signature`,
+`reading`, `docstring`, `pydantic_types` and `jsonschema` are how arguments are read; `apart` and
+`allowance` the thread and the time a call gets; `sources`, `mcp*` and `skills` where tools come
+from; `files`, `builtins` and `tasks` the tools that are here.
+"""
+
+from .definition import Approve, Tool, ToolContext, tool
+from .values import (
+    Answer,
+    Approval,
+    BadArguments,
+    Issue,
+    Park,
+    Permission,
+    Ref,
+    Risk,
+    ToolResult,
+    as_result,
+)
+
+__all__ = [
+    "Answer",
+    "Approval",
+    "Approve",
+    "BadArguments",
+    "Issue",
+    "Park",
+    "Permission",
+    "Ref",
+    "Risk",
+    "Tool",
+    "ToolContext",
+    "ToolResult",
+    "as_result",
+    "tool",
+]

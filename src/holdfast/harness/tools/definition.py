@@ -1,0 +1,341 @@
+"""A tool as it is declared: what a model may call, and how its arguments are read.
+
+A `Tool` is immutable and holds no state of a run; when it may be called, how often at once and
+for how long is decided by the harness from what the tool declares here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import inspect
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, get_args, overload
+
+import msgspec
+
+from ...errors import InvalidValue
+from ...events import Key
+from ...models.port import ToolSpec
+from .apart import apart
+from .signature import is_async, signature_of
+from .values import (
+    ROOT,
+    Answer,
+    Approval,
+    Issue,
+    Permission,
+    Risk,
+    ToolResult,
+    as_result,
+    bad_arguments,
+)
+
+Approve: TypeAlias = Approval | Callable[..., Approval | bool | Awaitable[Approval | bool]]
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Form(Protocol):
+    """How arguments come to a function: by a signature, or as one dict by a JSON Schema."""
+
+    @property
+    def schema(self) -> dict[str, Any]: ...
+
+    def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]: ...
+
+    def call(
+        self, function: Callable[..., Any], arguments: dict[str, Any], context: Any
+    ) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tool:
+    """Something a model may call. Made by `@tool`, or by `Tool.from_schema`.
+
+    `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments. `repeat_safe`
+    allows a call whose outcome is unknown to be made again; without it, `on_unknown` says
+    whether a person is asked or the model is told. Times are in seconds; `concurrency` is how
+    many calls of this tool may run at once in one run.
+    """
+
+    name: str
+    description: str
+    form: Form = field(repr=False)
+    function: Callable[..., Any] = field(repr=False)
+    category: str | None = None
+    risk: Risk | None = None
+    permissions: tuple[Permission, ...] = ()
+    approval: Approve = "auto"
+    timeout: float | None = None
+    repeat_safe: bool = False
+    on_unknown: Literal["ask", "tell"] = "ask"
+    concurrency: int | None = None
+    expires: float | None = None
+    version: str = "1"
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "permissions", tuple(self.permissions))
+        _check(self)
+        known = msgspec.json.encode([self.name, self.version, self.schema], order="sorted")
+        object.__setattr__(self, "fingerprint", hashlib.sha256(known).hexdigest()[:16])
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r}, version={self.version!r})"
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The function itself, as if it were no tool."""
+        return self.function(*arguments, **named)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
+        return self.form.schema
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as a model is told of it."""
+        return ToolSpec(self.name, self.description, self.schema)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The tool as people and programs list it: everything declared but the function."""
+        dynamic = callable(self.approval)
+        return {
+            "name": self.name,
+            "description": self.description,
+            "category": self.category,
+            "risk": self.risk,
+            "permissions": msgspec.to_builtins([*self.permissions]),
+            "approval": "dynamic" if dynamic else self.approval,
+            "timeout": self.timeout,
+            "repeat_safe": self.repeat_safe,
+            "on_unknown": self.on_unknown,
+            "concurrency": self.concurrency,
+            "expires": self.expires,
+            "version": self.version,
+            "fingerprint": self.fingerprint,
+            "schema": self.schema,
+        }
+
+    def replace(self, **changes: Any) -> Tool:
+        """The same tool with other declarations."""
+        return dataclasses.replace(self, **changes)
+
+    def parse(self, arguments: Any) -> dict[str, Any]:
+        """The arguments as the function takes them. Raises `BadArguments` with every fault."""
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, dict):
+            said = "text that is not JSON" if isinstance(arguments, str) else "no object"
+            raise bad_arguments(self.name, [Issue(ROOT, f"is {said}: give an object")])
+        values, issues = self.form.read(arguments)
+        if issues:
+            raise bad_arguments(self.name, issues)
+        return values
+
+    async def approval_of(self, arguments: dict[str, Any], context: ToolContext) -> Approval:
+        """What is to happen with a call of these parsed arguments. A function that says True
+        wants a person to be asked, False that nobody is."""
+        if not callable(self.approval):
+            return self.approval
+        said = self.approval(**_wanted(self.approval, {**arguments, "context": context}))
+        if inspect.isawaitable(said):
+            said = await said
+        if isinstance(said, bool):
+            return "ask" if said else "auto"
+        allowed: Approval = _one_of(Approval, said, f"{self.name}.approval")
+        return allowed
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Call the function with parsed arguments; whatever it raises is raised. A plain
+        function runs in a thread of its own, with the context variables of the caller."""
+        if is_async(self.function):
+            value = await self.form.call(self.function, arguments, context)
+        else:
+            value = await apart(self.form.call, self.function, arguments, context)
+            if inspect.isawaitable(value):
+                value = await value
+        return as_result(value)
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        description: str,
+        schema: dict[str, Any],
+        function: Callable[..., Any],
+        **options: Any,
+    ) -> Tool:
+        """A tool whose arguments are checked by a JSON Schema. `function` takes them as one
+        dict, and a `ToolContext` if it has a second parameter. Needs the extra `mcp`."""
+        from .jsonschema import SchemaForm  # noqa: PLC0415
+
+        form = SchemaForm.of(schema, function, name)
+        return cls(name=name, description=description, form=form, function=function, **options)
+
+
+class ToolContext(Protocol):
+    """What a tool's function is given for a parameter of this type, whatever its name. It is no
+    part of the schema. `key` is the same over retries, resumes and workers: hand it to whatever
+    can drop a repeated request."""
+
+    session: Key
+    run: str | None
+    call: str
+    name: str
+    key: str
+    resources: Any
+    sandbox: Any
+    log: Any
+    aborted: asyncio.Event
+    answer: Answer | None
+
+    @property
+    def state(self) -> dict[str, Any]: ...
+
+    async def progress(self, data: Any) -> None: ...
+
+    async def invoke(self, tool: Tool | str, /, **arguments: Any) -> ToolResult: ...
+
+    async def update_state(
+        self, function: Callable[[dict[str, Any]], Any] | None = None, /, **changes: Any
+    ) -> Any: ...
+
+    async def emit(self, kind: str, payload: Any = None) -> None: ...
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    category: str | None = None,
+    risk: Risk | None = None,
+    permissions: Iterable[Permission] = (),
+    approval: Approve = "auto",
+    timeout: float | None = None,
+    repeat_safe: bool = False,
+    on_unknown: Literal["ask", "tell"] = "ask",
+    concurrency: int | None = None,
+    expires: float | None = None,
+    version: str = "1",
+) -> Tool: ...
+
+
+@overload
+def tool(
+    function: None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    category: str | None = None,
+    risk: Risk | None = None,
+    permissions: Iterable[Permission] = (),
+    approval: Approve = "auto",
+    timeout: float | None = None,
+    repeat_safe: bool = False,
+    on_unknown: Literal["ask", "tell"] = "ask",
+    concurrency: int | None = None,
+    expires: float | None = None,
+    version: str = "1",
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Any,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a typed function. Its name, its docstring and the types of its parameters
+    are what the model is told; a parameter of type `ToolContext` gets the call's context.
+
+    Raises `InvalidValue` for a parameter that a model could not give: without a type, of a type
+    that JSON cannot carry, `*args`, `**kwargs` or positional only.
+    """
+
+    def make(function: Callable[..., Any], names: Mapping[str, Any]) -> Tool:
+        called: str = name or getattr(function, "__name__", None) or ""
+        _check_name(called)
+        form = signature_of(function, called, ToolContext, names)
+        return Tool(
+            name=called,
+            description=form.description if description is None else description,
+            form=form,
+            function=function,
+            **options,
+        )
+
+    if function is not None:
+        return make(function, sys._getframe(1).f_locals)
+    return lambda function: make(function, sys._getframe(1).f_locals)
+
+
+def _check(tool: Tool) -> None:
+    _check_name(tool.name)
+    where = tool.name
+    _one_of(Literal["ask", "tell"], tool.on_unknown, f"{where}.on_unknown")
+    if tool.risk is not None:
+        _one_of(Risk, tool.risk, f"{where}.risk")
+    if not callable(tool.approval):
+        _one_of(Approval, tool.approval, f"{where}.approval")
+    else:
+        _check_approval(tool.approval, tool.schema, f"{where}.approval")
+    for name in ("timeout", "expires", "concurrency"):
+        value = getattr(tool, name)
+        if value is not None and not value > 0:
+            raise InvalidValue(
+                field=f"{where}.{name}", problem=f"is {value}", remedy="give more than 0, or None"
+            )
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(
+            field="name",
+            problem=f"is {name!r}",
+            remedy="use 1 to 64 letters, digits, _ and -, as every model allows",
+        )
+
+
+def _one_of(choice: Any, value: Any, where: str) -> Any:
+    if value in get_args(choice):
+        return value
+    raise InvalidValue(
+        field=where,
+        problem=f"is {value!r}",
+        remedy="use one of " + ", ".join(map(repr, get_args(choice))),
+    )
+
+
+def _check_approval(function: Callable[..., Any], schema: dict[str, Any], where: str) -> None:
+    """An approval function may ask for what the tool takes, and for nothing else."""
+    known = {*schema.get("properties", {}), "context"}
+    for parameter in inspect.signature(function).parameters.values():
+        needed = parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_KEYWORD,
+            parameter.VAR_POSITIONAL,
+        )
+        if parameter.kind is parameter.POSITIONAL_ONLY or (needed and parameter.name not in known):
+            raise InvalidValue(
+                field=where,
+                problem=f"asks for {parameter.name!r}, which is no argument of the tool",
+                remedy="name its arguments, `context`, or take **arguments",
+            )
+
+
+def _wanted(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return {name: given[name] for name in given if name != "context" or name in parameters}
+    return {name: value for name, value in given.items() if name in parameters}

@@ -1,0 +1,219 @@
+"""The way to an MCP server: one connection, from its opening to its end, owned by one task; and the
+next, where that one is over. The client library is imported when a connection is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from ...errors import HoldfastError
+
+_REFUSED = (-32600, "Session terminated")  # the server forgot us before it read the call
+
+Transport = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+@dataclass(eq=False, kw_only=True)
+class ServerFailed(HoldfastError):
+    """An MCP server could not be reached, broke off, or refused. Whether a call that was under
+    way took effect is not known."""
+
+    code = "mcp_failed"
+
+    server: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"MCP server {self.server!r} {self.problem}"
+
+
+class Connection:
+    """Opened once, over once: by `close`, or when the server ends it."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._transport = transport
+        self._name = name
+        self._over = asyncio.Event()
+        self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._ready.done() and not self._over.is_set()
+
+    @property
+    def client(self) -> Any:
+        return self._ready.result()
+
+    async def open(self, within: float) -> None:
+        """Connect and agree on a protocol; what fails leaves nothing behind."""
+        self._task = asyncio.create_task(self._own(), name=f"mcp {self._name}")
+        try:
+            async with asyncio.timeout(within):
+                await asyncio.shield(self._ready)
+        except BaseException:
+            self._task.cancel()
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End it, and wait until everything of it has ended; that goes on if the caller is
+        cancelled."""
+        self._over.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _own(self) -> None:
+        from mcp import Client  # noqa: PLC0415
+
+        try:
+            async with Client(self._watched(), cache=None) as client:
+                self._ready.set_result(client)
+                await self._over.wait()
+        except Exception as error:
+            if not self._ready.done():
+                self._ready.set_exception(error)
+        finally:
+            self._over.set()
+            self._ready.cancel()
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[tuple[Any, Any]]:
+        async with self._transport() as (incoming, outgoing):
+            yield Watched(incoming, self._over.set), outgoing
+
+
+class Line:
+    """The way to one server. From `open` to `close`, a server that died is connected again when
+    it is needed. No credential shows in the errors that are raised here."""
+
+    def __init__(
+        self, transport: Transport, name: str, secrets: Iterable[str], patience: float
+    ) -> None:
+        self._transport, self._name, self._patience = transport, name, patience
+        self._secrets = sorted({s for s in secrets if len(s) > 3}, key=len, reverse=True)
+        self._connection: Connection | None = None
+        self._lock = asyncio.Lock()
+        self._open = False
+
+    @property
+    def alive(self) -> bool:
+        return self._connection is not None and self._connection.alive
+
+    async def open(self) -> None:
+        """Connect, unless it is."""
+        self._open = True
+        try:
+            await self._live()
+        except BaseException:
+            self._open = False
+            raise
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._open = False
+        async with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.close()
+
+    async def ask(self, request: Callable[[Any], Awaitable[Any]], again: bool = True) -> Any:
+        """What the server answers; sent again only where it had not read the request."""
+        from mcp import MCPError  # noqa: PLC0415
+
+        connection = await self._live()
+        try:
+            return await request(connection.client)
+        except MCPError as error:
+            if again and (error.code, error.message) == _REFUSED:
+                await connection.close()
+                return await self.ask(request, again=False)
+            raise self._failed(f"failed: {error.message}") from None
+        except Exception as error:
+            raise self._failed(f"failed: {type(error).__name__}: {error}") from None
+
+    async def _live(self) -> Connection:
+        """The connection, made anew if the last one is over."""
+        async with self._lock:
+            if not self._open:
+                raise ServerFailed(server=self._name, problem="is not connected")
+            if self._connection is not None and self._connection.alive:
+                return self._connection
+            if self._connection is not None:
+                await self._connection.close()
+            connection = Connection(self._transport, self._name)
+            try:
+                await connection.open(self._patience)
+            except TimeoutError:
+                waited = f"did not answer within {self._patience:g} s"
+                raise self._failed(waited) from None
+            except Exception as error:
+                raise self._failed(f"cannot be connected: {_reason(error)}") from None
+            self._connection = connection
+            return connection
+
+    def _failed(self, problem: str) -> ServerFailed:
+        for secret in self._secrets:
+            problem = problem.replace(secret, "***")
+        return ServerFailed(server=self._name, problem=problem)
+
+
+class Watched:
+    """A stream of messages that tells when it has ended."""
+
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> Watched:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except BaseException:
+            self._ended()
+            raise
+
+    async def __aenter__(self) -> Watched:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self._stream.__aexit__(kind, error, tb)
+
+
+@asynccontextmanager
+async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[tuple[Any, Any]]:
+    """Streamable HTTP with headers of our own."""
+    import httpx2  # noqa: PLC0415
+    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
+
+    def made() -> Any:
+        patience = httpx2.Timeout(30, read=None)  # a call has a timeout of its own
+        return httpx2.AsyncClient(headers=dict(headers), timeout=patience)
+
+    async with (
+        await asyncio.to_thread(made) as client,  # it reads certificates
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams
+
+
+def _reason(error: BaseException) -> str:
+    """The first error within groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

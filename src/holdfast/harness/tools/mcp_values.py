@@ -1,0 +1,71 @@
+"""What an MCP server says, in Holdfast's words: results, hints and names. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from .values import Ref, Risk, ToolResult, as_result
+
+_LONGEST = 64
+
+
+def tool_name(name: str) -> str:
+    """A name that every model allows. One that is too long keeps its beginning and a hash."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    if len(plain) <= _LONGEST:
+        return plain
+    return f"{plain[: _LONGEST - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def risk_of(hints: Any) -> tuple[Risk | None, bool]:
+    """The risk that a server's hints speak of, and whether a call may be repeated. Hints are the
+    server's own word, so they never decide whether a person is asked."""
+    if hints is None:
+        return None, False
+    if hints.read_only_hint:
+        return "read", True
+    risk: Risk = "write" if hints.destructive_hint is False else "destructive"
+    return risk, bool(hints.idempotent_hint)
+
+
+def result_of(answer: Any) -> ToolResult:
+    """A server's answer. Texts are what the model reads; structured content is the data, beside
+    images and sounds where there are any (in base64, as they came)."""
+    texts: list[str] = []
+    media: list[dict[str, Any]] = []
+    refs: list[Ref] = []
+    for block in answer.content:
+        if block.type == "text":
+            texts.append(block.text)
+        elif block.type in ("image", "audio"):
+            media.append({"type": block.type, "media_type": block.mime_type, "data": block.data})
+            texts.append(f"[{block.type}: {block.mime_type}]")
+        elif block.type == "resource_link":
+            refs.append(_ref(str(block.uri)))
+            texts.append(f"[{block.name}: {block.uri}]")
+        elif block.type == "resource":
+            refs.append(_ref(str(block.resource.uri)))
+            texts.append(_resource(block.resource, media))
+    data = answer.structured_content
+    if media:
+        data = {"structured": data, "media": media}
+    return as_result(
+        ToolResult(content="\n".join(texts), data=data, refs=refs, failed=bool(answer.is_error))
+    )
+
+
+def _resource(resource: Any, media: list[dict[str, Any]]) -> str:
+    if (text := getattr(resource, "text", None)) is not None:
+        return str(text)
+    kind = resource.mime_type or "application/octet-stream"
+    media.append({"type": "resource", "media_type": kind, "data": resource.blob})
+    return f"[{resource.uri}: {kind}]"
+
+
+def _ref(uri: str) -> Ref:
+    if uri.startswith("file://"):
+        return Ref(kind="file", value=uri.removeprefix("file://"), role="evidence")
+    kind = "url" if uri.startswith(("http://", "https://")) else "external"
+    return Ref(kind=kind, value=uri, role="evidence")  # type: ignore[arg-type]

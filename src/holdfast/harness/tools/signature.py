@@ -1,0 +1,264 @@
+"""A function's signature as a tool's form: the JSON Schema of its parameters, how arguments are
+read by their types, and how the function is then called."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+
+from ...errors import InvalidValue
+from .docstring import read_docstring
+from .reading import is_union, members, read, unnamed
+from .values import Issue
+
+Reader = Callable[[Any, str], tuple[Any, list[Issue]]]
+_NONE = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One argument that the model gives. `foreign` means that its type is pydantic's."""
+
+    name: str
+    type: Any
+    required: bool
+    default: Any
+    description: str
+    foreign: bool
+    reader: Reader
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """The form of a function that takes its arguments by name."""
+
+    description: str
+    schema: dict[str, Any]
+    parameters: tuple[Parameter, ...]
+    contexts: tuple[str, ...]
+
+    def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
+        """The arguments as their types say, defaults filled in, and every fault."""
+        names = {parameter.name for parameter in self.parameters}
+        values: dict[str, Any] = {}
+        issues = [
+            Issue(str(name), "is not an argument of this tool")
+            for name in arguments
+            if name not in names
+        ]
+        for parameter in self.parameters:
+            if parameter.name in arguments:
+                value, faults = parameter.reader(arguments[parameter.name], parameter.name)
+                values[parameter.name] = value
+                issues += faults
+            elif parameter.required:
+                issues.append(Issue(parameter.name, "is missing"))
+            else:
+                values[parameter.name] = _fresh(parameter.default)
+        return values, issues
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
+        return function(**arguments, **dict.fromkeys(self.contexts, context))
+
+
+def _fresh(default: Any) -> Any:
+    """A default that no earlier call can have changed."""
+    return deepcopy(default) if isinstance(default, list | dict | set) else default
+
+
+def signature_of(
+    function: Callable[..., Any], name: str, context: type, names: Mapping[str, Any]
+) -> Signature:
+    """The form of `function`. Parameters of type `context` are no arguments; `names` resolves
+    annotations that the function's module does not. Raises `InvalidValue`."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise _wrong(name, "is a generator", "return a value, and tell progress to the context")
+    written = _written(function)
+    documented = read_docstring(inspect.getdoc(written))
+    hints = _hints(written, name, names)
+    contexts, parameters = [], []
+    for parameter in inspect.signature(function).parameters.values():
+        where = f"{name}.{parameter.name}"
+        kind = hints.get(parameter.name, _NONE)
+        if _is_context(kind, context):
+            contexts.append(parameter.name)
+            continue
+        _check(parameter, kind, where)
+        said = documented.parameters.get(parameter.name, "")
+        parameters.append(_parameter(parameter, kind, said, where))
+    return Signature(
+        description=documented.prose,
+        schema=_schema(parameters, name),
+        parameters=tuple(parameters),
+        contexts=tuple(contexts),
+    )
+
+
+def _wrong(field: str, problem: str, remedy: str) -> InvalidValue:
+    return InvalidValue(field=field, problem=problem, remedy=remedy)
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What somebody wrote `def` for, within a partial or an object that can be called."""
+    while isinstance(function, partial):
+        function = function.func
+    plain = inspect.isfunction(function) or inspect.ismethod(function)
+    return function if plain else type(function).__call__
+
+
+def _hints(function: Callable[..., Any], name: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, localns=dict(names), include_extras=True)
+    except (NameError, TypeError, SyntaxError) as error:
+        raise _wrong(
+            name,
+            f"has an annotation that cannot be read ({error})",
+            "import what it names at run time, not only for type checkers",
+        ) from error
+
+
+def _is_context(kind: Any, context: type) -> bool:
+    if is_union(kind):
+        return any(_is_context(part, context) for part in typing.get_args(kind))
+    return context in getattr(kind, "__mro__", ())
+
+
+def _check(parameter: inspect.Parameter, kind: Any, where: str) -> None:
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise _wrong(where, "is positional only", "let it be given by name: drop the slash")
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        raise _wrong(where, "is a *parameter", "take one list, as in `items: list[str]`")
+    if parameter.kind is parameter.VAR_KEYWORD:
+        raise _wrong(where, "is a **parameter", "take one dict, as in `options: dict[str, str]`")
+    if kind is _NONE:
+        problem = "has no type"
+        remedy = "annotate it, so that the model is told what to give"
+        if parameter.name == "self":
+            remedy = "make the tool of a bound method: tool(thing.method)"
+        raise _wrong(where, problem, remedy)
+
+
+def _parameter(parameter: inspect.Parameter, kind: Any, said: str, where: str) -> Parameter:
+    default, required = parameter.default, parameter.default is _NONE
+    if _of_pydantic(default) and hasattr(default, "is_required"):  # x: int = Field(gt=0)
+        from . import pydantic_types  # noqa: PLC0415
+
+        kind = Annotated[kind, default]
+        required, default = pydantic_types.default_of(default)
+    foreign = uses_pydantic(kind)
+    return Parameter(
+        name=parameter.name,
+        type=kind,
+        required=required,
+        default=default,
+        description=_noted(kind) or said,
+        foreign=foreign,
+        reader=_reader(kind, foreign, where),
+    )
+
+
+def _reader(kind: Any, foreign: bool, where: str) -> Reader:
+    try:
+        if foreign:
+            from . import pydantic_types  # noqa: PLC0415
+
+            return pydantic_types.reader(kind)
+        msgspec.json.schema(kind)
+    except Exception as error:  # whatever a type of the user's raises, it is this parameter's
+        raise _wrong(
+            where,
+            f"has a type that JSON cannot carry ({error})",
+            "use plain types, dataclasses, msgspec's Structs or pydantic's models",
+        ) from error
+    return partial(read, kind)
+
+
+def _noted(kind: Any) -> str:
+    """A text in `Annotated[int, "how many"]`."""
+    notes = typing.get_args(kind)[1:] if typing.get_origin(kind) is Annotated else ()
+    return next((note for note in notes if isinstance(note, str)), "")
+
+
+def uses_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
+    """Whether the type, or one within it, is pydantic's. Nothing is imported to find out."""
+    kind = unnamed(kind)
+    if typing.get_origin(kind) is Annotated:
+        inner, *notes = typing.get_args(kind)
+        return any(map(_of_pydantic, notes)) or uses_pydantic(inner, seen)
+    origin = typing.get_origin(kind) or kind
+    if not isinstance(origin, type) or origin in _PLAIN:
+        return any(uses_pydantic(part, seen) for part in _within(kind))
+    if kind in seen:
+        return False
+    if any(name in vars(base) for base in origin.__mro__ for name in _MARKS):
+        return True
+    return any(uses_pydantic(part, seen | {kind}) for part in _within(kind))
+
+
+_PLAIN = (list, set, frozenset, tuple, dict)
+_MARKS = ("__pydantic_core_schema__", "__get_pydantic_core_schema__", "__pydantic_validator__")
+
+
+def _within(kind: Any) -> Iterator[Any]:
+    yield from (part for part in typing.get_args(kind) if not isinstance(part, str | int | bytes))
+    try:
+        yield from (member.type for member in members(kind))
+    except (NameError, TypeError):  # a field that cannot be resolved here is told of by its reader
+        return
+
+
+def _of_pydantic(note: Any) -> bool:
+    kind = note if isinstance(note, type) else type(note)
+    return kind.__module__.partition(".")[0] in ("pydantic", "annotated_types")
+
+
+def _schema(parameters: list[Parameter], name: str) -> dict[str, Any]:
+    plain = [parameter for parameter in parameters if not parameter.foreign]
+    parts, definitions = msgspec.json.schema_components(
+        [parameter.type for parameter in plain], ref_template="#/$defs/{name}"
+    )
+    found = {parameter.name: part for parameter, part in zip(plain, parts, strict=True)}
+    if foreign := {p.name: p.type for p in parameters if p.foreign}:
+        from . import pydantic_types  # noqa: PLC0415
+
+        theirs, more = pydantic_types.schemas(foreign, set(definitions))
+        found |= theirs
+        definitions = {**definitions, **more}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {p.name: _property(p, found[p.name]) for p in parameters},
+        "required": [parameter.name for parameter in parameters if parameter.required],
+        "additionalProperties": False,
+    }
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
+    schema = dict(schema)
+    if parameter.description and "description" not in schema:
+        schema["description"] = parameter.description
+    if not parameter.required:
+        schema |= _default(parameter.default)
+    return schema
+
+
+def _default(value: Any) -> dict[str, Any]:
+    """The default for the model to read, if JSON can carry it."""
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json")
+    try:
+        return {"default": msgspec.json.decode(msgspec.json.encode(value))}
+    except (TypeError, ValueError, OverflowError):
+        return {}
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    called = type(function).__call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)

@@ -1,0 +1,187 @@
+"""Skills: instructions and tools that the model takes up when it needs them.
+
+Which skills are active stands in the user state, so it outlives the process. A tool of a skill
+is always listed; until its skill is active, a call of it only says how to activate it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...errors import InvalidValue
+from .definition import Form, Tool, ToolContext, tool
+from .values import Issue, ToolResult
+
+STATE = "skills"
+CONTROLS = ("activate_skill", "deactivate_skill", "list_skills")
+
+
+@dataclass(frozen=True)
+class Skill:
+    """What the model may take up: `prompt` is added to its instructions while it is active,
+    and `tools` work only then."""
+
+    key: str
+    description: str
+    prompt: str | None = None
+    tools: tuple[Tool, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tools", tuple(self.tools))
+
+
+class Skills:
+    """The skills of an agent: `tools` are the control tools and those of every skill, `render`
+    is what the model is told of them. Raises `InvalidValue` naming every key and every tool
+    name that comes twice."""
+
+    def __init__(self, skills: Iterable[Skill]) -> None:
+        given = tuple(skills)
+        self._skills = {skill.key: skill for skill in given}
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
+        _check(given)
+        gated = (self._gated(skill, one) for skill in given for one in skill.tools)
+        self.tools: tuple[Tool, ...] = (*self._controls(), *gated)
+
+    def active(self, state: dict[str, Any]) -> list[str]:
+        """The keys of the active skills, in the order of activation. A skill that there is no
+        longer is left out."""
+        found = state.get(STATE)
+        return [key for key in found if key in self._skills] if isinstance(found, list) else []
+
+    def render(self, state: dict[str, Any]) -> str:
+        """The catalog, then the prompts of the active skills: for the instructions of a model."""
+        if not self._skills:
+            return ""
+        active = self.active(state)
+        lines = ["Skills (activate_skill makes one's instructions and tools available):"]
+        for skill in self._skills.values():
+            mark = " (active)" if skill.key in active else ""
+            lines.append(f"- {skill.key}{mark}: {skill.description}")
+        prompts = [
+            f"Skill {key}:\n{prompt}" for key in active if (prompt := self._skills[key].prompt)
+        ]
+        return "\n\n".join(["\n".join(lines), *prompts])
+
+    def _controls(self) -> tuple[Tool, Tool, Tool]:
+        @tool(category=STATE, risk="safe", repeat_safe=True)
+        async def activate_skill(skill: str, context: ToolContext) -> ToolResult:
+            """Take up a skill: its instructions and tools are yours from then on.
+
+            Args:
+                skill: the key of the skill, as list_skills shows it
+            """
+            return await self._activate(skill, context)
+
+        @tool(category=STATE, risk="safe", repeat_safe=True)
+        async def deactivate_skill(skill: str, context: ToolContext) -> ToolResult:
+            """Lay down a skill that is not needed any more.
+
+            Args:
+                skill: the key of the skill
+            """
+            return await self._deactivate(skill, context)
+
+        @tool(category=STATE, risk="safe", repeat_safe=True)
+        async def list_skills(context: ToolContext) -> list[dict[str, Any]]:
+            """List all skills, and which of them are active."""
+            active = self.active(context.state)
+            return [
+                {
+                    "skill": skill.key,
+                    "description": skill.description,
+                    "active": skill.key in active,
+                    "tools": [one.name for one in skill.tools],
+                }
+                for skill in self._skills.values()
+            ]
+
+        return activate_skill, deactivate_skill, list_skills
+
+    async def _activate(self, key: str, context: ToolContext) -> ToolResult:
+        skill = self._skills.get(key)
+        if skill is None:
+            return self._unknown(key)
+        async with self._lock():
+            active = self.active(context.state)
+            if key not in active:
+                await context.update_state(**{STATE: [*active, key]})
+                await context.emit("skill.activated", {"skill": key})
+        said = [f"Skill {key} is active."]
+        if skill.tools:
+            said.append("Its tools: " + ", ".join(one.name for one in skill.tools) + ".")
+        if skill.prompt:
+            said.append(skill.prompt)
+        return ToolResult(content="\n".join(said), data={"skill": key, "active": True})
+
+    async def _deactivate(self, key: str, context: ToolContext) -> ToolResult:
+        if key not in self._skills:
+            return self._unknown(key)
+        async with self._lock():
+            active = self.active(context.state)
+            if key in active:
+                left = [other for other in active if other != key]
+                await context.update_state(**{STATE: left})
+                await context.emit("skill.deactivated", {"skill": key})
+        return ToolResult(
+            content=f"Skill {key} is not active.", data={"skill": key, "active": False}
+        )
+
+    def _unknown(self, key: str) -> ToolResult:
+        known = ", ".join(self._skills) or "none"
+        content = f"There is no skill {key!r}. There are: {known}."
+        return ToolResult(content=content, failed=True, code="unknown_skill")
+
+    def _lock(self) -> asyncio.Lock:
+        """Two changes at once would lose one of them. A lock belongs to a loop."""
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    def _gated(self, skill: Skill, inner: Tool) -> Tool:
+        async def call(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+            if skill.key in self.active(context.state):
+                return await inner.call(arguments, context)
+            await context.emit("skill.required", {"skill": skill.key, "tool": inner.name})
+            return ToolResult(
+                content=f"{inner.name} did nothing: it belongs to skill {skill.key!r}, which is "
+                f"not active. Call activate_skill with skill={skill.key!r}, then call it again.",
+                data={"skill": skill.key, "tool": inner.name},
+                code="skill_required",
+            )
+
+        return inner.replace(form=_Gated(inner.form), function=call)
+
+
+@dataclass(frozen=True)
+class _Gated:
+    """The form of a tool whose function is given everything, to decide."""
+
+    inner: Form
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return self.inner.schema
+
+    def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
+        return self.inner.read(arguments)
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
+        return function(arguments, context)
+
+
+def _check(skills: tuple[Skill, ...]) -> None:
+    keys = Counter(skill.key for skill in skills)
+    names = Counter([*CONTROLS, *(one.name for skill in skills for one in skill.tools)])
+    faults = [f"key {key!r} comes {n} times" for key, n in keys.items() if n > 1]
+    faults += [f"tool {name!r} comes {n} times" for name, n in names.items() if n > 1]
+    faults += ["a key is empty" for key in keys if not key.strip()]
+    if faults:
+        raise InvalidValue(
+            field="skills", problem="; ".join(faults), remedy="give each a name of its own"
+        )

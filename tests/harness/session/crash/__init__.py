@@ -1,0 +1,1 @@
+"""A session of many parts, whose process is killed at any of its writes."""

@@ -1,0 +1,106 @@
+"""Sessions that nobody uses: forgotten when that is asked for, and there again as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Harness, HarnessClosed, InvalidValue
+from holdfast.models import ScriptedModel, Use
+
+from ..kernel.scene import PATIENCE, Slow, helper, serve
+from .crash.witness import view
+from .stage import WORK, says, workshop
+
+
+def served(**settings: Any) -> Harness:
+    return Harness(workshop(), default_model=ScriptedModel(WORK, per_turn=True), **settings)
+
+
+async def gone(harness: Harness, id: str) -> None:
+    """Have it forgotten, as soon as its driver has let go."""
+    async with asyncio.timeout(PATIENCE):
+        while id not in await harness.evict(idle=0.0):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parity("mastra-session", 184)
+async def test_a_session_that_is_forgotten_comes_back_as_it_was(tmp_path: Path) -> None:
+    async with served(storage=f"sqlite:{tmp_path / 'e.db'}") as harness:
+        session = await harness.get_or_create("s", user="ann")
+        await session.mode.switch("build")
+        await session.state.update(colour="red")
+        await session.thread.settings.set(theme="dark")
+        await session.send("go")
+        await session.post("and then")
+        async with asyncio.timeout(PATIENCE):
+            await session.live.until(lambda: session.live.state.due is None)
+        before = await view(session)
+        assert (len(before["pending"]), len(before["queue"])) == (3, 1)
+        await gone(harness, "s")
+        assert (harness.get("s"), await harness.evict(idle=0.0)) == (None, ())
+        with pytest.raises(HarnessClosed):
+            await session.send("too late")
+        again = await harness.get_or_create("s")
+        assert again is not session
+        assert await view(again) == before
+        for ask in await again.pending():
+            await again.answer("red", ask.id)
+        async with asyncio.timeout(PATIENCE):
+            assert (await again.wait()).status == "waiting"  # the message that had waited is next
+
+
+@pytest.mark.parity("mastra-session", 184)
+async def test_what_somebody_uses_stays() -> None:
+    model = Slow()
+    async with serve(helper(), default_model=model) as harness:
+        working, heard, seen, idle = [await harness.get_or_create(id) for id in "abcd"]
+        running = asyncio.create_task(working.send("go"))
+        listener = heard.subscribe()
+        changes = seen.display.changes()
+        await anext(changes)
+        await model.gate.someone()
+        assert await harness.evict() == ()  # all were used a moment ago
+        assert await harness.evict(idle=0.0) == ("d",)
+        assert idle.closed
+        listener.close()
+        await changes.aclose()
+        assert await harness.evict(idle=0.0) == ("b", "c")
+        model.gate.open()
+        assert (await running).text == "Let me see."
+        await gone(harness, "a")
+
+
+async def test_what_is_asked_for_while_it_goes_is_opened_anew() -> None:
+    async with served() as harness:
+        for n in range(20):
+            session = await harness.get_or_create("s")
+            _, again = await asyncio.gather(harness.evict(idle=0.0), harness.get_or_create("s"))
+            assert not again.closed
+            await again.state.update(n=n)
+            with contextlib.suppress(HarnessClosed):
+                await session.state.update(n=n)
+            assert again.state.get()["n"] == n
+
+
+async def test_only_a_number_of_seconds_is_taken() -> None:
+    async with served() as harness:
+        for wrong in ("soon", float("nan"), None):
+            with pytest.raises(InvalidValue):
+                await harness.evict(wrong)  # type: ignore[arg-type]
+
+
+async def test_a_timer_of_what_was_forgotten_still_rings() -> None:
+    model = ScriptedModel([says(Use("look", path="a")), says(text="Done.")], per_turn=True)
+    async with Harness(workshop(), default_model=model, ttl=0.2) as harness:
+        session = await harness.get_or_create("s")
+        await session.timers.set("wake up", seconds=0.05)
+        await gone(harness, "s")
+        async with asyncio.timeout(PATIENCE):
+            again = await harness.get_or_create("s")
+            await again.live.until(lambda: again.live.state.run is not None)
+            assert (await again.wait()).text == "Done."

@@ -1,0 +1,1 @@
+"""One session, driven by any verbs from two processes at once."""
