@@ -1,0 +1,44 @@
+"""Harn's session bundles, version 1: read, checked, converted and written.
+
+`read_harn` and `write_harn` are the two ways between Harn's format and ours; the rest works within
+Harn's: run records and agent-session events as bundles, their liveness, worker snapshots.
+"""
+
+from .check import find_faults, read_document
+from .export import checkpoint_bundle, record_bundle
+from .faults import Fault
+from .names import record_path
+from .read import read_harn
+from .record import run_record, with_paths
+from .schema import harn_schema, harn_schema_text, schema_is_stale
+from .shapes import HarnBundle, HarnDocument
+from .stream import AgentEvent, AgentLiveness, bundle_of_events, liveness, session_events, until
+from .workers import Materialised, materialise
+from .write import session_record, write_harn
+
+__all__ = [
+    "AgentEvent",
+    "AgentLiveness",
+    "Fault",
+    "HarnBundle",
+    "HarnDocument",
+    "Materialised",
+    "bundle_of_events",
+    "checkpoint_bundle",
+    "find_faults",
+    "harn_schema",
+    "harn_schema_text",
+    "liveness",
+    "materialise",
+    "read_document",
+    "read_harn",
+    "record_bundle",
+    "record_path",
+    "run_record",
+    "schema_is_stale",
+    "session_events",
+    "session_record",
+    "until",
+    "with_paths",
+    "write_harn",
+]

@@ -1,0 +1,122 @@
+"""The run record of a bundle: the one that it embeds, or one rebuilt from its replay fixture. Pure.
+
+What the record says of itself must agree with what the bundle says it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .faults import Fault, fault, refused
+from .shapes import OBSERVABILITY_VERSION, HarnDocument
+
+Tree = dict[str, Any]
+
+
+def run_record(document: HarnDocument) -> Tree:
+    """The run record, or `InvalidBundle`: there is nothing to make one of, or the embedded one is
+    that of another run. What the bundle knows of observability fills what the record lacks."""
+    replay = document.raw.get("replay") or {}
+    embedded = replay.get("run_record")
+    if embedded is None and replay.get("replay_fixture") is None:
+        problem = "has neither a run record nor a replay fixture"
+        raise refused([fault("missing_run_record", "$.replay", problem)])
+    if embedded is None:
+        return _rebuilt(document)
+    if faults := _disagreements(document, embedded):
+        raise refused(faults)
+    seen = _observability(replay)
+    if embedded.get("observability") is None and seen is not None:
+        return {**embedded, "observability": seen}
+    return dict(embedded)
+
+
+def _disagreements(document: HarnDocument, embedded: Any) -> list[Fault]:
+    path = "$.replay.run_record"
+    if not isinstance(embedded, dict):
+        return [fault("invalid_type", path, "is not an object")]
+    faults = []
+    if embedded.get("_type", "run_record") != "run_record":
+        faults.append(fault("invalid_type", f"{path}._type", "is not 'run_record'"))
+    source = document.view.source
+    for name, told in (("id", source.run_record_id), ("workflow_id", source.workflow_id)):
+        if told and embedded.get(name, told) != told:
+            problem = f"is not what $.source.{'run_record_id' if name == 'id' else name} says"
+            faults.append(fault("id_mismatch", f"{path}.{name}", problem))
+    return faults
+
+
+def _observability(replay: Tree) -> Tree | None:
+    seen, outcomes = replay.get("observability"), replay.get("verification_outcomes")
+    if seen is None and not outcomes:
+        return None
+    filled = dict(seen or {})
+    filled["schema_version"] = filled.get("schema_version") or OBSERVABILITY_VERSION
+    if not filled.get("verification_outcomes"):
+        filled["verification_outcomes"] = outcomes or []
+    return filled
+
+
+def _rebuilt(document: HarnDocument) -> Tree:
+    raw, view = document.raw, document.view
+    replay, source = raw["replay"], raw["source"]
+    sections = raw["transcript"].get("sections") or []
+    names = ("workflow_id", "workflow_name", "task", "status", "started_at", "finished_at")
+    lineage = ("root_run_id", "parent_run_id", "persisted_path")
+    questions = [p for p in raw["permissions"] if p.get("kind") == "hitl_question"]
+    lists = ("stages", "pending_nodes", "completed_nodes", "child_runs", "handoffs")
+    return {
+        "_type": "run_record",
+        "id": source["run_record_id"],
+        **{name: source.get(name) for name in (*names, *lineage)},
+        **{name: [] for name in (*lists, "persona_runtime")},
+        "transitions": replay.get("transitions") or [],
+        "checkpoints": replay.get("checkpoints") or [],
+        "trace_spans": replay.get("trace_spans") or [],
+        "artifacts": raw.get("attachments") or [],
+        "policy": {},
+        "transcript": _transcript(sections[0]) if sections else None,
+        "usage": raw["runtime"].get("usage"),
+        "replay_fixture": replay["replay_fixture"],
+        "observability": _observability(replay),
+        "tool_recordings": raw["tools"].get("calls") or [],
+        "hitl_questions": [question.get("payload") for question in questions],
+        "metadata": {
+            "imported_from_session_bundle": view.bundle_id,
+            "session_bundle_schema_version": view.schema_version,
+            "worker_snapshot_count": len(replay.get("worker_snapshots") or []),
+        },
+    }
+
+
+def _transcript(section: Tree) -> Tree:
+    names = ("messages", "events", "assets", "summary", "metadata")
+    return {"_type": "transcript", **{name: section.get(name) for name in names}}
+
+
+def with_paths(record: Tree, materialised: Sequence[tuple[str, str]]) -> Tree:
+    """The record with its workers' new snapshot paths; a worker that has none keeps its old one."""
+    paths = dict(materialised)
+    if not paths:
+        return record
+
+    def patched(workers: Any) -> Any:
+        if not isinstance(workers, list):
+            return workers
+        return [
+            {**worker, "snapshot_path": paths[worker["worker_id"]]}
+            if isinstance(worker, dict) and worker.get("worker_id") in paths
+            else worker
+            for worker in workers
+        ]
+
+    after = dict(record)
+    if "child_runs" in after:
+        after["child_runs"] = patched(after["child_runs"])
+    if isinstance(seen := after.get("observability"), dict) and "worker_lineage" in seen:
+        after["observability"] = {**seen, "worker_lineage": patched(seen["worker_lineage"])}
+    metadata = after.get("metadata")
+    if isinstance(metadata, dict) and "worker_snapshot_path" in metadata:
+        after["metadata"] = {**metadata, "worker_snapshot_path": materialised[0][1]}
+    return after

@@ -1,0 +1,65 @@
+"""The JSON Schema of Harn's session bundle, version 1, made from its types. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .check import NESTED, ROOT
+from .shapes import MODES, SCHEMA_ID, TYPE, VERSION, HarnBundle
+
+NAMES = {
+    "producer": "Producer",
+    "source": "Source",
+    "runtime": "Runtime",
+    "transcript": "Transcript",
+    "tools": "Tools",
+    "replay": "Replay",
+    "redaction": "RedactionManifest",
+}
+
+
+def harn_schema() -> dict[str, Any]:
+    """Draft 2020-12. It asks for what validation asks for, and takes further fields everywhere."""
+    schema = msgspec.json.schema(HarnBundle)
+    types = schema["$defs"]
+    root = types["HarnBundle"]
+    root["required"] = list(ROOT)
+    root["properties"]["_type"] = {"const": TYPE}
+    root["properties"]["schema_version"] = {
+        "type": "integer",
+        "minimum": VERSION,
+        "maximum": VERSION,
+    }
+    for name in ("bundle_id", "created_at"):
+        root["properties"][name] = {"type": "string", "minLength": 1}
+    for name, required in NESTED.items():
+        types[NAMES[name]]["required"] = list(required)
+    types["RedactionManifest"]["properties"]["mode"] = {"enum": list(MODES)}
+    types["JsonEntry"]["required"] = ["source", "index", "value"]
+    section = types["Section"]
+    section["required"] = [name for name in section["properties"] if name != "summary"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        "title": "Harn session bundle, version 1",
+        **_without_titles(schema),
+    }
+
+
+def harn_schema_text() -> str:
+    """The schema as a file has it."""
+    return msgspec.json.format(msgspec.json.encode(harn_schema()), indent=2).decode() + "\n"
+
+
+def schema_is_stale(text: str | None) -> bool:
+    """Whether a stored schema is missing or another than this program's; line ends do not count."""
+    return text is None or text.replace("\r\n", "\n") != harn_schema_text()
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    for type in schema["$defs"].values():
+        type.pop("title", None)
+        type.pop("description", None)
+    return schema

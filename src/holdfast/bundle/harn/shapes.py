@@ -1,0 +1,338 @@
+"""The types of Harn's session bundle, version 1, and its constants.
+
+A missing field has its default, and a field that is not listed is passed over by these types:
+`HarnDocument` keeps the JSON beside the typed view, so that nothing is lost when it is written.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+TYPE = "harn_session_bundle"
+VERSION = 1
+SCHEMA_ID = "https://harnlang.com/schemas/session-bundle.v1.json"
+WITHHELD = "[withheld]"
+REDACTED = "[redacted]"
+SUSPENDED, COMPLETED, CLOSED = "suspended", "completed", "closed"
+LIVENESS = "session_liveness"
+WORKSPACE_POLICY = "safe_identity_only"
+ANCHOR = "workspace_anchor"
+OBSERVABILITY_VERSION = 4
+MODES = ("local", "sanitized", "replay_only")
+MODE_NAMES = Literal["local", "sanitized", "replay_only"]
+
+Count = Annotated[int, Meta(ge=0)]
+Map = dict[str, Any]
+Objects = list[dict[str, Any]]
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """The base of all shapes: optional values are written as null."""
+
+
+class Producer(Shape, frozen=True, kw_only=True):
+    name: str = ""
+    version: str = ""
+    schema_id: str = ""
+
+
+class Source(Shape, frozen=True, kw_only=True):
+    kind: str = ""
+    run_record_id: str = ""
+    workflow_id: str = ""
+    workflow_name: str | None = None
+    task: str = ""
+    status: str = ""
+    started_at: str = ""
+    finished_at: str | None = None
+    persisted_path: str | None = None
+    root_run_id: str | None = None
+    parent_run_id: str | None = None
+    child_run_count: Count = 0
+
+
+class Usage(Shape, frozen=True, kw_only=True):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    call_count: int = 0
+    total_duration_ms: int = 0
+    total_cost: float = 0.0
+    models: list[str] = []
+
+
+class Runtime(Shape, frozen=True, kw_only=True):
+    harn_version: str = ""
+    provider_models: list[str] = []
+    usage: Usage | None = None
+    metadata: Map = {}
+
+
+class MountedRoot(Shape, frozen=True, kw_only=True):
+    path: str = ""
+    mount_mode: str = "read_only"
+    mounted_at: str = ""
+
+
+class Workspace(Shape, frozen=True, kw_only=True):
+    primary: str | None = None
+    additional_roots: list[MountedRoot] = []
+    anchored_at: str | None = None
+    policy: str = ""
+
+
+class Section(Shape, frozen=True, kw_only=True):
+    id: str = ""
+    label: str = ""
+    scope: str = ""
+    location: str = ""
+    summary: str | None = None
+    messages: list[Any] = []
+    events: list[Any] = []
+    assets: list[Any] = []
+    metadata: Map = {}
+
+
+class Transcript(Shape, frozen=True, kw_only=True):
+    sections: list[Section] = []
+
+
+class JsonEntry(Shape, frozen=True, kw_only=True):
+    source: str = ""
+    index: Count = 0
+    value: Any = None
+
+
+class ToolCall(Shape, frozen=True, kw_only=True):
+    """A call as it was recorded: its arguments are there as a hash alone."""
+
+    tool_name: str = ""
+    tool_use_id: str = ""
+    args_hash: str = ""
+    result: str = ""
+    is_rejected: bool = False
+    duration_ms: Count = 0
+    iteration: Count = 0
+    timestamp: str = ""
+
+
+class Tools(Shape, frozen=True, kw_only=True):
+    schemas: list[JsonEntry] = []
+    calls: list[ToolCall] = []
+
+
+class Permission(Shape, frozen=True, kw_only=True):
+    kind: str = ""
+    source: str = ""
+    request_id: str | None = None
+    agent: str | None = None
+    payload: Any = None
+
+
+class StageAssertion(Shape, frozen=True, kw_only=True):
+    node_id: str = ""
+    expected_status: str = ""
+    expected_outcome: str = ""
+    expected_branch: str | None = None
+    required_artifact_kinds: list[str] = []
+    visible_text_contains: str | None = None
+
+
+class ReplayFixture(Shape, frozen=True, kw_only=True):
+    type: str = field(default="replay_fixture", name="_type")
+    id: str = ""
+    source_run_id: str = ""
+    workflow_id: str = ""
+    workflow_name: str | None = None
+    created_at: str = ""
+    eval_kind: str | None = None
+    clarifying_question: Map | None = None
+    expected_status: str = ""
+    stage_assertions: list[StageAssertion] = []
+
+
+class Transition(Shape, frozen=True, kw_only=True):
+    id: str = ""
+    from_stage_id: str | None = None
+    from_node_id: str | None = None
+    to_node_id: str = ""
+    branch: str | None = None
+    timestamp: str = ""
+    consumed_artifact_ids: list[str] = []
+    produced_artifact_ids: list[str] = []
+
+
+class Checkpoint(Shape, frozen=True, kw_only=True):
+    id: str = ""
+    ready_nodes: list[str] = []
+    completed_nodes: list[str] = []
+    last_stage_id: str | None = None
+    persisted_at: str = ""
+    reason: str = ""
+
+
+class TraceSpan(Shape, frozen=True, kw_only=True):
+    """A span; an older file says `parent_id` for `parent_span_id`."""
+
+    trace_id: str = ""
+    span_id: Any = ""
+    parent_span_id: Any = None
+    kind: str = ""
+    name: str = ""
+    start_ms: Count = 0
+    duration_ms: Count = 0
+    ttft_ms: int | UnsetType | None = UNSET
+    metadata: Map = {}
+    links: list[Any] = []
+    cost_usd: float | UnsetType | None = UNSET
+
+
+class Verification(Shape, frozen=True, kw_only=True):
+    stage_id: str = ""
+    node_id: str = ""
+    status: str = ""
+    passed: bool | None = None
+    summary: str | None = None
+
+
+class WorkerLineage(Shape, frozen=True, kw_only=True):
+    worker_id: str = ""
+    worker_name: str = ""
+    parent_stage_id: str | None = None
+    task: str = ""
+    status: str = ""
+    session_id: str | None = None
+    parent_session_id: str | None = None
+    run_id: str | None = None
+    run_path: str | None = None
+    snapshot_path: str | None = None
+
+
+class TranscriptPointer(Shape, frozen=True, kw_only=True):
+    id: str = ""
+    label: str = ""
+    kind: str = ""
+    location: str = ""
+    path: str | None = None
+    available: bool = False
+
+
+class Observability(Shape, frozen=True, kw_only=True):
+    schema_version: Count = 0
+    planner_rounds: Objects = []
+    research_fact_count: Count = 0
+    action_graph_nodes: Objects = []
+    action_graph_edges: Objects = []
+    worker_lineage: list[WorkerLineage] = []
+    verification_outcomes: list[Verification] = []
+    transcript_pointers: list[TranscriptPointer] = []
+    compaction_events: Objects = []
+    daemon_events: Objects = []
+
+
+class WorkerSnapshot(Shape, frozen=True, kw_only=True):
+    worker_id: str = ""
+    worker_name: str = ""
+    status: str = ""
+    snapshot_ref: str = ""
+    source_path: str | None = None
+    value: Any = None
+
+
+class EventLogPointer(Shape, frozen=True, kw_only=True):
+    kind: str = ""
+    topic: str | None = None
+    path: str | None = None
+    location: str = ""
+    available: bool = False
+
+
+class Replay(Shape, frozen=True, kw_only=True):
+    replay_fixture: ReplayFixture | None = None
+    run_record: Any = None
+    observability: Observability | UnsetType | None = UNSET
+    verification_outcomes: list[Verification] = []
+    worker_snapshots: list[WorkerSnapshot] | UnsetType = UNSET
+    event_log_pointers: list[EventLogPointer] = []
+    transitions: list[Transition] = []
+    checkpoints: list[Checkpoint] = []
+    trace_spans: list[TraceSpan] = []
+    deterministic_events: list[JsonEntry] = []
+
+
+class RedactionEntry(Shape, frozen=True, kw_only=True):
+    path: str = ""
+    kind: str = field(default="", name="class")
+    action: str = ""
+    replacement: str | None = None
+
+
+class RedactionManifest(Shape, frozen=True, kw_only=True):
+    mode: str = ""
+    policy: str = ""
+    placeholder: str = ""
+    entries: list[RedactionEntry] = []
+    unsafe_secret_markers_rejected: bool = False
+
+
+class Attachment(Shape, frozen=True, kw_only=True):
+    id: str = ""
+    kind: str = ""
+    title: str | None = None
+    stage: str | None = None
+    text: str | None = None
+    data: Any = None
+    metadata: Map = {}
+
+
+class HarnBundle(Shape, frozen=True, kw_only=True):
+    """The root."""
+
+    type: str = field(default=TYPE, name="_type")
+    schema_version: Count = VERSION
+    bundle_id: str = ""
+    created_at: str = ""
+    producer: Producer = Producer()
+    source: Source = Source()
+    runtime: Runtime = Runtime()
+    workspace: Workspace | None = None
+    transcript: Transcript = Transcript()
+    tools: Tools = Tools()
+    permissions: list[Permission] = []
+    replay: Replay = Replay()
+    redaction: RedactionManifest = RedactionManifest()
+    attachments: list[Attachment] = []
+    metadata: Map = {}
+
+
+class HarnDocument(Struct, frozen=True):
+    """A bundle of Harn's: its typed view, and the JSON as it was, unknown fields included."""
+
+    view: HarnBundle
+    raw: dict[str, Any]
+
+    @classmethod
+    def of(cls, raw: dict[str, Any]) -> HarnDocument:
+        """The document of a tree; what the tree leaves out is filled with the defaults. Raises
+        msgspec's `ValidationError` where a value has another type."""
+        view = msgspec.convert(raw, HarnBundle)
+        return cls(view, overlaid(raw, msgspec.to_builtins(view)))
+
+    def encode(self) -> bytes:
+        """The file: indented JSON and a line end; the same document gives the same bytes."""
+        return msgspec.json.format(msgspec.json.encode(self.raw), indent=2) + b"\n"
+
+
+def overlaid(raw: Any, typed: Any) -> Any:
+    """`typed` with the fields of `raw` that it does not have, at every level."""
+    if isinstance(raw, dict) and isinstance(typed, dict):
+        known = {
+            name: overlaid(raw[name], value) if name in raw else value
+            for name, value in typed.items()
+        }
+        return known | {name: value for name, value in raw.items() if name not in known}
+    if isinstance(raw, list) and isinstance(typed, list) and len(raw) == len(typed):
+        return [overlaid(one, other) for one, other in zip(raw, typed, strict=True)]
+    return raw if type(raw) is not type(typed) and raw == typed else typed

@@ -1,0 +1,286 @@
+"""From Holdfast to Harn: a bundle of ours as a run record and as a session bundle, version 1.
+
+The main thread is the run's transcript, every other thread a stage, every sub-agent a child run
+with a snapshot that a resume host can materialise. Events that are no messages stand verbatim in
+the transcripts' `events`. Blocks where the parts of the bundle are in a file.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from ...errors import BlobNotFound, HoldfastError, InvalidValue
+from ..archive import Bundle
+from ..format import Child, Span, Thread, line_of
+from ..loss import Losses, LossReport
+from ..scrub import Mode, ScrubConfig
+from .check import read_document
+from .lift import lifted
+from .modes import in_mode, manifest_of
+from .names import from_rfc3339, sanitised
+from .read import IMPORTED, converted
+from .shapes import ANCHOR, COMPLETED, LIVENESS, SUSPENDED, HarnDocument
+from .thread import ToldThread
+
+SOURCE, TARGET = "holdfast_bundle 1", "harn_session_bundle 1"
+WORKFLOW = "holdfast_session"
+STRICTER: dict[Mode, int] = {"local": 0, "sanitized": 1, "replay_only": 2}
+
+Tree = dict[str, Any]
+
+
+def write_harn(
+    bundle: Bundle,
+    mode: Mode | None = None,
+    *,
+    scrub: ScrubConfig | None = None,
+    attachments: bool = False,
+    version: str = "1",
+) -> tuple[HarnDocument, LossReport]:
+    """The bundle in Harn's format, and what could not be carried over.
+
+    In the mode of the bundle, or a stricter one: what was redacted cannot come back
+    (`InvalidValue`). The same bundle gives the same bytes. `version` is what it says of the
+    producer. A session that came from Harn and has not gone on since is the document it was.
+    Blocks: run it in a thread.
+    """
+    document = bundle.document
+    mode = mode or document.mode
+    if STRICTER[mode] < STRICTER[document.mode]:
+        problem = f"is {mode}, and the bundle is {document.mode}"
+        remedy = "export the session again in that mode"
+        raise InvalidValue(field="mode", problem=problem, remedy=remedy)
+    losses = Losses()
+    if mode == "local" and (original := _original(bundle)) is not None:
+        return original, losses.report(SOURCE, TARGET)
+    record = session_record(bundle, losses, attachments=attachments)
+    tree = lifted(
+        record,
+        version=version,
+        created_at=document.created_at,
+        bundle_id=f"bundle_{document.bundle_id.removeprefix('sha256:')[:32]}",
+        attachments=attachments,
+        snapshots=list(_snapshots(bundle, record)),
+    )
+    tree["metadata"] |= {LIVENESS: _tag(bundle), "holdfast": _about(bundle)}
+    if mode == document.mode and mode != "local":
+        tree["redaction"] = manifest_of(document.redaction)
+    else:
+        tree = in_mode(tree, mode, scrub, attachments=attachments)
+    return HarnDocument.of(tree), losses.report(SOURCE, TARGET)
+
+
+def _original(bundle: Bundle) -> HarnDocument | None:
+    """The document that a session was read from, if all that is in it came from there."""
+    facts = bundle.document.session
+    try:
+        first = [event for event, _ in zip(bundle.events("main"), range(2), strict=False)]
+        if len(first) < 2 or first[1].kind != IMPORTED:
+            return None
+        text = bundle.blob(first[1].json()["document"]["sha256"])
+        document = read_document(text, allow_secrets=True)
+        again = converted(document, Losses(), facts.session, facts.tenant)
+    except (HoldfastError, KeyError, TypeError):
+        return None
+    if {log.thread for log in again.logs} != {log.thread for log in bundle.document.threads}:
+        return None
+    for log in again.logs:
+        if [*map(line_of, log.events)] != [*map(line_of, bundle.events(log.thread))]:
+            return None
+    return document
+
+
+def _tag(bundle: Bundle) -> str:
+    return SUSPENDED if bundle.document.liveness == "continuable" else "closed"
+
+
+def _about(bundle: Bundle) -> Tree:
+    facts = bundle.document.session
+    return {"bundle_id": bundle.id, "tenant": facts.tenant, "session": facts.session}
+
+
+def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False) -> Tree:
+    """The session as a run record of Harn's, redacted no further than the bundle is."""
+    document = bundle.document
+    source, facts = document.source, document.session
+    over = document.liveness == "closed"
+    threads = {thread.thread: thread for thread in document.threads}
+    main = threads.get("main") or document.threads[0]
+    others = [thread for thread in document.threads if thread is not main]
+    children = document.replay.children
+    told = {thread.thread: ToldThread(bundle, thread, losses) for thread in document.threads}
+    status = source.status if over and source.status in ("failed", "aborted") else COMPLETED
+    return {
+        "_type": "run_record",
+        "id": facts.session,
+        "workflow_id": WORKFLOW,
+        "workflow_name": facts.title,
+        "task": told[main.thread].task or f"Session {facts.session}",
+        "status": status if over else SUSPENDED,
+        "started_at": source.started_at,
+        "finished_at": document.created_at if over else None,
+        "root_run_id": source.first_run,
+        "parent_run_id": None,
+        "stages": [_stage(thread, told[thread.thread]) for thread in others],
+        "transitions": [
+            {"id": mark.id, "to_node_id": mark.label or mark.id, "timestamp": mark.at}
+            for mark in document.replay.transitions
+        ],
+        "checkpoints": [
+            {"id": mark.id, "persisted_at": mark.at, "reason": mark.label or "checkpoint"}
+            for mark in document.replay.checkpoints
+        ],
+        "pending_nodes": [item.id for item in document.pending],
+        "completed_nodes": [],
+        "child_runs": [_child_run(child, told) for child in children if child.thread in told],
+        "artifacts": list(_artifacts(bundle, losses, attachments)),
+        "handoffs": [],
+        "policy": {},
+        "execution": None,
+        "transcript": told[main.thread].transcript(_anchor(bundle)),
+        "usage": _usage(bundle),
+        "replay_fixture": _fixture(bundle, status if over else SUSPENDED),
+        "trace_spans": [_span(span) for span in document.replay.spans],
+        "tool_recordings": [call for one in told.values() for call in one.recordings],
+        "hitl_questions": [asked for one in told.values() for asked in one.questions],
+        "persona_runtime": [],
+        "metadata": {LIVENESS: _tag(bundle), "holdfast": _about(bundle)},
+    }
+
+
+def _anchor(bundle: Bundle) -> Tree:
+    workspace = bundle.document.workspace
+    if workspace is None or workspace.primary is None:
+        return {}
+    roots = [
+        {"path": root.path, "mount_mode": root.mode, "mounted_at": root.mounted_at or ""}
+        for root in workspace.roots
+    ]
+    at = workspace.anchored_at or bundle.document.source.started_at
+    return {ANCHOR: {"primary": workspace.primary, "additional_roots": roots, "anchored_at": at}}
+
+
+def _usage(bundle: Bundle) -> Tree | None:
+    usage = bundle.document.runtime.usage
+    if usage is None:
+        return None
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "call_count": usage.calls,
+        "total_duration_ms": usage.duration_ms,
+        "total_cost": usage.cost or 0.0,
+        "models": list(usage.models),
+    }
+
+
+def _fixture(bundle: Bundle, status: str) -> Tree:
+    document = bundle.document
+    return {
+        "_type": "replay_fixture",
+        "id": f"fixture_from_session_{sanitised(document.session.session)}",
+        "source_run_id": document.session.session,
+        "workflow_id": WORKFLOW,
+        "workflow_name": None,
+        "created_at": document.created_at,
+        "eval_kind": "replay",
+        "expected_status": status,
+        "stage_assertions": [],
+    }
+
+
+def _span(span: Span) -> Tree:
+    start = from_rfc3339(span.started_at) or 0
+    end = from_rfc3339(span.finished_at) or start
+    return {
+        "trace_id": span.run or "",
+        "span_id": f"{span.thread}:{span.start}",
+        "parent_span_id": None,
+        "kind": "run",
+        "name": "run",
+        "start_ms": start,
+        "duration_ms": max(end - start, 0),
+        "metadata": {"thread": span.thread, "status": span.status},
+        "links": [],
+    }
+
+
+def _stage(thread: Thread, told: ToldThread) -> Tree:
+    return {
+        "id": thread.thread,
+        "node_id": thread.agent or thread.thread,
+        "kind": "thread",
+        "status": COMPLETED if told.done else SUSPENDED,
+        "outcome": "",
+        "started_at": thread.created_at,
+        "finished_at": None,
+        "transcript": told.transcript({}),
+        "metadata": {"parent": thread.parent.thread if thread.parent else None},
+    }
+
+
+def _child_run(child: Child, told: dict[str, ToldThread]) -> Tree:
+    log = told[child.thread]
+    return {
+        "worker_id": child.thread,
+        "worker_name": child.agent,
+        "parent_stage_id": None if child.parent == "main" else child.parent,
+        "session_id": child.thread,
+        "parent_session_id": child.parent,
+        "task": log.task or "",
+        "status": COMPLETED if log.done else SUSPENDED,
+        "started_at": log.started_at,
+        "finished_at": None,
+        "snapshot_path": None,
+    }
+
+
+def _snapshots(bundle: Bundle, record: Tree) -> Iterator[Tree]:
+    """Sub-agents as Harn's runtime would have written them down."""
+    stages = {stage["id"]: stage for stage in record["stages"]}
+    for child in record["child_runs"]:
+        suspended = child["status"] == SUSPENDED
+        at = bundle.document.created_at
+        spec = {name: child[name] for name in ("task", "session_id", "parent_session_id")}
+        value = {
+            "_type": "worker_snapshot",
+            "id": child["worker_id"],
+            "name": child["worker_name"],
+            "task": child["task"],
+            "status": child["status"],
+            "started_at": child["started_at"],
+            "finished_at": None if suspended else at,
+            "mode": "sub_agent",
+            "config": {"mode": "sub_agent", "spec": {"name": child["worker_name"], **spec}},
+            "transcript": stages[child["worker_id"]]["transcript"],
+            "suspension": {"reason": "exported", "suspended_at": at} if suspended else None,
+        }
+        yield {
+            **{name: child[name] for name in ("worker_id", "worker_name", "status")},
+            "snapshot_ref": "",
+            "source_path": None,
+            "value": value,
+        }
+
+
+def _artifacts(bundle: Bundle, losses: Losses, attachments: bool) -> Iterator[Tree]:
+    for blob in bundle.document.blobs:
+        about = {
+            "_type": "artifact",
+            "id": blob.sha256,
+            "kind": blob.media_type or "application/octet-stream",
+            "created_at": bundle.document.created_at,
+            "metadata": {"size": blob.size, "encoding": "base64"},
+        }
+        path = f"$.blobs[{blob.sha256}]"
+        if not attachments:
+            losses.add("$.blobs", "bytes of a blob", "attachments were not asked for")
+            yield about
+            continue
+        try:
+            yield {**about, "data": base64.b64encode(bundle.blob(blob.sha256)).decode()}
+        except BlobNotFound:
+            losses.add(path, "bytes of a blob", "they are not in the bundle")
+            yield about

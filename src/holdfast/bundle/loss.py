@@ -1,0 +1,77 @@
+"""What a conversion could not carry over, and where it is kept instead. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+_PLACES = re.compile(r"\[\d+\]")
+
+
+class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something of the source that has no counterpart in what was made of it.
+
+    `path` is its place in the source, `[*]` where it occurs at several; `count` is how often.
+    `kept` names where the result carries it all the same, for a program that looks there;
+    without it, it is gone.
+    """
+
+    path: str
+    what: str
+    why: str
+    count: int = 1
+    kept: str | None = None
+
+    def __str__(self) -> str:
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        kept = f"; kept in {self.kept}" if self.kept else ""
+        return f"{self.path}{times}: {self.what}: {self.why}{kept}"
+
+
+class LossReport(Struct, frozen=True, kw_only=True):
+    """All that a conversion from one format to another did not carry over, in its order."""
+
+    source: str
+    target: str
+    losses: tuple[Loss, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything was lost or moved."""
+        return bool(self.losses)
+
+    def __iter__(self) -> Iterator[Loss]:
+        return iter(self.losses)
+
+    @property
+    def gone(self) -> tuple[Loss, ...]:
+        """What the result holds nowhere."""
+        return tuple(loss for loss in self.losses if loss.kept is None)
+
+    def __str__(self) -> str:
+        if not self.losses:
+            return f"{self.source} to {self.target}: nothing was lost"
+        listed = "".join(f"\n- {loss}" for loss in self.losses)
+        return f"{self.source} to {self.target}:{listed}"
+
+
+class Losses:
+    """Collects losses; the same loss at several places of a list is one, counted."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str, str | None], tuple[str, int]] = {}
+
+    def add(
+        self, path: str, what: str, why: str, *, kept: str | None = None, count: int = 1
+    ) -> None:
+        known = (_PLACES.sub("[*]", path), what, why, kept)
+        first, before = self._found.get(known, (path, 0))
+        self._found[known] = first if before == 0 else known[0], before + count
+
+    def report(self, source: str, target: str) -> LossReport:
+        losses = tuple(
+            Loss(path=path, what=what, why=why, count=count, kept=kept)
+            for (_, what, why, kept), (path, count) in self._found.items()
+        )
+        return LossReport(source=source, target=target, losses=losses)
