@@ -121,6 +121,10 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (errors.HarnessClosed(what="session 's1'"), "session 's1' is closed"),
     (errors.SandboxError(problem="'a': Is a directory"), "'a': Is a directory"),
+    (
+        errors.ServerUnavailable(problem="the server cannot be reached"),
+        "the server cannot be reached",
+    ),
     (errors.NoSuchFile(path="a"), "'a': No such file or directory"),
     (errors.OutsideSandbox(path="../x"), "'../x' leads outside the sandbox"),
     (
@@ -185,7 +189,7 @@ ERRORS = [error for error, _ in EXAMPLES]
 def classes(root: type[HoldfastError] = HoldfastError) -> Iterator[type[HoldfastError]]:
     yield root
     for cls in root.__subclasses__():
-        if cls.__module__ == errors.__name__:
+        if cls.__module__.startswith(errors.__name__):
             yield from classes(cls)
 
 
@@ -211,6 +215,7 @@ def test_a_retry_can_help_only_where_something_passes_by_itself() -> None:
         errors.QueueFull,
         errors.RequestTooSlow,
         errors.RateLimited,
+        errors.ServerUnavailable,
     }
 
 

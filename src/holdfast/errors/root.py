@@ -1,0 +1,55 @@
+"""What all errors are, and the two that anything may raise."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(eq=False, kw_only=True)
+class HoldfastError(Exception):
+    """The root of all our errors."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The error's facts by name, as a server sends them."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.fields)
+
+
+def _rebuild(cls: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
+    return cls(**fields)
+
+
+@dataclass(eq=False, kw_only=True)
+class InvalidValue(HoldfastError):
+    """The one refusal of what cannot be stored or asked for; nothing was written."""
+
+    code = "invalid_value"
+
+    field: str
+    problem: str
+    remedy: str
+    limit: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}; {self.remedy}"
+
+
+@dataclass(eq=False, kw_only=True)
+class MissingExtra(HoldfastError, ImportError):
+    """An optional package is needed for this."""
+
+    code = "missing_extra"
+
+    extra: str
+    needed_for: str
+
+    def __str__(self) -> str:
+        return f"{self.needed_for} needs an optional package: pip install 'holdfast[{self.extra}]'"
