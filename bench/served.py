@@ -65,7 +65,9 @@ def main() -> None:
     """`python -m bench.served what store port chunks spacing`."""
     what, store, port, chunks, spacing = sys.argv[1:]
     app = bare(store) if what == "bare" else ours(store, int(chunks), float(spacing))
-    config = uvicorn.Config(app, port=int(port), log_level="error", access_log=False, ws="none")
+    config = uvicorn.Config(
+        app, port=int(port), log_level="error", access_log=False, ws="none", timeout_keep_alive=120
+    )
     uvicorn.Server(config).run()
 
 

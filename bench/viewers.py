@@ -89,14 +89,7 @@ def server_viewers(settings: Settings) -> Result:
     typical: list[float] = []
 
     def run() -> float:
-        with (
-            settings.folder() as folder,
-            served("ours", url("sqlite", folder), chunks=sizes.chunks, spacing=sizes.spacing) as (
-                port,
-                _,
-            ),
-        ):
-            seen = asyncio.run(watched(port, sizes.viewed, sizes.viewers))
+        seen = asyncio.run(watched(port, sizes.viewed, sizes.viewers))
         if len(seen.appended) < sizes.viewers * EVENTS:
             raise RuntimeError(f"viewers saw {len(seen.appended)} events")
         late.append(p99(seen.said))
@@ -104,7 +97,12 @@ def server_viewers(settings: Settings) -> Result:
         return p99(seen.appended)
 
     name = "append to viewer, p99"
-    values, absent = race({name: run}, rounds=min(settings.rounds, 5), step=settings.step)
+    chunks, spacing = sizes.chunks, sizes.spacing
+    with (
+        settings.folder() as folder,
+        served("ours", url("sqlite", folder), chunks=chunks, spacing=spacing) as (port, _),
+    ):
+        values, absent = race({name: run}, rounds=min(settings.rounds, 5), step=settings.step)
     why = absent.get(name, "")
     found = {name: values.get(name, []), "word to viewer, p99": [] if why else late[1:]}
     for what, each in found.items():
@@ -135,16 +133,16 @@ async def stall(port: int, session: str) -> socket.socket:
 
 async def missed(port: int, pid: int, stalled: int, messages: int) -> float:
     """How much the server grows while so many viewers read nothing of so many messages, in MB."""
-    line = await Line.open(port)
-    await line.ask("PUT", "/v1/sessions/session")
+    line, session = await Line.open(port), f"session-{time.time_ns()}"
+    await line.ask("PUT", f"/v1/sessions/{session}")
     large = json.dumps({"content": "x" * LARGE}).encode()
 
     async def talk(count: int) -> None:
         for _ in range(count):
-            await line.ask("POST", "/v1/sessions/session/messages?wait=true", large)
+            await line.ask("POST", f"/v1/sessions/{session}/messages?wait=true", large)
 
     await talk(messages)
-    viewers = [await stall(port, "session") for _ in range(stalled)]
+    viewers = [await stall(port, session) for _ in range(stalled)]
     await asyncio.sleep(0.5)  # until their beginning fills what there is between
     before = resident(pid)
     await talk(messages)
@@ -161,12 +159,12 @@ def server_stalled(settings: Settings) -> Result:
     result = Result(name="server-stalled", title=f"{sizes.stalled} readers that do not read")
 
     def run(stalled: int) -> float:
-        with settings.folder() as folder, served("ours", url("sqlite", folder)) as (port, pid):
-            return asyncio.run(missed(port, pid, stalled, sizes.large))
+        return asyncio.run(missed(port, pid, stalled, sizes.large))
 
     with_them, without = f"grown with {sizes.stalled} of them", "grown without"
     runs = {with_them: lambda: run(sizes.stalled), without: lambda: run(0)}
-    values, absent = race(runs, rounds=min(settings.rounds, 3), step=settings.step)
+    with settings.folder() as folder, served("ours", url("sqlite", folder)) as (port, pid):
+        values, absent = race(runs, rounds=min(settings.rounds, 3), step=settings.step)
     note = f"while {sizes.large} messages of {LARGE // 1000} KB are sent and answered"
     for name in runs:
         each, why = values.get(name, []), absent.get(name, "")
@@ -184,19 +182,19 @@ def server_stalled(settings: Settings) -> Result:
 # Messages a second
 
 
-async def posted(port: int, path: str, sessions: int, messages: int, begin: bool) -> float:
+async def posted(port: int, path: str, sessions: int, messages: int) -> float:
     """Requests a second, so many sessions at a time, each one message after the other."""
+    names = [f"session-{time.time_ns()}-{n}" for n in range(sessions)]
     lines = [await Line.open(port) for _ in range(sessions)]
 
     async def talk(n: int, count: int) -> None:
         for _ in range(count):
-            status = await lines[n].ask("POST", path.format(n), BODY)
+            status = await lines[n].ask("POST", path.format(names[n]), BODY)
             if status >= 300:
                 raise RuntimeError(f"a message was answered with {status}")
 
-    if begin:
-        for n, line in enumerate(lines):
-            await line.ask("PUT", f"/v1/sessions/session-{n}")
+    for name, line in zip(names, lines, strict=True):
+        await line.ask("PUT", f"/v1/sessions/{name}")  # which a bare server does not know
     await asyncio.gather(*(talk(n, 3) for n in range(sessions)))
     start = time.perf_counter()
     await asyncio.gather(*(talk(n, messages) for n in range(sessions)))
@@ -211,18 +209,22 @@ def server_send(settings: Settings) -> Result:
     sizes = settings.sizes
     result = Result(name="server-send", title="Messages a second over HTTP, an instant model")
 
-    def run(what: str, path: str) -> float:
-        with settings.folder() as folder, served(what, url("sqlite", folder)) as (port, _):
-            count = posted(port, path, sizes.together, sizes.posts, what == "ours")
-            return asyncio.run(count)
+    def run(port: int, path: str) -> float:
+        return asyncio.run(posted(port, path, sizes.together, sizes.posts))
 
-    message = "/v1/sessions/session-{}/messages"
-    runs = {
-        OURS: lambda: run("ours", message),
-        f"{OURS} and its answer": lambda: run("ours", f"{message}?wait=true"),
-        BARE: lambda: run("bare", "/append/session-{}"),
-    }
-    values, absent = race(runs, rounds=min(settings.rounds, 5), step=settings.step)
+    message = "/v1/sessions/{}/messages"
+    with (
+        settings.folder() as folder,
+        settings.folder() as other,
+        served("ours", url("sqlite", folder)) as (ours, _),
+        served("bare", url("sqlite", other)) as (bare, _),
+    ):
+        runs = {
+            OURS: lambda: run(ours, message),
+            f"{OURS} and its answer": lambda: run(ours, f"{message}?wait=true"),
+            BARE: lambda: run(bare, "/append/{}"),
+        }
+        values, absent = race(runs, rounds=min(settings.rounds, 5), step=settings.step)
     note = f"{sizes.together} sessions at once, {sizes.posts} messages each"
     for name in runs:
         each, why = values.get(name, []), absent.get(name, "")

@@ -39,6 +39,7 @@ from ..harness.crash import kills as harness_kills
 from ..harness.session.crash import kills as session_kills
 from ..harness.session.two import races as session_races
 from ..processes import checks as processes
+from ..server import openapi
 from ..sessions import checks as sessions
 
 STORM: dict[str, object] = {"processes": 4, "sessions": 8, "seconds": 60.0, "restarts": 2}
@@ -125,6 +126,11 @@ def _checks() -> Iterator[Check]:
         "file erasing beside damage",
         lambda folder, tick: erasing_beside(folder),
         lambda folder, tick: erasing_beside(folder),
+    )
+    yield Check(
+        "http document",
+        lambda folder, tick: openapi.checked(examples=200, tick=tick),
+        lambda folder, tick: openapi.checked(examples=5, tick=tick),
     )
     yield Check(
         "bundle of 200 MB",

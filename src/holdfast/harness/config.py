@@ -25,8 +25,18 @@ from .telemetry.spans import Tracing
 
 PARALLEL = 10  # tools at once, in one run
 CALLS = 64  # that one message of a model may hold; the rest are refused
+OUTPUTS = 1_000  # types of answers that are remembered; of older ones the log has the schema
 
 Price = Callable[[str, Mapping[str, int]], "float | None"]
+
+
+class Outputs(dict[tuple[str, int], Any]):
+    """What checks the answers that were asked for here, by log and message: the latest."""
+
+    def __setitem__(self, mark: tuple[str, int], made: Any) -> None:
+        super().__setitem__(mark, made)
+        while len(self) > OUTPUTS:
+            del self[next(iter(self))]
 
 
 @dataclass(kw_only=True)
@@ -50,7 +60,7 @@ class Config:
     parallel: int = PARALLEL
     price: Price | None = None
     summarise: Callable[..., Any] | str | None = None
-    outputs: dict[tuple[str, int], Any] = field(default_factory=dict)  # by log and message
+    outputs: Outputs = field(default_factory=Outputs)
     places: dict[Key, Place] = field(default_factory=dict)
     opening: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     nudge: Callable[[Key], None] = lambda key: None  # see to it that a log is driven

@@ -70,7 +70,8 @@ class Reading:
     @property
     def state(self) -> dict[str, Any]:
         """A copy of the user state."""
-        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._driving.user_state))
+        data = self._driving.shared.state.data
+        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(data))
         return copied
 
     @property

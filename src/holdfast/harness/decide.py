@@ -5,6 +5,8 @@ Whoever has the log can ask, at any moment, after any crash, and gets the same a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import UnsetType
 
 from ..state import CHILD, OpenCall, OpenItem, Run, State
@@ -36,9 +38,11 @@ ANSWERS = ("approved", "denied", "answered")
 
 def decide(state: State, bounds: Bounds, now: int) -> Step:
     """The next step of a log at `now` (ms)."""
-    return _by_the_clock(state, now) or (
-        _idle(state, bounds) if (run := state.active) is None else _running(state, run, bounds, now)
-    )
+    if (step := _by_the_clock(state, now)) is not None:
+        return step
+    if (run := state.active) is None:
+        return _idle(state, bounds)
+    return _running(state, run, bounds, now)
 
 
 def _by_the_clock(state: State, now: int) -> Step | None:
@@ -99,20 +103,28 @@ def _open_calls(state: State) -> Step | None:
     """What the calls of the last message want, the most urgent first."""
     # A call within another is decided with it, as long as that one is open.
     calls = {id: call for id, call in state.calls.items() if call.parent not in state.calls}
-    if lost := [id for id, call in calls.items() if call.status == "started"]:
-        if again := tuple(id for id in lost if calls[id].repeat and not calls[id].parent):
-            return RunTools(again)
-        if told := tuple(id for id in lost if calls[id].tell or calls[id].parent):
-            return Conclude(told)
-        return AskOutcome(tuple(lost))
+    if lost := {id: call for id, call in calls.items() if call.status == "started"}:
+        return _begun(lost)
     ready = tuple(id for id, call in calls.items() if _ready(call))
     settled = (id for id, call in calls.items() if call.status in SETTLED or call.parent)
     if over := tuple(id for id in settled if id not in ready):
         return Conclude(over)
     if ready:
         return RunTools(ready)
-    if not calls:
-        return None
+    return _asking(state) if calls else None
+
+
+def _begun(calls: Mapping[str, OpenCall]) -> Step:
+    """What to do about calls that were begun, and nobody is left who knows what came of them."""
+    if again := tuple(id for id, call in calls.items() if call.repeat and not call.parent):
+        return RunTools(again)
+    if told := tuple(id for id, call in calls.items() if call.tell or call.parent):
+        return Conclude(told)
+    return AskOutcome(tuple(calls))
+
+
+def _asking(state: State) -> Step:
+    """Wait for a person, or for sub-agents; unless somebody says something instead."""
     asked = (id for id, item in state.pending.items() if item.call in state.calls)
     instead = tuple(id for id in asked if not id.endswith(CHILD))  # who works is not asked
     if instead and any(q.how == "steer" for q in state.queue):
@@ -160,7 +172,7 @@ def next_due(state: State) -> int | None:
     return min(times, default=None)
 
 
-def settled(state: State, bounds: Bounds, now: int) -> bool:
+def at_rest(state: State, bounds: Bounds, now: int) -> bool:
     """Whether there is nothing that a driver, here or of a sub-agent, could do."""
     return isinstance(decide(state, bounds, now), (Idle, Plan)) and not delegates(state)
 

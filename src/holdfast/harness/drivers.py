@@ -37,7 +37,7 @@ class Drivers:
         self._drives: dict[Key, Driving] = {}
         self._agents = [*family(config.agent)]
         self._nudges: set[asyncio.Task[None]] = set()
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._alarms = Alarms(self._due)
         self._held: dict[Key, int] = {}  # by somebody else, for so many ms
         self._looker: asyncio.Task[None] | None = None
         self._closed = False
@@ -55,7 +55,7 @@ class Drivers:
         """Something came that wants a driver. Whoever wrote it drives, if that one serves the
         agent; one who only answers does not, so see after a while that somebody does."""
         if self._looker is not None and not self._closed and live.key not in self._tasks:
-            self._later(live, AWHILE)
+            self._alarms.set(live, AWHILE)
 
     def drives(self, where: Key) -> bool:
         """Whether somebody here drives this log, or is about to."""
@@ -117,8 +117,7 @@ class Drivers:
     async def aclose(self, grace: float) -> None:
         """Take no more work, and stop."""
         self._closed = True
-        for timer in self._timers.values():
-            timer.cancel()
+        self._alarms.close()
         if self._looker is not None:
             await ended(self._looker)
         await asyncio.gather(*self._nudges)
@@ -169,21 +168,14 @@ class Drivers:
         lapsed, not only at the next look."""
         held, due = self._held.pop(live.key, 0), live.state.due
         if held:
-            self._later(live, held / 1000)
+            self._alarms.set(live, held / 1000)
         elif due is not None:
             left = (due - wall_clock()) / 1000
-            self._later(live, left if left > 0 else AWHILE)
-        elif (old := self._timers.pop(live.key, None)) is not None:
-            old.cancel()
-
-    def _later(self, live: Live, seconds: float) -> None:
-        if (old := self._timers.pop(live.key, None)) is not None:
-            old.cancel()
-        loop = asyncio.get_running_loop()
-        self._timers[live.key] = loop.call_later(seconds, self._due, live)
+            self._alarms.set(live, left if left > 0 else AWHILE)
+        else:
+            self._alarms.clear(live.key)
 
     def _due(self, live: Live) -> None:
-        self._timers.pop(live.key, None)
         if self._closed or live.failure is not None or live.key in self._tasks:
             return  # a driver that is there plans the next look when it ends
         if self._stuck.get(live.key) != live.state.head and wanting(live.state):
@@ -196,6 +188,31 @@ class Drivers:
                 await self.look()
             except Exception as error:  # whatever it is, look again
                 self._config.log.warning("look_failed", category="storage", error=error)
+
+
+class Alarms:
+    """When logs are to be looked at again: one time each, the last that was set."""
+
+    def __init__(self, due: Callable[[Live], None]) -> None:
+        self._due = due
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+
+    def set(self, live: Live, seconds: float) -> None:
+        self.clear(live.key)
+        loop = asyncio.get_running_loop()
+        self._timers[live.key] = loop.call_later(seconds, self._ring, live)
+
+    def clear(self, where: Key) -> None:
+        if (old := self._timers.pop(where, None)) is not None:
+            old.cancel()
+
+    def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _ring(self, live: Live) -> None:
+        self._timers.pop(live.key, None)
+        self._due(live)
 
 
 def wanting(state: State) -> bool:

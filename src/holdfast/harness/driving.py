@@ -80,11 +80,6 @@ class Driving(Stoppable):
         run = self.state.active
         return run is None or (run.status == "running" and run.id == self.took)
 
-    @property
-    def user_state(self) -> dict[str, Any]:
-        """The state of the whole session: what the agent starts with, and what was changed."""
-        return self.shared.state.data
-
     def now(self) -> int:
         return self.config.clock(self.live.key)
 

@@ -69,10 +69,8 @@ class Forks(View, Generic[S]):
         parent is not touched. `UnsafePoint` where something is open."""
         ground, live = self._ground, self._ground.live
         ground.check()
-        where, place = (
-            self._key(new_id() if thread is None else thread),
-            live.state.head if at is None else at,
-        )
+        where = self._key(new_id() if thread is None else thread)
+        place = live.state.head if at is None else at
         then = await _safe(live, place)
         forked = ev.ThreadForked(
             parent=live.key.thread, at=place, agent=ground.config.agent.key, title=title

@@ -69,7 +69,8 @@ async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult
     if not isinstance(ready, Ready):
         await driving.write(ready)
         return await _settled(driving, outer, call)
-    await driving.write(started(driving, ready))
+    if not await driving.write(started(driving, ready), expected=driving.state.head):
+        return await _settled(driving, outer, call)  # something came: it may be forbidden now
     return await kept(driving, ready, await carried_out(driving, ready, outer))
 
 

@@ -133,22 +133,38 @@ class Opened:
 
     async def evict(self, idle: float) -> tuple[str, ...]:
         """Forget the live sessions that nothing goes on in here, that nobody waits for or listens
-        to, and of which nobody has asked anything for `idle` seconds; their ids."""
+        to, and of which nobody has asked anything for `idle` seconds; their ids. Of those that
+        stay, forget the threads of sub-agents that have ended, by the same rule."""
         _check(not self._closed)
-        found = []
+        found, since = [], time.monotonic() - idle
         for id in {where.session for where in self.sessions}:
-            if self._idle(id, time.monotonic() - idle) and await self.close(id, grace=0.0):
+            mine = [where for where in self.lives if where.session == id]
+            used = [where for where in mine if self._used(where, since)]
+            if not used and id not in self._leaving and await self.close(id, grace=0.0):
                 found.append(id)
+        for where in self.lives:
+            if self._reported(where) and not self._used(where, since):
+                await self._forget(where)
         return tuple(sorted(found))
 
-    def _idle(self, id: str, since: float) -> bool:
-        if id in self._leaving or any(where.session == id for where in self._opening):
-            return False
-        mine = [where for where in self.lives if where.session == id]
-        if any(session.used > since for w, session in self.sessions.items() if w.session == id):
-            return False
-        lives = [live for where in mine if (live := self.lives.get(where)) is not None]
-        return not any(self.drivers.drives(live.key) or live.wanted for live in lives)
+    def _used(self, where: Key, since: float) -> bool:
+        session, live = self.sessions.get(where), self.lives.get(where)
+        if session is not None and session.used > since:
+            return True
+        if where.session in {opening.session for opening in self._opening}:
+            return True
+        return self.drivers.drives(where) or (live is not None and live.wanted)
+
+    def _reported(self, where: Key) -> bool:
+        """Whether this is the thread of a sub-agent that has nothing more to do."""
+        live = self.lives.get(where)
+        sub = live.state.sub if live is not None else None
+        return sub is not None and sub.reported and live is not None and live.state.active is None
+
+    async def _forget(self, where: Key) -> None:
+        if (session := self.sessions.pop(where, None)) is not None:
+            session.closed = True
+        await self.lives.close(where)
 
     async def close_all(self) -> None:
         """Forget all live sessions; others may be opened."""

@@ -38,7 +38,8 @@ class Ask(Struct, frozen=True):
 class Result(Struct, frozen=True, kw_only=True):
     """How an input stands. `waiting`: a person must answer `pending` first. `queued`: it waits
     behind a run that waits for a person. `removed`: it was taken out of the queue. The others
-    are how its run ended; `text` is the answer, `output` the typed one, if one was asked for."""
+    are how its run ended; `text` is the answer, `output` the typed one, if one was asked for,
+    `reason` why the model stopped: `stop` and `calls` are well, `length` and `filtered` not."""
 
     session: str
     thread: str
@@ -49,6 +50,7 @@ class Result(Struct, frozen=True, kw_only=True):
     agent: str = ""
     mode: str = ""
     model: str | None = None
+    reason: str | None = None
     code: str | None = None
     error: str | None = None
     stack: str | None = None
@@ -81,6 +83,7 @@ class Watch:
         self.run: str | None = None
         self.text = ""
         self.model: str | None = None
+        self.reason: str | None = None
         self.output: Any = None
         self.stack: str | None = None
         self._finals: set[str] = set()
@@ -114,10 +117,10 @@ class Watch:
 
     def _take(self, item: Event, payload: ev.Payload | None) -> None:
         if isinstance(payload, ev.MessageCompleted):
-            self.text, self.model = payload.text, payload.model
+            self.text, self.model, self.reason = payload.text, payload.model, payload.reason
             self._finals.update(c.id for c in payload.calls if c.name == FINAL)
         elif isinstance(payload, ev.MessageInterrupted) and payload.shown:
-            self.text = payload.text
+            self.text, self.reason = payload.text, payload.reason
         elif isinstance(payload, ev.ToolFinished):
             if payload.call in self._finals and payload.outcome == "ok":
                 self.output = payload.result
@@ -152,6 +155,7 @@ class Watch:
             agent=agent,
             mode=mode,
             model=self.model,
+            reason=self.reason,
             code=code,
             error=error,
             stack=self.stack,

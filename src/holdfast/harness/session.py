@@ -14,7 +14,7 @@ from ..events import NewEvent
 from ..store import wall_clock
 from .children import Subagents
 from .custom import custom
-from .decide import asks_within, delegates, settled
+from .decide import asks_within, at_rest, delegates
 from .ground import Opener
 from .inputs import Content, SendOptions
 from .live import Listener, Live
@@ -98,7 +98,7 @@ class Session(Standing):
 
     def _waits(self) -> bool:
         state = self.live.state
-        return settled(state, self.config.bounds, wall_clock()) or asks_within(state)
+        return at_rest(state, self.config.bounds, wall_clock()) or asks_within(state)
 
     def subscribe(self, after: int | None = None) -> Listener:
         """Everything that follows event `after`, or that follows now: events, and deltas of

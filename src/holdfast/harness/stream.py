@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from ..errors import HarnessClosed, InvalidValue
 from ..events import Event
 from ..store import wall_clock
-from .decide import asks_within, delegates, settled
+from .decide import asks_within, at_rest, delegates
 from .inputs import Content, SendOptions, check_options
 from .live import Item, Listener, Trouble
 from .results import Result, Watch
@@ -98,15 +98,13 @@ class Stream:
     def _behind(self) -> bool:
         """Whether the message waits for its turn, and only a person can bring that about."""
         session, watch = self._session, self._watch
-        queued = any(item.seq == self.seq for item in session.live.state.queue)
-        if watch is not None and queued and (self._asked or self._settled()):
-            watch.end = ("queued", None, None, session.live.state.head)
-            return True
-        return False
-
-    def _settled(self) -> bool:
-        session = self._session
-        return settled(session.live.state, session.config.bounds, wall_clock())
+        state = session.live.state
+        if watch is None or not any(item.seq == self.seq for item in state.queue):
+            return False
+        if not self._asked and not at_rest(state, session.config.bounds, wall_clock()):
+            return False
+        watch.end = ("queued", None, None, state.head)
+        return True
 
     async def _items(self) -> AsyncGenerator[Item, None]:
         session = self._session
@@ -142,18 +140,23 @@ class Stream:
                         break
                     if session.live.stuck is not None and isinstance(item, Trouble):
                         raise session.live.stuck
-            if watch.end is None and asked.done():
-                asked.result()  # a sub-agent that cannot go on is told of here
-                if not self._behind():
-                    watch.end = ("waiting", None, None, session.live.state.head)
-            if watch.end is None:
-                raise session.live.failure or HarnessClosed(what=f"session {session.key.session!r}")
+            self._conclude(watch, asked)
             self._result = await result_of(session, watch, self._kind)
         finally:
             listener.close()
             if asked is not None:
                 asked.cancel()
                 await asyncio.gather(asked, return_exceptions=True)
+
+    def _conclude(self, watch: Watch, asked: asyncio.Task[None]) -> None:
+        """Say why there is nothing more to read, where no event did."""
+        session = self._session
+        if watch.end is None and asked.done():
+            asked.result()  # a sub-agent that cannot go on is told of here
+            if not self._behind():
+                watch.end = ("waiting", None, None, session.live.state.head)
+        if watch.end is None:
+            raise session.live.failure or HarnessClosed(what=f"session {session.key.session!r}")
 
     async def _until_asked(self, listener: Listener) -> None:
         """Read no further once a sub-agent of the run waits for a person."""

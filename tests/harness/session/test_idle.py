@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, HarnessClosed, InvalidValue
+from holdfast.harness.config import OUTPUTS, Outputs
 from holdfast.models import ScriptedModel, Use
 
 from ..kernel.scene import PATIENCE, Slow, helper, serve
+from ..subagents.scene import GO, child, lead, plays, sent, told
 from .crash.witness import view
 from .stage import WORK, says, workshop
 
@@ -104,3 +106,27 @@ async def test_a_timer_of_what_was_forgotten_still_rings() -> None:
             again = await harness.get_or_create("s")
             await again.live.until(lambda: again.live.state.run is not None)
             assert (await again.wait()).text == "Done."
+
+
+async def test_the_threads_of_sub_agents_that_have_ended_go_before_their_session() -> None:
+    async with Harness(lead(), default_model=plays(GO)) as harness:
+        session, result = await sent(harness)
+        assert result.text == "All is well."
+        working = await child(session)
+        await told(working)
+        listener = session.subscribe()  # so that the session stays
+        before = await view(session)
+        async with asyncio.timeout(PATIENCE):
+            while not working.closed:
+                assert await harness.evict(idle=0.0) == ()
+                await asyncio.sleep(0.005)
+        assert not session.closed
+        listener.close()
+        assert await view(session) == before  # it is opened anew when somebody looks
+
+
+async def test_of_the_types_that_were_asked_for_the_latest_are_kept() -> None:
+    outputs = Outputs()
+    for n in range(3 * OUTPUTS):
+        outputs["log", n] = n
+    assert (len(outputs), next(iter(outputs))) == (OUTPUTS, ("log", 2 * OUTPUTS))

@@ -86,11 +86,13 @@ async def test_words_that_come_between_part_the_messages() -> None:
         assert model.prompts[1][-2:] == ["model: One two.", "user: and this"]
 
 
+@pytest.mark.parity("mastra-session", 83)
 @pytest.mark.parametrize("reason", ["length", "filtered", "other"])
 async def test_why_a_message_stopped_is_shown(reason: Any) -> None:
     async with served(Say("So far", reason=reason)) as harness:
         session = await harness.get_or_create("s")
-        await session.send("go")
+        result = await session.send("go")
+        assert (result.status, result.text, result.reason) == ("done", "So far", reason)
         message = session.display.get().message
         assert message is not None
         assert (message.reason, message.model) == (reason, "scripted/demo")

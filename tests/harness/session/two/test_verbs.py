@@ -17,6 +17,7 @@ from ....processes.crew import Worker, crew
 from .laws import Told, broken, events_of
 from .scene import VERBS
 
+pytestmark = pytest.mark.slow
 MODULE = "tests.harness.session.two.worker"
 PATIENCE = 30.0
 ENOUGH = 100  # answers, until nothing waits
