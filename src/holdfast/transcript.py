@@ -121,16 +121,20 @@ def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
             read.update(getattr(payload, "inputs", ()))
             continue
         gone.update(seq for seq in payload.remove if seq not in read)
-        words = {int(seq): text for seq, text in payload.texts.items() if seq.isdecimal()}
-        texts.update({seq: text for seq, text in words.items() if seq not in read})
+        texts.update({seq: text for seq, text in reworded(payload).items() if seq not in read})
     return [
-        _reworded(message, texts.get(message.seq)) if message.role == "user" else message
+        _with_words(message, texts.get(message.seq)) if message.role == "user" else message
         for message in messages
         if message.seq not in gone or message.role != "user"
     ]
 
 
-def _reworded(message: Message, text: str | None) -> Message:
+def reworded(change: ev.QueueChanged) -> dict[int, str]:
+    """The messages that get other words by a change of the queue, and the words."""
+    return {int(seq): text for seq, text in change.texts.items() if seq.isdecimal()}
+
+
+def _with_words(message: Message, text: str | None) -> Message:
     if text is None or message.erased is not None or message.raw is not None:
         return message
     return msgspec.structs.replace(message, text=text)

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import App, Group, Parameter
-from rich.text import Text
 
 from ..bundle.claude import save_claude, write_claude
-from ..bundle.differences import BundleDiff, Difference, ThreadDiff, diff
-from ..bundle.format import Document, bundle_schema
+from ..bundle.differences import diff
+from ..bundle.format import bundle_schema
 from ..bundle.harn import harn_schema_text, write_harn
 from ..bundle.loss import LossReport
-from ..bundle.replaying import Divergence, Replayed, replay
+from ..bundle.replaying import replay
 from ..errors import InvalidBundle, InvalidValue
 from ..harness.agent import Agent
+from ..models.registry import Models
+from ..models.scripted import offline
 from .agents import Name, find
-from .bundlefiles import File, Format, Read, placed, read_file, tell_loss, write_text
+from .bundlefiles import File, Format, placed, read_file, tell_loss, write_text
+from .bundletext import compared, lines, replayed, replayed_json, summary
 from .failure import UsageError, told_of
 from .options import EVERYWHERE, Common
-from .output import Output, json_text, plain
-from .render import fact, number, size
+from .output import Output, plain
 
 HELP = """Files of bundles: check, look into, compare, convert and replay them. No store is needed.
 
@@ -33,7 +33,6 @@ holdfast bundle validate customer-42.zip
 holdfast bundle replay customer-42.zip --agent shop:support
 ```
 """
-SHOWN = 300  # characters of a value that people are shown
 
 
 def app(group: Group, place: int) -> App:
@@ -81,7 +80,7 @@ async def validate(
         return 1
     document = found.bundle.document
     if out.json:
-        out.emit({"valid": True, "format": found.format, **_summary(document)})
+        out.emit({"valid": True, "format": found.format, **summary(document)})
     else:
         out.print(plain(f"{file}: valid, {document.bundle_id}"))
     return 0
@@ -101,7 +100,7 @@ async def inspect(file: File, /, *, common: Common = EVERYWHERE) -> int:
     if out.json:
         out.emit(found.bundle.raw)
     else:
-        out.print(*_lines(found))
+        out.print(*lines(found))
         tell_loss(out, found.loss)
     return 0
 
@@ -125,7 +124,7 @@ async def diff_(
     with out.working("comparing"):
         both = [(await read_file(path)).bundle for path in (left, right)]
         found = await diff(both[0], both[1])
-    out.emit(found) if out.json else out.print(*_compared(found))
+    out.emit(found) if out.json else out.print(*compared(found))
     return int(not found.same)
 
 
@@ -138,6 +137,12 @@ async def replay_(
     ignore: Annotated[
         list[str], Parameter(help="A kind of event that is not compared, as context.built.")
     ] = [],  # noqa: B006 - cyclopts makes it anew
+    model: Annotated[
+        str | None, Parameter(help="Let this model answer instead, as provider/name.")
+    ] = None,
+    from_step: Annotated[
+        int | None, Parameter(help="From which model call on; the first unless given.")
+    ] = None,
     common: Common = EVERYWHERE,
 ) -> int:
     """Run a recorded session again with recorded answers, and say where it first comes otherwise.
@@ -145,23 +150,31 @@ async def replay_(
     ```
     holdfast bundle replay customer-42.zip
     holdfast bundle replay customer-42.zip --agent shop:support
+    holdfast bundle replay customer-42.zip --model openai/gpt-5.1 --from-step 3
     ```
 
     No model is asked, no tool is called, no store is used. Without `--agent` what the program's
-    agent would say is not compared. The exit code is 1 after a divergence. With `--json`: one
+    agent would say is not compared. With `--model` that model is asked, and what it says is shown;
+    tools still answer what they did. The exit code is 1 after a divergence. With `--json`: one
     document.
     """
+    if from_step is not None and model is None:
+        raise UsageError("--from-step says from where on --model answers: name a model")
     out = common.output()
     made: Any = None if agent is None else await asyncio.to_thread(find, agent)
     if made is not None and not isinstance(made, Agent):
         raise UsageError("a replay needs an Agent: name one instead of a function")
     found = await read_file(file)
-    with out.working("replaying"):
-        told = await replay(found.bundle, made, thread=thread, ignore=ignore)
-    if out.json:
-        out.emit(_replayed_json(told))
-    else:
-        out.print(*_replayed(told))
+    models = Models([offline()])
+    other = None if model is None else models.resolve(model)
+    try:
+        with out.working("replaying"):
+            told = await replay(
+                found.bundle, made, thread=thread, from_step=from_step, model=other, ignore=ignore
+            )
+    finally:
+        await models.aclose()
+    out.emit(replayed_json(told)) if out.json else out.print(*replayed(told))
     return int(not told.same)
 
 
@@ -266,119 +279,3 @@ def _stored(path: Path) -> str:
         return path.expanduser().read_bytes().decode(errors="replace")
     except FileNotFoundError:
         return ""
-
-
-# In words
-
-
-def _summary(document: Document) -> dict[str, Any]:
-    facts = document.session
-    return {
-        "bundle_id": document.bundle_id,
-        "version": document.version,
-        "mode": document.mode,
-        "purpose": document.purpose,
-        "liveness": document.liveness,
-        "session": facts.session,
-        "tenant": facts.tenant,
-        "threads": len(document.threads),
-    }
-
-
-def _lines(found: Read) -> Iterator[Text]:
-    document = found.bundle.document
-    source = document.source
-    yield fact("bundle", document.bundle_id)
-    yield fact("session", plain(f"{document.session.session} of {document.session.tenant}"))
-    if found.format != "holdfast":
-        yield fact("format", found.format)
-    yield fact("mode", f"{document.mode}, {document.purpose}, {document.liveness}")
-    for name, value in (("agent", source.agent), ("title", document.session.title)):
-        if value:
-            yield fact(name, plain(value))
-    if source.task:
-        yield fact("task", plain(source.task))
-    yield fact("times", f"{source.started_at} to {source.finished_at or document.created_at}")
-    for thread in document.threads:
-        count = number(thread.head - thread.shared, "event")
-        since = f", after {thread.shared} of another" if thread.shared else ""
-        yield fact("thread", plain(f"{thread.thread}: {count}{since}"))
-    if document.runtime.models:
-        yield fact("models", plain(", ".join(document.runtime.models)))
-    yield fact("calls", number(document.tools.total, "tool call"))
-    if document.blobs:
-        total = sum(blob.size for blob in document.blobs)
-        left = sum(blob.part is None for blob in document.blobs)
-        out = f", {left} left out" if left else ""
-        yield fact("blobs", f"{len(document.blobs)}, {size(total)}{out}")
-    for item in document.pending:
-        yield fact("pending", plain(f"{item.what} {item.id}"))
-    if document.queue:
-        yield fact("queue", number(len(document.queue), "message"))
-    totals = ", ".join(f"{count} {name}" for name, count in document.redaction.totals.items())
-    yield fact("replaced", plain(totals) or "nothing")
-
-
-def _compared(found: BundleDiff) -> Iterator[str]:
-    if found.same:
-        yield plain(f"same: {found.left}")
-        return
-    for thread in found.threads:
-        yield from _thread(thread)
-    yield from (_place(place) for place in found.facts)
-    for side, blobs in (("left", found.blobs_left), ("right", found.blobs_right)):
-        if blobs:
-            yield f"only {side}: {number(len(blobs), 'blob')}"
-
-
-def _thread(thread: ThreadDiff) -> Iterator[str]:
-    status = thread.status.replace("_", " ")
-    counts = f"{thread.left} and {number(thread.right, 'event')}, the first {thread.same} the same"
-    yield plain(f"thread {thread.thread}: {status} ({counts})")
-    if thread.first is not None:
-        yield f"  event {thread.first.seq}: {_place(thread.first)}"
-
-
-def _place(place: Difference) -> str:
-    return f"{plain(place.path)}: {_short(place.left)} | {_short(place.right)}"
-
-
-def _short(value: Any) -> str:
-    text = json_text(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-
-
-def _replayed(told: Replayed) -> Iterator[str]:
-    counts = (
-        f"{number(told.steps, 'model call')}, {number(told.compared, 'event')} compared, "
-        f"{number(told.threads, 'thread')}"
-    )
-    if told.first is None:
-        yield f"same: {counts}"
-        if told.mode == "replay_only":
-            yield "the bundle has no content: this is true of its structure"
-        return
-    yield f"diverged: {counts}"
-    yield from _divergence(told.first)
-
-
-def _divergence(first: Divergence) -> Iterator[str]:
-    place = f"thread {first.thread}, step {first.step}, event {first.seq or '?'} ({first.kind})"
-    yield plain(f"{place}: {first.path}")
-    yield f"  recorded: {_short(first.recorded)}"
-    yield f"  came:     {_short(first.came)}"
-    if first.why:
-        yield plain(f"  {first.why}")
-
-
-def _replayed_json(told: Replayed) -> dict[str, Any]:
-    return {
-        "same": told.same,
-        "first": told.first,
-        "stopped": told.stopped,
-        "steps": told.steps,
-        "compared": told.compared,
-        "given": told.given,
-        "threads": told.threads,
-        "mode": told.mode,
-    }

@@ -9,9 +9,10 @@ import asyncio
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -47,7 +48,7 @@ async def read_file(
 ) -> Read:
     """The bundle in a file, checked whole; the format is told by what is in it unless given.
     `allow_secrets` as in `check_bundle`."""
-    path, found = await asyncio.to_thread(_told, path, format)
+    path, found = await told_format(path, format)
     if found == "holdfast":
         return Read((await check_bundle(path, allow_secrets=allow_secrets)).bundle, found)
     if found == "harn":
@@ -55,6 +56,11 @@ async def read_file(
     else:
         bundle, loss = await read_claude(path)
     return Read(bundle, found, loss)
+
+
+async def told_format(path: Path, format: Format | None) -> tuple[Path, Format]:
+    """Where a file is, and which format it is in unless that is given."""
+    return await asyncio.to_thread(_told, path, format)
 
 
 def _told(path: Path, format: Format | None) -> tuple[Path, Format]:
@@ -99,7 +105,7 @@ async def placed(target: Path, *, force: bool) -> AsyncGenerator[Path, None]:
         yield draft
         await asyncio.to_thread(_put, draft, target, force)
     finally:
-        await asyncio.to_thread(_remove, draft)
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def _ready(target: Path, force: bool) -> Path:
@@ -133,13 +139,6 @@ def _put(draft: Path, target: Path, force: bool) -> None:
         if os.path.lexists(target):
             raise _taken(target) from None
         os.replace(draft, target)
-
-
-def _remove(draft: Path) -> None:
-    with suppress(FileNotFoundError):
-        draft.unlink()
-    with suppress(OSError):
-        draft.parent.rmdir()
 
 
 def write_text(path: Path, data: bytes) -> None:

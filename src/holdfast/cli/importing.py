@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from ..bundle.loss import LossReport
 from ..bundle.read import Imported, import_bundle
 from ..catalog import Query
 from ..errors import SessionExists
@@ -17,7 +18,7 @@ from ..events import Scope
 from ..store import Store
 from ..stores import connect
 from ..stores.memory import MemoryStore
-from .bundlefiles import Format, Read, read_file, tell_loss
+from .bundlefiles import Format, Read, read_file, tell_loss, told_format
 from .export import Counter
 from .failure import UsageError
 from .options import EVERYWHERE, Common, look_into, place
@@ -63,22 +64,24 @@ async def import_(
     known: Format | None = None if format == "auto" else format
     async with _store(common, create=create, dry_run=dry_run) as store:
         with out.working(f"importing {plain(file.name)}") as told:
-            found = await read_file(file, known)
-            facts = found.bundle.document.session
+            path, found = await told_format(file, known)
+            # Ours is checked by the import itself, once.
+            read = None if found == "holdfast" and not dry_run else await read_file(path, found)
             how: dict[str, Any] = {
-                "session": facts.session if as_ is None else as_,
+                "session": as_,
                 "tenant": common.tenant,
                 "purpose": "read" if read_only else "continue",
                 "accept_redacted": accept_redacted,
-                "allow_secrets": True,  # it was checked as it was read
+                "allow_secrets": None if read is None else True,
                 "progress": Counter(told),
             }
-            if dry_run:
-                done = await _tried(store, found, how)
+            if read is not None and dry_run:
+                done = await _tried(store, read, how)
             else:
-                done = await import_bundle(store, found.bundle, **how)
-    _tell(out, done, found, dry_run)
-    tell_loss(out, found.loss)
+                done = await import_bundle(store, path if read is None else read.bundle, **how)
+    loss = read.loss if read is not None else None
+    _tell(out, done, found, loss, dry_run)
+    tell_loss(out, loss)
     return 0
 
 
@@ -106,7 +109,7 @@ async def _tried(store: Store, found: Read, how: dict[str, Any]) -> Imported:
         raise UsageError(
             f"a dry run takes {TRIED >> 20} MiB at most: `holdfast bundle validate` checks more"
         )
-    scope = Scope(how["tenant"], how["session"])
+    scope = Scope(how["tenant"], how["session"] or document.session.session)
     page = await store.find(Query(tenant=scope.tenant, session=scope.session), limit=1)
     origin = f"bundle:{document.bundle_id}"
     mine = [name for name in await store.claims(scope) if name.startswith(origin)]
@@ -115,9 +118,10 @@ async def _tried(store: Store, found: Read, how: dict[str, Any]) -> Imported:
     return await import_bundle(MemoryStore(), found.bundle, **how)
 
 
-def _tell(out: Output, done: Imported, found: Read, dry_run: bool) -> None:
+def _tell(
+    out: Output, done: Imported, format: Format, loss: LossReport | None, dry_run: bool
+) -> None:
     if out.json:
-        loss = found.loss.losses if found.loss is not None else []
         out.emit(
             {
                 "session": done.session,
@@ -130,8 +134,8 @@ def _tell(out: Output, done: Imported, found: Read, dry_run: bool) -> None:
                 "blobs": done.blobs,
                 "held": done.held,
                 "bundle_id": done.bundle_id,
-                "format": found.format,
-                "loss": loss,
+                "format": format,
+                "loss": loss.losses if loss is not None else [],
                 "dry_run": dry_run,
             }
         )

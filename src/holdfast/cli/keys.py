@@ -13,7 +13,8 @@ from rich.text import Text
 
 from ..errors import MissingExtra
 from ..store import wall_clock
-from .options import EVERYWHERE, Common, open_store, seconds
+from ..stores import connect
+from .options import EVERYWHERE, Common, seconds
 from .output import Output, plain
 from .render import moment
 
@@ -67,7 +68,7 @@ def create(
             principal=principal, tenant=common.tenant, expires=until, label=label, **more
         )
 
-    _show_new(out, _with(common, make))
+    _show_new(out, _with(common, make, new=True))
 
 
 def list_keys(*, common: Common = EVERYWHERE) -> None:
@@ -123,14 +124,15 @@ def _show_new(out: Output, made: NewKey) -> None:
     out.remark(f"keep it now: only its hash is stored. Its id is {made.info.id}")
 
 
-def _with(common: Common, work: Callable[[Keys], Awaitable[T]]) -> T:
+def _with(common: Common, work: Callable[[Keys], Awaitable[T]], *, new: bool = False) -> T:
+    """Do it with the keys of the store, which the first key may make."""
     try:
         from ..server.keys import Keys  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(extra="server", needed_for="holdfast keys") from error
 
     async def run() -> T:
-        async with open_store(common.url, make=True) as store:
+        async with connect(common.url) if new else common.open() as store:
             return await work(Keys(store))
 
     return asyncio.run(run())

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from ..errors import MissingExtra
-from .agents import ModelRef
+from .agents import Choice, ModelRef, choose, find
 from .failure import UsageError
 from .options import EVERYWHERE, Common, place, shown
 
@@ -64,13 +64,16 @@ def serve(
         raise UsageError("serve takes an agent as module:name, or --config FILE")
     if agents and config is not None:
         raise UsageError("serve takes agents or --config, not both")
+    named, speaks = dict(map(_named, agents)), Choice()
+    for at in named.values():
+        speaks = speaks if speaks.default else choose(find(at), model)
     local = is_loopback(host)
     plan = Plan(
         config=None if config is None else str(config),
-        agents=dict(map(_named, agents)),
+        agents=named,
         store=None if config is not None else common.url,
         auth=auth or ("none" if local else "keys") if config is None else None,
-        model=model,
+        model=speaks.default,
         host=host,
         port=port,
         workers=workers,
@@ -84,6 +87,8 @@ def serve(
     out = common.output()
     where = shown(common.url) if config is None else str(config)
     out.remark(f"serving {scheme}://{host}:{port}/v1 from {where}; Ctrl-C ends it")
+    if speaks.offline is not None:
+        out.remark(f"no vendor is asked, since {speaks.offline}: the model is {speaks.default}")
     run(plan)
 
 

@@ -1,0 +1,154 @@
+"""What the verbs of `holdfast bundle` say: bundles, comparisons and replays in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from ..bundle.differences import BundleDiff, Difference, ThreadDiff
+from ..bundle.format import Document
+from ..bundle.replaying import Divergence, Replayed
+from ..bundle.replaying.values import said
+from ..events import Event
+from .bundlefiles import Read
+from .output import json_text, plain
+from .render import fact, number, size
+
+SHOWN = 300  # characters of a value that people are shown
+ENDS = {
+    "no_answer": "it ends there: no answer was recorded for a call",
+    "waiting": "it ends there: nobody has decided on what waits",
+    "erased": "it ends there: what followed was erased",
+}
+
+
+def summary(document: Document) -> dict[str, Any]:
+    """What a program is told of a bundle."""
+    facts = document.session
+    return {
+        "bundle_id": document.bundle_id,
+        "version": document.version,
+        "mode": document.mode,
+        "purpose": document.purpose,
+        "liveness": document.liveness,
+        "session": facts.session,
+        "tenant": facts.tenant,
+        "threads": len(document.threads),
+    }
+
+
+def lines(found: Read) -> Iterator[Text]:
+    """A bundle as people read it."""
+    document = found.bundle.document
+    source = document.source
+    yield fact("bundle", document.bundle_id)
+    yield fact("session", plain(f"{document.session.session} of {document.session.tenant}"))
+    if found.format != "holdfast":
+        yield fact("format", found.format)
+    yield fact("mode", f"{document.mode}, {document.purpose}, {document.liveness}")
+    for name, value in (("agent", source.agent), ("title", document.session.title)):
+        if value:
+            yield fact(name, plain(value))
+    if source.task:
+        yield fact("task", plain(source.task))
+    yield fact("times", f"{source.started_at} to {source.finished_at or document.created_at}")
+    for thread in document.threads:
+        count = number(thread.head - thread.shared, "event")
+        since = f", after {thread.shared} of another" if thread.shared else ""
+        yield fact("thread", plain(f"{thread.thread}: {count}{since}"))
+    if document.runtime.models:
+        yield fact("models", plain(", ".join(document.runtime.models)))
+    yield fact("calls", number(document.tools.total, "tool call"))
+    if document.blobs:
+        total = sum(blob.size for blob in document.blobs)
+        left = sum(blob.part is None for blob in document.blobs)
+        out = f", {left} left out" if left else ""
+        yield fact("blobs", f"{len(document.blobs)}, {size(total)}{out}")
+    for item in document.pending:
+        yield fact("pending", plain(f"{item.what} {item.id}"))
+    if document.queue:
+        yield fact("queue", number(len(document.queue), "message"))
+    totals = ", ".join(f"{count} {name}" for name, count in document.redaction.totals.items())
+    yield fact("replaced", plain(totals) or "nothing")
+
+
+def compared(found: BundleDiff) -> Iterator[str]:
+    """Two bundles beside each other."""
+    if found.same:
+        yield plain(f"same: {found.left}")
+        return
+    for thread in found.threads:
+        yield from _thread(thread)
+    yield from (_place(place) for place in found.facts)
+    for side, blobs in (("left", found.blobs_left), ("right", found.blobs_right)):
+        if blobs:
+            yield f"only {side}: {number(len(blobs), 'blob')}"
+
+
+def _thread(thread: ThreadDiff) -> Iterator[str]:
+    status = thread.status.replace("_", " ")
+    counts = f"{thread.left} and {number(thread.right, 'event')}, the first {thread.same} the same"
+    yield plain(f"thread {thread.thread}: {status} ({counts})")
+    if thread.first is not None:
+        yield f"  event {thread.first.seq}: {_place(thread.first)}"
+
+
+def _place(place: Difference) -> str:
+    return f"{plain(place.path)}: {_short(place.left)} | {_short(place.right)}"
+
+
+def _short(value: Any) -> str:
+    text = json_text(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def replayed(told: Replayed) -> Iterator[str]:
+    """What a replay came to."""
+    counts = (
+        f"{number(told.steps, 'model call')}, {number(told.compared, 'event')} compared, "
+        f"{number(told.threads, 'thread')}"
+    )
+    if told.first is None:
+        yield f"same: {counts}"
+        if told.mode == "replay_only":
+            yield "the bundle has no content: this is true of its structure"
+        return
+    yield f"diverged: {counts}"
+    yield from _divergence(told.first)
+    for thread, events in told.events.items():
+        for event in events:
+            if event.kind == "message.completed":
+                yield plain(f"thread {thread} now says: {said(event).get('text', '')}")
+    if told.stopped in ENDS:
+        yield ENDS[told.stopped]
+
+
+def _divergence(first: Divergence) -> Iterator[str]:
+    place = f"thread {first.thread}, step {first.step}, event {first.seq or '?'} ({first.kind})"
+    yield plain(f"{place}: {first.path}")
+    yield f"  recorded: {_short(first.recorded)}"
+    yield f"  came:     {_short(first.came)}"
+    if first.why:
+        yield plain(f"  {first.why}")
+
+
+def replayed_json(told: Replayed) -> dict[str, Any]:
+    """The same for a program."""
+    return {
+        "same": told.same,
+        "first": told.first,
+        "stopped": told.stopped,
+        "steps": told.steps,
+        "compared": told.compared,
+        "given": told.given,
+        "threads": told.threads,
+        "mode": told.mode,
+        "others": told.others,
+        "events": {thread: [_event(e) for e in events] for thread, events in told.events.items()},
+    }
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {"seq": event.seq, "kind": event.kind, "data": said(event)}
