@@ -12,6 +12,7 @@ from ..errors import InvalidValue
 from ..events import Scope, key, new_id
 from ..store import Receipt
 from .children import holder
+from .idle import evict
 from .inbox import Decision, settle
 from .inputs import Content, SendOptions, check_entries, check_options, check_seconds
 from .opened import GRACE
@@ -117,7 +118,7 @@ class Harness(Serving):
         who asks for one gets it anew, as it was."""
         self._check_open()
         check_seconds("idle", idle)
-        return await self.opened.evict(idle)
+        return await evict(self.opened, idle)
 
     async def close_all(self) -> None:
         """Forget all live sessions; the harness stays usable."""

@@ -120,51 +120,22 @@ class Opened:
             await asyncio.wait(opening)
         mine = [where for where in self.lives if where.session == id]
         await self.drivers.stop(mine, grace)
-        found = False
-        for where in mine:
-            session = self.sessions.pop(where, None)
-            if session is not None:
-                session.closed = found = True
-            await self.lives.close(where)
+        found = [await self.forget(where) for where in mine]
         place = self.config.places.pop(key(id, "main", self.tenant), None)
         if place is not None:
             await place.close(reason)
-        return found
+        return any(found)
 
-    async def evict(self, idle: float) -> tuple[str, ...]:
-        """Forget the live sessions that nothing goes on in here, that nobody waits for or listens
-        to, and of which nobody has asked anything for `idle` seconds; their ids. Of those that
-        stay, forget the threads of sub-agents that have ended, by the same rule."""
-        _check(not self._closed)
-        found, since = [], time.monotonic() - idle
-        for id in {where.session for where in self.sessions}:
-            mine = [where for where in self.lives if where.session == id]
-            used = [where for where in mine if self._used(where, since)]
-            if not used and id not in self._leaving and await self.close(id, grace=0.0):
-                found.append(id)
-        for where in self.lives:
-            if self._reported(where) and not self._used(where, since):
-                await self._forget(where)
-        return tuple(sorted(found))
+    def changing(self, id: str) -> bool:
+        """Whether a session is being opened or closed."""
+        return id in self._leaving or any(where.session == id for where in self._opening)
 
-    def _used(self, where: Key, since: float) -> bool:
-        session, live = self.sessions.get(where), self.lives.get(where)
-        if session is not None and session.used > since:
-            return True
-        if where.session in {opening.session for opening in self._opening}:
-            return True
-        return self.drivers.drives(where) or (live is not None and live.wanted)
-
-    def _reported(self, where: Key) -> bool:
-        """Whether this is the thread of a sub-agent that has nothing more to do."""
-        live = self.lives.get(where)
-        sub = live.state.sub if live is not None else None
-        return sub is not None and sub.reported and live is not None and live.state.active is None
-
-    async def _forget(self, where: Key) -> None:
+    async def forget(self, where: Key) -> bool:
+        """Close one thread; whether it was a live session of its own."""
         if (session := self.sessions.pop(where, None)) is not None:
             session.closed = True
         await self.lives.close(where)
+        return session is not None
 
     async def close_all(self) -> None:
         """Forget all live sessions; others may be opened."""
@@ -183,9 +154,7 @@ class Opened:
         await end_run(live, self.wake, grace)
         await self.drivers.stop([where], 0.0)
         receipt = await self.store.delete(where)
-        if (session := self.sessions.pop(where, None)) is not None:
-            session.closed = True
-        await self.lives.close(where)
+        await self.forget(where)
         if not receipt.removed.get("logs"):
             raise SessionNotFound(tenant=self.tenant, session=id, thread=thread)
         self._notices.tell("thread.deleted", id, thread)

@@ -50,6 +50,8 @@ class Stoppable:
             await self._stop(task)
             raise
         if self.failure is not None:
+            if task.done() and not task.cancelled():
+                task.exception()  # seen; what ended everything is told instead
             raise self.failure
         if task.cancelled() and not stopped:
             raise RuntimeError("the work was cancelled, and nobody here asked for that")

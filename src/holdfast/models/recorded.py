@@ -103,7 +103,7 @@ class RecordedModel:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
         message = self._answer(call)
-        for chunk in _chunks(message):
+        for chunk in recorded_chunks(message):
             yield chunk
 
     def _answer(self, call: ModelCall) -> ev.MessageCompleted:
@@ -231,7 +231,8 @@ def _told(call: ev.Call, finished: ev.ToolFinished | None) -> Any:
     return f"{call.name}: {finished.content or finished.error or finished.result}"
 
 
-def _chunks(message: ev.MessageCompleted) -> list[Chunk]:
+def recorded_chunks(message: ev.MessageCompleted) -> list[Chunk]:
+    """A recorded message as a model would say it."""
     reason: Any = message.reason if message.reason in REASONS else None
     calls = [CallChunk(name=c.name, arguments=c.arguments, id=c.provider_id) for c in message.calls]
     return [
