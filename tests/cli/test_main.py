@@ -21,7 +21,7 @@ from .conftest import Cli, sample, write
 from .programs import ARGUMENTS, append, start, without
 
 NAMES = [verb.__name__ for verb in VERBS]
-NEEDS_STORE = [name for name in NAMES if name not in ("doctor", "demo", "chat", "new")]
+NEEDS_STORE = [name for name in NAMES if name not in ("doctor", "demo", "chat", "new", "serve")]
 
 
 @pytest.mark.parametrize("verb", NEEDS_STORE)

@@ -1,0 +1,28 @@
+"""The one funnel that keeps secrets in: values and texts go in, and come out masked.
+
+Three things are secret: what stands under a secret's name (`api_key`, `Authorization`), the
+values that the program has told us (`learn`), and what has the shape of a secret wherever it
+stands in a text. Pure, and linear in the length of a text whatever it holds.
+"""
+
+from .funnel import SHORTEST, Mask, OnHit, Redactor, forms
+from .names import DEFAULT_KEYS, words
+from .spans import PLACEHOLDER, Finder, Span, only_placeholders
+from .walk import DEPTH, VALUES, describe
+
+__all__ = [
+    "DEFAULT_KEYS",
+    "DEPTH",
+    "PLACEHOLDER",
+    "SHORTEST",
+    "VALUES",
+    "Finder",
+    "Mask",
+    "OnHit",
+    "Redactor",
+    "Span",
+    "describe",
+    "forms",
+    "only_placeholders",
+    "words",
+]

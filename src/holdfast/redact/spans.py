@@ -1,0 +1,65 @@
+"""Spans of a text that a rule has found, and the placeholders that come to stand there."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+# What stands where something was taken out. No rule looks inside of one, so that what was
+# masked once stays as it is.
+PLACEHOLDER = re.compile(r"\[(?:redacted|withheld)(?::[a-z][a-z0-9_-]{0,39})?(?::\d{1,9})?\]")
+BEGINNINGS = ("[redacted", "[withheld")
+
+
+class Span(NamedTuple):
+    """From where to where, and by which rule."""
+
+    start: int
+    end: int
+    rule: str
+
+
+Finder: TypeAlias = Callable[[str], Iterable[Span]]
+
+
+def masked(text: str) -> bool:
+    """Whether there may be a placeholder in it."""
+    return any(beginning in text for beginning in BEGINNINGS)
+
+
+def only_placeholders(text: str) -> bool:
+    """Whether nothing but placeholders and blanks is left of it."""
+    return masked(text) and not PLACEHOLDER.sub("", text).strip()
+
+
+def apart(text: str, spans: Iterable[Span]) -> list[Span]:
+    """The spans in order; those that overlap are one. None lies inside a placeholder, or holds
+    nothing but some."""
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if span.start >= span.end:
+            continue
+        if kept and span.start < kept[-1].end:
+            kept[-1] = kept[-1]._replace(end=max(span.end, kept[-1].end))
+        else:
+            kept.append(span)
+    if not kept or not masked(text):
+        return kept
+    holes = [found.span() for found in PLACEHOLDER.finditer(text)]
+    starts = [start for start, _ in holes]
+    whole = [_whole(span, holes, starts) for span in kept]
+    return [span for span in whole if not only_placeholders(text[span.start : span.end])]
+
+
+def _whole(span: Span, holes: list[tuple[int, int]], starts: list[int]) -> Span:
+    """The span with all of the placeholders that it begins or ends in."""
+    start, end, rule = span
+    before = bisect.bisect_right(starts, start) - 1
+    if before >= 0 and start < holes[before][1]:
+        start = holes[before][0]
+    last = bisect.bisect_left(starts, end) - 1
+    if last >= 0 and end < holes[last][1]:
+        end = holes[last][1]
+    return Span(start, end, rule)
