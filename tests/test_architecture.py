@@ -50,13 +50,14 @@ DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb")  # may import 
 PUBLIC = """
 Agent AlreadyDecided Appended Ask Attempts BlobNotFound BlobRef CaughtUp Context Damage
 DeletionRefused Delta Draft ErrorPolicy Event Harness HarnessClosed HeadMoved HoldfastError Hook
-Inbound InvalidAgent InvalidValue Key LIMITS Lease LeaseHeld LeaseLost Limits LogConfig LogDamaged
-LogReplaced Media MissingExtra Mode ModelError ModelRateLimited ModelTimeout ModelUnavailable
-NewEvent NotPending Page Parent Pending PendingQuery PhaseError Query QueueFull Reading Receipt
-Remains Result Retention Retry Row RunFailed RunLimits Scope Session SessionBusy SessionExists
-SessionMoved SessionNotFound Sessions Snapshot Store StoreError StoreInfo StoreTooNew
-StoreUnavailable SubAgent SurfaceTaken Sweeper Tool ToolContext ToolError ToolMissing ToolResult
-Trouble UnknownStore UnsafePoint connect context hook key new_id tool
+Inbound InvalidAgent InvalidBundle InvalidValue Key LIMITS Lease LeaseHeld LeaseLost Limits
+LogConfig LogDamaged LogReplaced Media MissingExtra Mode ModelError ModelRateLimited ModelTimeout
+ModelUnavailable NewEvent NotContinuable NotPending Page Parent Pending PendingQuery PhaseError
+Query QueueFull Reading Receipt Remains Result Retention Retry Row RunFailed RunLimits Scope Session
+SessionBusy SessionExists SessionMoved SessionNotFound Sessions Snapshot Store StoreError StoreInfo
+StoreTooNew StoreUnavailable SubAgent SurfaceTaken Sweeper Tool ToolContext ToolError ToolMissing
+ToolResult Trouble UnknownStore UnsafePoint bundle_schema connect context export_bundle hook
+import_bundle key new_id tool validate_bundle
 """
 
 

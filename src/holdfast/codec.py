@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -40,7 +40,9 @@ class Limits(Struct, frozen=True, kw_only=True):
 LIMITS = Limits()
 LARGEST = (1 << 53) - 1  # what every store and every reader of JSON holds exactly
 
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_WHOLE = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+_PIECE = 256 << 10  # bytes of a text that are looked at together
 _BLANKS = (b" ", b"\t")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -191,11 +193,43 @@ def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
     level = 0
-    for bracket in _STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS):
-        level += 1 if bracket in b"[{" else -1
-        if level > limit:
+    for piece in without_strings(text):
+        for bracket in piece.translate(None, _NOT_BRACKETS):
+            level += 1 if bracket in b"[{" else -1
+            if level > limit:
+                return True
+    return False
+
+
+def too_many(text: bytes, limit: int) -> bool:
+    """Whether a JSON text holds more than about so many values; counted without decoding it, which
+    takes many times its size."""
+    if text.count(b",") + text.count(b"[") + text.count(b"{") <= limit:
+        return False
+    found = 0
+    for piece in without_strings(text):
+        found += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+        if found > limit:
             return True
     return False
+
+
+def without_strings(text: bytes) -> Iterator[bytes]:
+    """A JSON text without its strings, piece by piece, so that many of them cost no memory."""
+    at = 0
+    while at < len(text):
+        piece = text[at : at + _PIECE]
+        whole = _WHOLE.match(piece)
+        begun = piece.find(b'"', whole.end() if whole else 0)
+        if begun < 0:
+            yield _STRINGS.sub(b"", piece)
+            at += len(piece)
+            continue
+        yield _STRINGS.sub(b"", piece[:begun])
+        string = _STRINGS.match(text, at + begun)
+        if string is None:
+            return  # it does not end, so this is no JSON
+        at = string.end()
 
 
 def fingerprint(event: NewEvent) -> bytes:

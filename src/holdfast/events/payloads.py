@@ -290,6 +290,7 @@ class PendingSettled(Payload, frozen=True, kw_only=True):
     outcome: Literal["approved", "denied", "answered", "expired", "superseded", "abandoned"]
     answer: Any = None
     reason: str | None = None
+    channel: str | None = None
 
 
 class PendingWarned(Payload, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ A move seals the source before it reads what it takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Literal
@@ -31,11 +31,12 @@ from ..errors import (
 from ..events import Event, Key, NewEvent, Scope
 from ..store import Lease, Store, wall_clock
 from .measure import (
-    START,
     Log,
     chain_of,
     closing,
+    failed,
     link,
+    measured,
     placed,
     run_ended,
     survey,
@@ -158,11 +159,10 @@ async def undo_move(
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
     sealed = [row for row in rows if row.sealed is not None]
     for row in sealed:
-        _check_place(row, name)
+        check_place(row, name)
     if left := await threads_of(target, there):
         raise SessionExists(tenant=there.tenant, session=there.session, thread=left[0].thread)
-    await _tell(source, sealed, "session.reopened", {"reason": "the move was undone"})
-    return len(sealed)
+    return await unseal(source, scope, name, "the move was undone")
 
 
 async def place_name(store: Store, scope: Scope, there: Scope) -> str:
@@ -254,10 +254,11 @@ async def _write(
     """Restore the threads that are not there yet."""
     done = dict(found)
     for log, parent in placed(logs):
-        base = job.key(f"base:{log.chain[log.shared].hex()[:32]}") if log.shared else None
+        base = base_of(job.there, log.chain[log.shared]) if log.shared else None
         if found[log.thread].status == "new":
             if base is not None and parent is None:
-                await _restore_base(job, log, base)
+                events = _events(job, log, 0, log.shared, [])
+                await restore_base(job.target, base, events, log.shared)
                 done[log.thread] = await _restore(job, log, Parent(base.thread, log.shared))
             else:
                 done[log.thread] = await _restore(job, log, parent)
@@ -267,12 +268,26 @@ async def _write(
     return done
 
 
-async def _restore_base(job: _Job, log: Log, base: Key) -> None:
+def base_of(scope: Scope, chain: bytes) -> Key:
+    """Where the beginning of a fork is put whose parent is gone, as long as it takes to restore
+    the fork."""
+    return Key(scope.tenant, scope.session, f"base:{chain.hex()[:32]}")
+
+
+async def restore_base(
+    store: Store, base: Key, events: AsyncGenerator[Event, None], shared: int
+) -> None:
     """Write what a fork shared with a parent that is gone, so that it can share it again;
     the last event keeps drivers away until this thread is deleted too."""
-    last = numbered(run_ended(), log.shared + 1, wall_clock())
+
+    async def closed() -> AsyncGenerator[Event, None]:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+        yield numbered(run_ended(), shared + 1, wall_clock())
+
     with suppress(SessionExists):
-        await job.target.restore(base, _events(job, log, 0, log.shared, [last]))
+        await store.restore(base, closed())
 
 
 async def _restore(job: _Job, log: Log, parent: Parent | None) -> ThreadCopy:
@@ -291,15 +306,10 @@ async def _events(
     job: _Job, log: Log, after: int, end: int, added: Iterable[Event]
 ) -> AsyncGenerator[Event, None]:
     """The source's events, which must be those that were measured, and what is added."""
-    chain = log.chain.get(after, START)
-    read = job.source.read(log.row.key, after=after, before=end + 1, log=log.row.log)
-    async with aclosing(read) as events:
+    async with aclosing(measured(job.source, log, after=after, end=end)) as events:
         async for event in events:
-            chain = link(chain, event)
             yield event
             job.progress(1)
-    if chain != log.chain[end]:
-        raise _failed(log, "changed while it was copied: copy it again")
     for event in added:
         yield event
 
@@ -309,15 +319,15 @@ async def _check_copy(job: _Job, log: Log, added: Sequence[Event]) -> None:
     key = job.key(log.thread)
     chain = log.chain[log.end]
     if await chain_of(job.source, log.row.key, log.end, log.row.log) != chain:
-        raise _failed(log, "changed while it was copied: delete the copy, then copy it again")
+        raise failed(log, "changed while it was copied: delete the copy, then copy it again")
     for event in added:
         chain = link(chain, event)
     head = log.end + len(added)
     row = await job.target.row(key)
     if row is None or await chain_of(job.target, key, head, row.log) != chain:
-        raise _failed(log, "did not read back the same: delete the copy, then copy it again")
+        raise failed(log, "did not read back the same: delete the copy, then copy it again")
     if row.head == head and _bare(log.row, added) != _bare(row, log.tail):
-        raise _failed(log, "is listed otherwise than its source: holdfast verify tells more")
+        raise failed(log, "is listed otherwise than its source: holdfast verify tells more")
 
 
 def _bare(row: Row, more: Sequence[Event]) -> Row:
@@ -326,11 +336,6 @@ def _bare(row: Row, more: Sequence[Event]) -> Row:
     if more:
         row = catalog.apply(row, more, [catalog.project(event) for event in more])
     return replace(row, tenant="", log="", head=0, last=0)
-
-
-def _failed(log: Log, problem: str) -> StoreError:
-    row = log.row
-    return StoreError(problem=f"thread {row.thread!r} of session {row.session!r} {problem}")
 
 
 async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
@@ -377,7 +382,7 @@ async def _blobs(job: _Job) -> int:
 async def _check_move(job: _Job, logs: Sequence[Log]) -> None:
     name = await place_name(job.target, job.scope, job.there)
     for log in logs:
-        _check_place(log.row, name)
+        check_place(log.row, name)
         row = await job.target.row(job.key(log.thread))
         if row is not None and row.log == log.row.log:
             raise InvalidValue(
@@ -385,18 +390,12 @@ async def _check_move(job: _Job, logs: Sequence[Log]) -> None:
             )
 
 
-def _check_place(row: Row, name: str) -> None:
-    if row.sealed not in (None, name):
-        raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
-
-
 async def _move(job: _Job) -> dict[str, ThreadCopy]:
     """Seal and copy, again if a thread was begun meanwhile."""
     name = await place_name(job.target, job.scope, job.there)
     done: dict[str, ThreadCopy] = {}
     while True:
-        while open := [r for r in await threads_of(job.source, job.scope) if r.sealed is None]:
-            await _tell(job.source, open, "session.moved", {"to": name})
+        await seal(job.source, job.scope, name)
         logs = await survey(job.source, job.scope)
         found = await _compare(job, logs)
         if _differ(found):
@@ -407,6 +406,32 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
         rows = await threads_of(job.source, job.scope)
         if all(row.sealed is not None and row.thread in done for row in rows):
             return done
+
+
+async def seal(store: Store, scope: Scope, to: str) -> None:
+    """Seal every thread that is open, if nobody drives any of them (`LeaseHeld`)."""
+    while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
+        await _tell(store, open, "session.moved", {"to": to})
+
+
+async def unseal(
+    store: Store, scope: Scope, to: str, reason: str, *, threads: Collection[str] | None = None
+) -> int:
+    """Open the threads again, or some of them, that were sealed because of a move to `to`; returns
+    how many."""
+    sealed = [
+        row
+        for row in await threads_of(store, scope)
+        if row.sealed == to and (threads is None or row.thread in threads)
+    ]
+    await _tell(store, sealed, "session.reopened", {"reason": reason})
+    return len(sealed)
+
+
+def check_place(row: Row, name: str) -> None:
+    """Refuse a thread that was moved elsewhere."""
+    if row.sealed not in (None, name):
+        raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 
 
 async def _tell(store: Store, rows: Sequence[Row], kind: str, payload: dict[str, str]) -> None:

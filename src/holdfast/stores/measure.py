@@ -4,13 +4,14 @@ forks left their parents, and what is open in it. `copy` writes by it and checks
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ..catalog import Parent, Query, Row
+from ..catalog import Parent, Query, Row, apply, project
 from ..codec import LIMITS, fingerprint
 from ..errors import SessionNotFound, StoreError
 from ..events import Event, Key, NewEvent, Scope, new_id
@@ -19,7 +20,7 @@ from ..store import Store
 from .rules import numbered
 
 START = bytes(32)  # the chain before the first event
-SOME = 256  # events that are folded at a time
+SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data
 
 
 class Log(Struct, frozen=True, kw_only=True):
@@ -68,12 +69,16 @@ async def threads_of(store: Store, scope: Scope) -> list[Row]:
             return rows
 
 
-async def survey(store: Store, scope: Scope) -> list[Log]:
-    """Every log of a session, measured; what is appended meanwhile is left out. Raises
-    `SessionNotFound` when there is none, `LogDamaged` when one cannot be read."""
+async def survey(store: Store, scope: Scope, threads: Collection[str] | None = None) -> list[Log]:
+    """Every log of a session, or those of some threads, measured; what is appended meanwhile is
+    left out. Raises `SessionNotFound` when one is missing, `LogDamaged` when one cannot be read."""
     rows = await threads_of(store, scope)
     if not rows:
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
+    if threads is not None:
+        for thread in sorted(set(threads) - {row.thread for row in rows}):
+            raise SessionNotFound(tenant=scope.tenant, session=scope.session, thread=thread)
+        rows = [row for row in rows if row.thread in threads]
     marks = {row.parent.at for row in rows if row.parent is not None}
     while True:
         logs = [await _measure(store, row, marks) for row in rows]
@@ -83,10 +88,57 @@ async def survey(store: Store, scope: Scope) -> list[Log]:
         marks |= missing  # a fork whose first event does not say where it left
 
 
+async def prefix(store: Store, key: Key, upto: int) -> Log:
+    """The first `upto` events of a log, measured as if it had none after them."""
+    row = await store.row(key)
+    if row is None:
+        raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
+    whole = await _measure(store, row, [])
+    if upto >= whole.end:
+        return whole
+    shared = whole.shared if whole.shared < upto else 0
+    chain, chains = START, {}
+    state, first = State(), True
+    row = Row(tenant=key.tenant, session=key.session, thread=key.thread, log=row.log, head=shared)
+    async with aclosing(store.read(key, before=upto + 1, log=row.log)) as events:
+        async for event in events:
+            chain = link(chain, event)
+            state = fold([event], state)
+            if event.seq in (shared, upto):
+                chains[event.seq] = chain
+            if event.seq > shared:
+                if first:
+                    row, first = replace(row, created=event.at, active=event.at // 1000), False
+                row = apply(row, [event], [project(event)])
+    return Log(row=row, end=upto, tail=(), shared=shared, chain=chains, state=state)
+
+
+async def measured(
+    store: Store, log: Log, *, after: int = 0, end: int | None = None
+) -> AsyncGenerator[Event, None]:
+    """The events of a log, which must be those that were measured. `StoreError` at the end when
+    they are not: what was made of them must be thrown away."""
+    end = log.end if end is None else end
+    chain = log.chain.get(after, START)
+    read = store.read(log.row.key, after=after, before=end + 1, log=log.row.log)
+    async with aclosing(read) as events:
+        async for event in events:
+            chain = link(chain, event)
+            yield event
+    if chain != log.chain[end]:
+        raise failed(log, "changed while it was copied: copy it again")
+
+
+def failed(log: Log, problem: str) -> StoreError:
+    """A copy of a log that cannot be trusted."""
+    row = log.row
+    return StoreError(problem=f"thread {row.thread!r} of session {row.session!r} {problem}")
+
+
 async def _measure(store: Store, row: Row, marks: Collection[int]) -> Log:
     tail = await _tail(store, row)
     end = row.head - len(tail)
-    chain, chains, size = START, {}, 0
+    chain, chains, size, folded = START, {}, 0, 0
     state, some = State(), list[Event]()
     async with aclosing(store.read(row.key, before=end + 1, log=row.log)) as events:
         async for event in events:
@@ -95,8 +147,8 @@ async def _measure(store: Store, row: Row, marks: Collection[int]) -> Log:
             if event.seq in marks or event.seq == end:
                 chains[event.seq] = chain
             some.append(event)
-            if len(some) == SOME:
-                state, some = fold(some, state), []
+            if len(some) == SOME or size - folded > SIZE:
+                state, some, folded = fold(some, state), [], size
     whole = size + sum(len(event.data) for event in tail) == row.bytes
     return Log(
         row=row,
@@ -158,7 +210,7 @@ def placed(logs: Sequence[Log]) -> list[tuple[Log, Parent | None]]:
 
 
 def closing(log: Log, now: int) -> list[Event]:
-    """What must follow a log so that nothing in it waits, runs or is due."""
+    """What must follow a log so that nothing in it waits, runs or is due; always the same."""
     events = [
         NewEvent.of(
             "pending.settled",
@@ -174,15 +226,19 @@ def closing(log: Log, now: int) -> list[Event]:
         finished = {"call": id, "outcome": outcome, "error": "copied while the call was open"}
         events.append(NewEvent.of("tool.finished", finished, id=_derived("done:", id)))
     if events or going or log.row.due is not None or log.row.run in ("running", "waiting"):
-        events.append(run_ended(run.id if run is not None and going else None))
+        of = run.id if run is not None and going else None
+        events.append(run_ended(of, id=f"copied:{log.end}"))
     return [numbered(event, log.end + n, now) for n, event in enumerate(events, 1)]
 
 
-def run_ended(run: str | None = None) -> NewEvent:
+def run_ended(run: str | None = None, *, id: str | None = None) -> NewEvent:
     """Takes away what makes a log want a driver."""
-    return NewEvent.of("run.finished", {"status": "interrupted", "error": "copied"}, run=run)
+    ended = {"status": "interrupted", "error": "copied"}
+    return NewEvent.of("run.finished", ended, run=run, id=id or new_id())
 
 
 def _derived(prefix: str, id: str) -> str:
     whole = prefix + id
-    return whole if len(whole.encode()) <= LIMITS.name_bytes else new_id()
+    if len(whole.encode()) <= LIMITS.name_bytes:
+        return whole
+    return prefix + hashlib.sha256(id.encode()).hexdigest()

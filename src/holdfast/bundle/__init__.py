@@ -1,0 +1,52 @@
+"""Bundles: a session in one file, to be shared, copied, moved or replayed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .archive import Bundle, Written
+from .check import validate_bundle
+from .format import BundleLimits, bundle_schema
+from .manifest import Mode, Redaction
+from .read import Imported, import_bundle
+from .scrub import ScrubConfig
+from .write import export_bundle
+
+if TYPE_CHECKING:
+    from .differences import BundleDiff, diff
+    from .replaying import Divergence, Replayed, replay
+
+# Imported when they are first used: a replay needs the whole harness.
+_LATER = {
+    "BundleDiff": ".differences",
+    "Divergence": ".replaying",
+    "Replayed": ".replaying",
+    "diff": ".differences",
+    "replay": ".replaying",
+}
+
+__all__ = [
+    "Bundle",
+    "BundleDiff",
+    "BundleLimits",
+    "Divergence",
+    "Imported",
+    "Mode",
+    "Redaction",
+    "Replayed",
+    "ScrubConfig",
+    "Written",
+    "bundle_schema",
+    "diff",
+    "export_bundle",
+    "import_bundle",
+    "replay",
+    "validate_bundle",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name], __name__), name)

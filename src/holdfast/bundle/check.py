@@ -1,0 +1,280 @@
+"""`validate_bundle`: everything that is wrong with a bundle, at once, with where it is.
+
+A fault says what was expected and never shows a value of the bundle. Reads each part once, in
+pieces, in a thread; memory does not grow with the parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ..codec import LIMITS, check_name
+from ..errors import InvalidValue
+from ..state import State
+from . import format as f
+from .archive import Bundle, Parts
+from .contents import Contents
+from .liveness import is_quiet
+from .opening import NAMES, Faults, Opened, open_source, opened
+
+Source: TypeAlias = Bundle | bytes | str | os.PathLike[str]
+
+
+class Checked(Struct, frozen=True):
+    """A bundle that is whole, and what its logs say: the folds of its threads."""
+
+    bundle: Bundle
+    states: dict[str, State]
+
+    @property
+    def quiet(self) -> bool:
+        return all(is_quiet(state) for state in self.states.values())
+
+
+async def validate_bundle(
+    source: Source,
+    *,
+    allow_secrets: bool = False,
+    limits: f.BundleLimits = f.BUNDLE_LIMITS,
+) -> Bundle:
+    """Read a bundle from a path or from bytes, and check it whole.
+
+    Raises `InvalidBundle` with every fault: what is missing, of a wrong type, too new, too large,
+    too deep, altered, cut, named oddly, or contradicts itself. Unless `allow_secrets`, a text that
+    the sanitising rules would replace is a fault too, whatever the bundle's mode.
+    """
+    checked = await check_bundle(source, allow_secrets=allow_secrets, limits=limits)
+    return checked.bundle
+
+
+async def check_bundle(
+    source: Source,
+    *,
+    allow_secrets: bool | None,
+    limits: f.BundleLimits = f.BUNDLE_LIMITS,
+) -> Checked:
+    """As `validate_bundle`; None allows secrets where the mode is `local`."""
+    if not isinstance(source, (Bundle, bytes, str, os.PathLike)):
+        raise InvalidValue(
+            field="source", problem=f"is {type(source).__name__}", remedy="pass a path or bytes"
+        )
+    return await asyncio.to_thread(_check, source, allow_secrets, limits)
+
+
+def _check(source: Source, allow_secrets: bool | None, limits: f.BundleLimits) -> Checked:
+    faults = Faults(limits.faults)
+    if isinstance(source, Bundle):
+        found = Opened(source.raw, source.parts, None)
+    else:
+        file = open_source(source, faults)
+        try:
+            found = opened(file, faults, limits)
+        except BaseException:
+            file.close()
+            raise
+        if found.archive is None:
+            file.close()
+    document = _document(found.raw, faults)
+    raw = f.upcast(found.raw)
+    _check_parts(document, found.parts, faults, limits)
+    _check_threads(document, faults, limits)
+    if faults:
+        raise faults.error()
+    if allow_secrets is None:
+        allow_secrets = document.mode == "local"
+    contents = Contents(document, found.parts, faults, limits, secrets=not allow_secrets)
+    states = contents.check()
+    if faults:
+        raise faults.error()
+    return Checked(Bundle(raw, found.parts), states)
+
+
+# The document
+
+
+def _document(raw: dict[str, Any], faults: Faults) -> f.Document:
+    """The document as its types, or all that keeps it from being one."""
+    if raw.get("_type") != f.TYPE:
+        raise faults.stop("wrong_type", "$._type", f"is not {f.TYPE!r}")
+    try:
+        made = f.upcast(raw)
+    except InvalidValue as error:
+        problem = f"{error.problem}; {error.remedy}"
+        raise faults.stop("unknown_version", error.field, problem) from error
+    shape(made, f.Document, "$", faults)
+    if "bundle_id" in raw and raw["bundle_id"] != _id(raw):
+        faults.add("tampered", "$.bundle_id", "is not the hash of the document")
+    if faults:
+        raise faults.error()
+    document = msgspec.convert(made, f.Document)
+    if document.mode != document.redaction.mode:
+        faults.add("mismatch", "$.redaction.mode", "is not the mode of the bundle")
+    for name, value in _names(document):
+        try:
+            limit = LIMITS.claim_bytes if ".claims" in name else LIMITS.name_bytes
+            check_name(name, value, limit=limit)
+        except InvalidValue as error:
+            faults.add("wrong_type", name, error.problem)
+    return document
+
+
+def _id(raw: dict[str, Any]) -> str | None:
+    try:
+        return f.id_of(raw)
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError):
+        return None  # numbers that JSON has, and we cannot write again
+
+
+def _names(document: f.Document) -> Iterator[tuple[str, str]]:
+    yield "$.session.tenant", document.session.tenant
+    yield "$.session.session", document.session.session
+    for n, claim in enumerate(document.session.claims):
+        yield f"$.session.claims[{n}]", claim
+    for n, thread in enumerate(document.threads):
+        yield f"$.threads[{n}].thread", thread.thread
+
+
+def shape(value: Any, wanted: Any, path: str, faults: Faults) -> None:
+    """Find every place where a value is not of the type that is wanted there."""
+    if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
+        if value is None and types.NoneType in typing.get_args(wanted):
+            return
+        rest = [t for t in typing.get_args(wanted) if t not in (types.NoneType, msgspec.UnsetType)]
+        if len(rest) == 1:
+            shape(value, rest[0], path, faults)
+            return
+    if isinstance(wanted, type) and issubclass(wanted, Struct):
+        _shape_struct(value, wanted, path, faults)
+    elif typing.get_origin(wanted) is list and isinstance(value, list):
+        (of,) = typing.get_args(wanted)
+        for n, item in enumerate(value):
+            shape(item, of, f"{path}[{n}]", faults)
+    else:
+        try:
+            msgspec.convert(value, wanted)
+        except (msgspec.ValidationError, OverflowError):
+            faults.add("wrong_type", path, f"is {_kind(value)}, or none of what it may be")
+
+
+def _shape_struct(value: Any, wanted: Any, path: str, faults: Faults) -> None:
+    if not isinstance(value, dict):
+        faults.add("wrong_type", path, f"is {_kind(value)}, not an object")
+        return
+    for field in _fields(wanted):
+        at = f"{path}.{field.encode_name}"
+        if field.encode_name in value:
+            shape(value[field.encode_name], field.type, at, faults)
+        elif field.required:
+            faults.add("missing", at, "is missing")
+
+
+@functools.cache
+def _fields(wanted: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(wanted)
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
+    kinds |= {int: "a number", float: "a number", types.NoneType: "null"}
+    return kinds.get(type(value), "something else")
+
+
+# Parts
+
+
+def _check_parts(
+    document: f.Document, parts: Parts, faults: Faults, limits: f.BundleLimits
+) -> None:
+    """Every part is named once, in a safe way, is there, and belongs to something."""
+    if len(document.parts) > limits.parts:
+        raise faults.stop("too_many_parts", "$.parts", f"are more than {limits.parts}")
+    named: set[str] = set()
+    for n, part in enumerate(document.parts):
+        if not NAMES.fullmatch(part.name):
+            faults.add("bad_path", f"$.parts[{n}].name", "is no name of a part")
+        elif part.name in named:
+            faults.add("duplicate", f"$.parts[{n}].name", "stands there twice")
+        if part.size < 0 or part.size > limits.total_bytes:
+            faults.add("too_large", f"$.parts[{n}].size", "is no size that is allowed")
+        named.add(part.name)
+    if sum(part.size for part in document.parts) > limits.total_bytes:
+        faults.add("too_large", "$.parts", f"hold more than {limits.total_bytes} bytes")
+    there = set(parts.names())
+    for n, part in enumerate(document.parts):
+        if part.name not in there:
+            faults.add("missing", f"$.parts[{n}]", "is not in the bundle")
+    if there - named:
+        faults.add("mismatch", "$.parts", f"do not name {len(there - named)} that are there")
+    used: set[str] = set()
+    for path, name in _used(document):
+        if name in used:
+            faults.add("duplicate", path, "is the part of another one too")
+        elif name not in named:
+            faults.add("missing", path, "names a part that is not listed")
+        used.add(name)
+    if named - used:
+        faults.add("mismatch", "$.parts", f"name {len(named - used)} that nothing speaks of")
+
+
+def _used(document: f.Document) -> Iterator[tuple[str, str]]:
+    for n, thread in enumerate(document.threads):
+        yield f"$.threads[{n}].part", thread.part
+    for n, section in enumerate(document.transcript.sections):
+        if section.part is not None:
+            yield f"$.transcript.sections[{n}].part", section.part
+    for n, blob in enumerate(document.blobs):
+        if blob.part is not None:
+            yield f"$.blobs[{n}].part", blob.part
+
+
+def _check_threads(document: f.Document, faults: Faults, limits: f.BundleLimits) -> None:
+    """Threads are named once, and lead to each other without a circle."""
+    if len(document.threads) > limits.threads:
+        raise faults.stop("too_many_parts", "$.threads", f"are more than {limits.threads}")
+    if not document.threads:
+        faults.add("missing", "$.threads", "are none")
+    by_name = {thread.thread: thread for thread in document.threads}
+    if len(by_name) < len(document.threads):
+        faults.add("duplicate", "$.threads", "have a name twice")
+        return
+    for n, thread in enumerate(document.threads):
+        _check_thread(f"$.threads[{n}]", thread, by_name, faults)
+    if len(order(document.threads)) < len(document.threads):
+        faults.add("mismatch", "$.threads", "lead to each other in a circle")
+
+
+def _check_thread(
+    path: str, thread: f.Thread, by_name: dict[str, f.Thread], faults: Faults
+) -> None:
+    if thread.head < 1 or not 0 <= thread.shared < thread.head:
+        faults.add("mismatch", f"{path}.shared", "is not below the head")
+    if thread.parent is None:
+        return
+    parent = by_name.get(thread.parent.thread)
+    if parent is None:
+        faults.add("mismatch", f"{path}.parent.thread", "is no thread of the bundle")
+    elif not 1 <= thread.parent.at <= parent.head - parent.added:
+        faults.add("mismatch", f"{path}.parent.at", "is no event of the parent")
+    if thread.parent.at != thread.shared:
+        faults.add("mismatch", f"{path}.shared", "is not where it left its parent")
+
+
+def order(threads: list[f.Thread]) -> list[f.Thread]:
+    """The threads, parents first; those in a circle are left out."""
+    done: dict[str, f.Thread] = {}
+    left = list(threads)
+    while True:
+        ready = [t for t in left if t.parent is None or t.parent.thread in done]
+        if not ready:
+            return list(done.values())
+        done |= {thread.thread: thread for thread in ready}
+        left = [thread for thread in left if thread.thread not in done]

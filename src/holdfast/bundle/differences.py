@@ -1,0 +1,160 @@
+"""What two bundles do not have in common: events, thread by thread, and what is derived from them.
+
+Both are read side by side, so that their size does not matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ..events import Event
+from .archive import Bundle
+from .check import validate_bundle
+
+Source: TypeAlias = "Bundle | str | os.PathLike[str] | bytes"
+Status: TypeAlias = Literal["same", "differs", "longer", "shorter", "only_left", "only_right"]
+
+ENVELOPE = ("seq", "id", "kind", "v", "run", "actor", "cause", "at")
+# What follows from the rest, or says how it is packed.
+DERIVED = ("bundle_id", "parts", "threads", "blobs", "transcript")
+MOST = 20  # places of one field that are told
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One place where they differ; `seq` is the number of an event, `path` leads to the value."""
+
+    path: str
+    left: Any
+    right: Any
+    seq: int | None = None
+
+
+class ThreadDiff(Struct, frozen=True, kw_only=True):
+    """One thread. `same` events at its beginning are the same; `first` is where that ends. `longer`
+    is said of the left, which then begins with all of the right."""
+
+    thread: str
+    status: Status
+    same: int
+    left: int
+    right: int
+    first: Difference | None = None
+
+
+class BundleDiff(Struct, frozen=True, kw_only=True):
+    """`same` means the same content to the byte; `facts` are what the documents say otherwise
+    beside the events; blobs are named by their hashes."""
+
+    same: bool
+    left: str
+    right: str
+    threads: list[ThreadDiff]
+    facts: list[Difference] = []
+    blobs_left: list[str] = []
+    blobs_right: list[str] = []
+
+
+async def diff(left: Source, right: Source) -> BundleDiff:
+    """Compare two bundles. Both are validated first."""
+    a, b = await _bundle(left), await _bundle(right)
+    ours = {thread.thread: thread.head for thread in a.document.threads}
+    theirs = {thread.thread: thread.head for thread in b.document.threads}
+    threads = []
+    for name in dict.fromkeys([*ours, *theirs]):
+        if name not in theirs:
+            threads.append(_only(name, "only_left", ours[name], 0))
+        elif name not in ours:
+            threads.append(_only(name, "only_right", 0, theirs[name]))
+        else:
+            threads.append(await _thread(a, b, name, ours[name], theirs[name]))
+    mine = {blob.sha256 for blob in a.document.blobs}
+    other = {blob.sha256 for blob in b.document.blobs}
+    return BundleDiff(
+        same=a.id == b.id,
+        left=a.id,
+        right=b.id,
+        threads=threads,
+        facts=[*_facts(a.raw, b.raw)],
+        blobs_left=sorted(mine - other),
+        blobs_right=sorted(other - mine),
+    )
+
+
+async def _bundle(source: Source) -> Bundle:
+    # What is compared may well be a bundle that nobody has checked for secrets.
+    if isinstance(source, Bundle):
+        return source
+    return await validate_bundle(source, allow_secrets=True)
+
+
+def _only(name: str, status: Status, left: int, right: int) -> ThreadDiff:
+    return ThreadDiff(thread=name, status=status, same=0, left=left, right=right)
+
+
+async def _thread(a: Bundle, b: Bundle, name: str, left: int, right: int) -> ThreadDiff:
+    same, first = 0, None
+    async with AsyncExitStack() as stack:
+        ours = await stack.enter_async_context(aclosing(a.read(name)))
+        theirs = await stack.enter_async_context(aclosing(b.read(name)))
+        async for mine, other in _pairs(ours, theirs):
+            first = next(_events(mine, other), None)
+            if first is not None:
+                break
+            same += 1
+    status: Status = "same"
+    if first is not None:
+        status = "differs"
+    elif left != right:
+        status = "longer" if left > right else "shorter"
+    return ThreadDiff(thread=name, status=status, same=same, left=left, right=right, first=first)
+
+
+async def _pairs(
+    ours: AsyncGenerator[Event, None], theirs: AsyncGenerator[Event, None]
+) -> AsyncGenerator[tuple[Event, Event], None]:
+    while True:
+        mine, other = await anext(ours, None), await anext(theirs, None)
+        if mine is None or other is None:
+            return
+        yield mine, other
+
+
+def _events(mine: Event, other: Event) -> Iterator[Difference]:
+    for name in ENVELOPE:
+        if getattr(mine, name) != getattr(other, name):
+            was, now = getattr(mine, name), getattr(other, name)
+            yield Difference(seq=mine.seq, path=name, left=was, right=now)
+    if bytes(mine.data) != bytes(other.data):
+        left, right = msgspec.json.decode(mine.data), msgspec.json.decode(other.data)
+        found = next(_values(left, right, "data"), None)
+        # The same values, written otherwise.
+        path, was, now = found or ("data", bytes(mine.data).decode(), bytes(other.data).decode())
+        yield Difference(seq=mine.seq, path=path, left=was, right=now)
+
+
+def _facts(left: dict[str, Any], right: dict[str, Any]) -> Iterator[Difference]:
+    for name in [*left, *(name for name in right if name not in left)]:
+        if name in DERIVED:
+            continue
+        places = _values(left.get(name), right.get(name), f"$.{name}")
+        for _, (path, mine, other) in zip(range(MOST), places, strict=False):
+            yield Difference(path=path, left=mine, right=other)
+
+
+def _values(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in [*left, *(name for name in right if name not in left)]:
+            yield from _values(left.get(name), right.get(name), f"{path}.{name}")
+    elif isinstance(left, list) and isinstance(right, list):
+        for n, (mine, other) in enumerate(zip(left, right, strict=False)):
+            yield from _values(mine, other, f"{path}[{n}]")
+        if len(left) != len(right):
+            yield f"{path}.length", len(left), len(right)
+    elif type(left) is not type(right) or left != right:
+        yield path, left, right

@@ -1,0 +1,342 @@
+"""The kinds of personal data, and how each is found.
+
+By its shape where that is its own (an address of e-mail, a card whose digits agree), by what it
+is called where it is not (a date of birth, a passport), and by the name of its field.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+Valid: TypeAlias = Callable[[str], bool]
+
+_IS = r"[\"']?\s{0,3}(?:[:=#]|\b(?:is|was)\b)\s{0,3}[\"']?"
+_MAY_BE = r"[\"']?\s{0,3}(?:[:=#]|\b(?:is|was)\b)?\s{0,3}[\"']?"
+_NUMBER = r"(?:[\s_-]?(?:number|no\.?|nr\.?|id))?"
+_CODE = r"(?=[A-Z -]{0,6}\d)[A-Z0-9][A-Z0-9 ./-]{3,22}[A-Z0-9]"  # an id of some office
+
+
+class Called(NamedTuple):
+    """A pattern for what stands behind a name, and the words that names begin with."""
+
+    pattern: str
+    words: tuple[str, ...]
+
+
+class Kind(NamedTuple):
+    """`patterns` find it, the last group of each where there is one; `valid` has the last word;
+    `names` are those of fields that hold it."""
+
+    patterns: tuple[str | Called, ...]
+    names: tuple[str, ...] = ()
+    valid: Valid | None = None
+
+
+def _called(what: str, value: str, *, more: str = "", sign: str = _IS) -> Called:
+    """What stands behind a name and a sign: `date of birth: 1984-03-07`. Behind the names, which
+    `|` separates, may stand `more`."""
+    names = what.split("|")
+    spoken = "|".join(name.replace(" ", "[ _-]?") for name in names)
+    heads = tuple(dict.fromkeys(re.split(r"[^^a-zäöüß]", name)[0] for name in names))
+    return Called(rf"(?i:(?<!\w)(?:{spoken}){more}{sign})({value})", heads)
+
+
+def _digits(text: str) -> str:
+    return "".join(c for c in text if c.isdigit())
+
+
+def luhn(text: str) -> bool:
+    """Whether the last digit agrees with the others, as on cards."""
+    total = 0
+    for n, digit in enumerate(reversed(_digits(text))):
+        value = int(digit) * (1 + n % 2)
+        total += value - 9 if value > 9 else value
+    return total % 10 == 0
+
+
+def _card(text: str) -> bool:
+    digits = _digits(text)
+    return 13 <= len(digits) <= 19 and len(set(digits)) > 1 and luhn(digits)
+
+
+def _iban(text: str) -> bool:
+    plain = "".join(text.split()).upper()
+    if not 15 <= len(plain) <= 34:
+        return False
+    return int("".join(str(int(c, 36)) for c in plain[4:] + plain[:4])) % 97 == 1
+
+
+def _ip(text: str) -> bool:
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return not (found.is_loopback or found.is_unspecified)
+
+
+def _phone(text: str) -> bool:
+    return 7 <= len(_digits(text)) <= 15
+
+
+def _place(text: str) -> bool:
+    return all(abs(float(n)) <= 180 for n in re.findall(r"-?\d+\.\d+", text))
+
+
+_DATE = (
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/. ]{1,2}\d{1,2}[-/. ]{1,2}\d{2,4}"
+    r"|\d{1,2}(?:st|nd|rd|th)?\.? [^\W\d_]{3,12}\.?,? \d{4}"
+    r"|[^\W\d_]{3,12}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4}"
+)
+_STREET = (
+    r"(?i:street|st|avenue|ave|road|rd|boulevard|blvd|lane|ln|drive|dr|court|ct|square|terrace"
+    r"|place|way)\b\.?"
+)
+_TOWN = r"(?:, ?[A-Z][\w .'-]{2,40}){0,3}(?:,? [A-Z]{2} \d{5}(?:-\d{4})?)?"
+_GERMAN = r"(?i:straße|strasse|str\.|weg|platz|allee|gasse) \d{1,4}[a-z]?(?:, ?\d{5} [\w-]{2,30})?"
+_WORD = r"[^\W\d_][^\W\d_'’.-]{0,30}"
+_ANGLE = r"\d{1,3}°\s?\d{1,2}['′]\s?[\d.]{1,6}[\"″]?\s?"
+
+KINDS: dict[str, Kind] = {
+    "email": Kind(
+        (
+            r"(?<![\w.+%-])[A-Za-z0-9][\w.+%-]{0,63}"
+            r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})\.){1,8}[A-Za-z]{2,24}",
+        ),
+        ("email", "e_mail", "email_address", "mail"),
+    ),
+    "phone": Kind(
+        (
+            r"(?<![\w.+-])\+\d{1,3}(?:[ .\-/]{0,2}\(?\d{1,4}\)?){2,6}(?![\w-])",
+            r"(?<![\w.)+-])\(\d{2,5}\)[ .-]?\d{3,4}[ .-]?\d{3,5}(?![\w-])",
+            r"(?<![\w.+-])\d{3}[-. ]\d{3}[-. ]\d{4}(?![\w-])",
+            r"(?<![\w.+/-])0\d{1,4}[ /-]\d{2,4}[ -]?\d{2,5}(?:[ -]?\d{1,4})?(?![\w-])",
+            _called(
+                "phone|telephone|tel|mobile|cell|fax|whatsapp|call me at",
+                r"[+(]?\d[\d ().\-/]{5,20}\d",
+                sign=_MAY_BE,
+            ),
+        ),
+        ("phone", "phone_number", "mobile", "telephone", "fax", "cell"),
+        _phone,
+    ),
+    "card": Kind(
+        (r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\w-])",),
+        ("card_number", "credit_card", "pan", "cvv", "cvc"),
+        _card,
+    ),
+    "iban": Kind(
+        (r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)",),
+        ("iban",),
+        _iban,
+    ),
+    "account": Kind(
+        (
+            _called(
+                "account number|account no|routing|routing number|sort code|kontonummer|bic"
+                "|swift code",
+                _CODE,
+                sign=_MAY_BE,
+            ),
+        ),
+        ("account_number", "routing_number", "sort_code", "bank_account", "bic", "swift_code"),
+    ),
+    "ip": Kind(
+        (
+            r"(?<![\w.:-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)",
+            r"(?<![\w:.])(?:[0-9A-Fa-f]{1,4}:){2,7}(?::?[0-9A-Fa-f]{1,4}){1,7}(?![\w:])",
+            r"(?<![\w:.])::(?:[0-9A-Fa-f]{1,4}:){0,6}[0-9A-Fa-f]{1,4}(?![\w:])",
+        ),
+        ("ip", "ip_address", "remote_addr", "client_ip"),
+        _ip,
+    ),
+    "mac": Kind(
+        (
+            r"(?<![\w:-])(?:(?:[0-9A-Fa-f]{2}:){5}|(?:[0-9A-Fa-f]{2}-){5})[0-9A-Fa-f]{2}(?![\w:-])",
+            r"(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])",
+        ),
+        ("mac_address",),
+    ),
+    "ssn": Kind(
+        (
+            r"(?<![\w-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])",
+            _called(
+                "ssn|social security", r"\d{3}[- ]?\d{2}[- ]?\d{4}", more=_NUMBER, sign=_MAY_BE
+            ),
+        ),
+        ("ssn", "social_security_number"),
+    ),
+    "national_id": Kind(
+        (
+            _called(
+                "national id|national insurance|nino|id card|tax id|steuer id|personnummer|bsn"
+                "|pesel|cpf|nhs|aadhaar|dni|nif|nir|codice fiscale|personalausweis",
+                _CODE,
+                more=_NUMBER,
+                sign=_MAY_BE,
+            ),
+            r"(?<!\w)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?\d{2}){3} ?[A-D](?!\w)",
+        ),
+        ("national_id", "tax_id", "nino", "nhs_number", "bsn", "pesel", "cpf", "personal_id"),
+    ),
+    "passport": Kind(
+        (_called("passport|reisepass", _CODE, more=_NUMBER, sign=_MAY_BE),),
+        ("passport", "passport_number"),
+    ),
+    "driver_license": Kind(
+        (
+            _called(
+                "driver'?s? licen[cs]e|driving licen[cs]e|führerschein",
+                _CODE,
+                more=_NUMBER,
+                sign=_MAY_BE,
+            ),
+        ),
+        ("driver_license", "drivers_license", "license_number"),
+    ),
+    "birth": Kind(
+        (
+            _called(
+                r"date of birth|birth date|birthday|dob|d\.o\.b\.|born|born on|geboren|geboren am"
+                r"|geburtsdatum",
+                _DATE,
+                sign=_MAY_BE,
+            ),
+        ),
+        ("date_of_birth", "dob", "birthday", "birth_date", "birthdate", "born"),
+    ),
+    "address": Kind(
+        (
+            _called(
+                "address|home address|postal address|street address|mailing address"
+                "|shipping address|billing address|delivery address|anschrift|adresse",
+                r"[^\n\"'{}<>\[\]]{6,160}",
+            ),
+            rf"(?<!\w)\d{{1,5}}[a-z]? (?:[A-Z][\w.'-]{{1,30}} ){{1,4}}{_STREET}{_TOWN}",
+            rf"(?<!\w)[A-ZÄÖÜ][\w.-]{{2,30}}{_GERMAN}",
+        ),
+        (
+            *("address", "street", "street_address", "home_address", "postal_address"),
+            *("shipping_address", "billing_address"),
+        ),
+    ),
+    "postcode": Kind(
+        (
+            _called(
+                r"zip(?: ?code)?|post(?:al)? ?code|plz|postleitzahl", r"[A-Z0-9][A-Z0-9 -]{2,8}"
+            ),
+            r"(?<!\w)[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)",
+        ),
+        ("zip", "zip_code", "postcode", "postal_code", "plz"),
+    ),
+    "name": Kind(
+        (
+            _called(
+                "full name|first name|last name|given name|family name|maiden name|patient name"
+                "|customer name|client name|my name|surname|vorname|nachname",
+                rf"{_WORD}(?:[ -]{_WORD}){{0,3}}",
+            ),
+            r"(?<!\w)(?:Mr|Mrs|Ms|Miss|Dr|Prof|Herr|Frau)\.? "
+            r"([A-ZÄÖÜ][\w'’-]{1,30}(?: [A-ZÄÖÜ][\w'’-]{1,30}){0,2})",
+        ),
+        (
+            *("full_name", "first_name", "last_name", "given_name", "family_name", "surname"),
+            *("display_name", "user_name", "customer_name", "patient_name", "maiden_name"),
+        ),
+    ),
+    "user": Kind(
+        (_called("user name|login|handle|screen name", r"[\w.@-]{3,64}"),),
+        ("user", "username", "login", "handle", "user_id", "assignee"),
+    ),
+    "location": Kind(
+        (
+            r"(?<![\w.-])-?\d{1,2}\.\d{3,10}\s{0,2}[,;/ ]\s{0,2}-?\d{1,3}\.\d{3,10}(?![\w.])",
+            rf"(?<!\w){_ANGLE}[NS],? {_ANGLE}[EW]",
+        ),
+        ("latitude", "longitude", "lat", "lng", "lon", "geolocation", "coordinates"),
+        _place,
+    ),
+    "plate": Kind(
+        (
+            _called(
+                "licen[cs]e plate|number plate|registration plate|kennzeichen",
+                r"(?=[A-ZÄÖÜ -]{0,6}\d)[A-ZÄÖÜ0-9][A-ZÄÖÜ0-9 -]{2,9}[A-Z0-9]",
+                sign=_MAY_BE,
+            ),
+        ),
+        ("license_plate", "number_plate", "kennzeichen"),
+    ),
+    "vehicle": Kind(
+        (_called("vin|vehicle identification number", "[A-HJ-NPR-Z0-9]{17}", sign=_MAY_BE),),
+        ("vin",),
+    ),
+    "device": Kind(
+        (_called("imei|serial number|device id|udid", r"[A-Za-z0-9][A-Za-z0-9-]{6,40}"),),
+        ("imei", "serial_number", "device_id", "udid", "advertising_id"),
+    ),
+    "medical": Kind(
+        (
+            _called(
+                "mrn|medical record|patient|insurance|versicherten",
+                _CODE,
+                more=_NUMBER,
+                sign=_MAY_BE,
+            ),
+        ),
+        ("mrn", "medical_record_number", "patient_id", "insurance_number"),
+    ),
+    "wallet": Kind(
+        (
+            r"(?<!\w)0x[0-9a-fA-F]{40}(?!\w)",
+            r"(?<!\w)bc1[ac-hj-np-z02-9]{25,71}(?!\w)",
+            r"(?<!\w)[13][a-km-zA-HJ-NP-Z1-9]{25,34}(?!\w)",
+        ),
+        ("wallet", "wallet_address"),
+    ),
+    "health": Kind(
+        (
+            _called("diagnosis|blood type|diagnose|medication", r"[^\n.;\"'{}\[\]]{2,80}"),
+            r"(?i:\bdiagnosed with )([^\n.;\"'{}\[\]]{2,80})",
+        ),
+        ("diagnosis", "blood_type", "medication", "medical_history"),
+    ),
+    "salary": Kind(
+        (
+            _called(
+                "salary|income|gehalt",
+                r"(?:[€$£]|EUR |USD )?\d[\d.,]{2,12}(?: ?(?:[€$£]|EUR|USD|GBP))?",
+            ),
+        ),
+        ("salary", "income"),
+    ),
+    "belief": Kind(
+        (
+            _called(
+                "religion|ethnicity|nationality|political party|sexual orientation",
+                r"[^\W\d_][\w -]{2,40}",
+            ),
+        ),
+        ("religion", "ethnicity", "nationality", "sexual_orientation", "political_party", "gender"),
+    ),
+}
+
+# Numbers of persons that python-stdnum can check, where it is installed: by its module.
+NUMBERS = {
+    "fr.nir": r"[12]\s?\d{2}\s?(?:0[1-9]|1[0-2]|[2-9]\d)\s?\d[\dAB]\s?\d{3}\s?\d{3}\s?\d{2}",
+    "it.codicefiscale": r"[A-Z]{6}\d{2}[A-EHLMPR-T]\d{2}[A-Z]\d{3}[A-Z]",
+    "es.dni": r"\d{8}-?[A-HJ-NP-TV-Z]",
+    "es.nie": r"[XYZ]-?\d{7}-?[A-HJ-NP-TV-Z]",
+    "fi.hetu": r"\d{6}[-+A-FU-Y]\d{3}[0-9A-FHJ-NPR-Y]",
+    "ch.ssn": r"756\.\d{4}\.\d{4}\.\d{2}",
+    "br.cpf": r"\d{3}\.\d{3}\.\d{3}-\d{2}",
+    "se.personnummer": r"(?:\d{2})?\d{6}[-+]\d{4}",
+    "dk.cpr": r"\d{6}-\d{4}",
+    "be.nn": r"\d{2}\.\d{2}\.\d{2}-\d{3}\.\d{2}",
+    "in_.aadhaar": r"\d{4}[ -]\d{4}[ -]\d{4}",
+    "cz.rc": r"\d{6}/\d{3,4}",
+    "no.fodselsnummer": r"\d{6} \d{5}",
+    "mx.curp": r"[A-Z]{4}\d{6}[HM][A-Z]{5}[0-9A-Z]\d",
+    "cn.ric": r"\d{17}[\dX]",
+}

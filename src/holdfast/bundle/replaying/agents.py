@@ -1,0 +1,99 @@
+"""The agents of a replay: the program's own with stand-ins for its tools, or one made
+from a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ... import events as ev
+from ...harness.agent import Agent, Context, Mode
+from ...harness.tools import Tool
+from .standins import Props
+from .track import Track
+
+
+@dataclass(frozen=True, eq=False)
+class Playing(Agent):
+    """An agent all of whose tools stand in for others. `known` are tools that the log names and the
+    agent does not have at hand."""
+
+    props: Any = None
+    known: Mapping[str, Tool] = field(default_factory=dict)
+
+    def tools_in(self, mode: Mode) -> dict[str, Tool]:
+        found = super().tools_in(mode)
+        found.update({item.name: self.props.of(item) for item in self.delegation})
+        return {**self.props.fitted(self.known), **found}
+
+
+def quiet(agent: Agent, track: Track, props: Props) -> Agent:
+    """The program's agent with stand-ins for its tools and without hooks. In the place of sources
+    of tools, which are not connected, stand the tools that the log names."""
+    listed = [*agent.tools, *(item for mode in agent.modes for item in mode.tools)]
+    sources = any(not isinstance(item, Tool) for item in listed)
+    modes = [
+        replace(mode, tools=_quiet(mode.tools, props), on_enter=None, on_exit=None)
+        for mode in agent.modes
+    ]
+    whole = {field.name: getattr(agent, field.name) for field in fields(Agent)}
+    changes = {"hooks": (), "tools": _quiet(agent.tools, props), "modes": modes}
+    known = from_log(track, props) if sources else {}
+    return Playing(**{**whole, **changes}, props=props, known=known)
+
+
+def _quiet(tools: Sequence[Any], props: Props) -> list[Any]:
+    return [props.of(item) for item in tools if isinstance(item, Tool)]
+
+
+def rebuilt(track: Track, props: Props, key: str) -> Agent:
+    """An agent made from a log alone: the names of its modes and tools, and what it told models."""
+    built = [p for p in track.payloads if isinstance(p, ev.ContextBuilt)]
+    changed = [p.mode for p in track.payloads if isinstance(p, ev.ModeChanged)]
+    left = [p.left for p in track.payloads if isinstance(p, ev.ModeChanged) and p.left]
+    modes = dict.fromkeys([*left[:1], *(p.mode for p in built if p.mode), *changed])
+    added = {p.id for p in track.payloads if isinstance(p, ev.ContextAdded)}
+
+    def told() -> ev.ContextBuilt:
+        return track.shown() or (built[0] if built else ev.ContextBuilt(hash=""))
+
+    def instructions(_: Any) -> str:
+        shown = _parts(told(), "system")
+        text = told().system
+        for name, content in reversed(shown):
+            text = text.removesuffix(f"## {name}\n{content}").rstrip("\n")
+        kept = [f"## {name}\n{content}" for name, content in shown if name not in added]
+        return "\n\n".join(filter(None, [text, *kept]))
+
+    def notes(_: Any) -> list[dict[str, str]]:
+        shown = _parts(told(), "message")
+        return [{"role": "message", "content": text} for name, text in shown if name not in added]
+
+    return Playing(
+        "replayed",
+        instructions,
+        modes=[Mode(name) for name in modes] or (),
+        contexts=[Context("notes", notes)] if built else (),
+        output_type=str if track.answers() else None,
+        key=key,
+        props=props,
+        known=from_log(track, props),
+    )
+
+
+def _parts(built: ev.ContextBuilt, role: str) -> list[tuple[str, str]]:
+    parts = [part for part in built.parts if isinstance(part, dict) and part.get("role") == role]
+    return [(str(part.get("name")), str(part.get("content"))) for part in parts]
+
+
+def from_log(track: Track, props: Props) -> dict[str, Tool]:
+    """Stand-ins for all tools that were called, or only those that had a fingerprint: the others
+    were not there."""
+    found: dict[str, Tool] = {}
+    thread = track.threads()
+    for payload in track.payloads:
+        for call in payload.calls if isinstance(payload, ev.MessageCompleted) else ():
+            if call.fingerprint is not None and call.name not in found:
+                found[call.name] = props.named(call.name, thread=thread)
+    return found

@@ -1,0 +1,88 @@
+"""What people said and decided, for a log that has left the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from ... import events as ev
+from ...events import Event, NewEvent, new_id
+from ...harness.live import Live
+from .stage import Stage
+from .track import Track
+
+ROUNDS = 1_000  # times that a log is taken up again
+FED = ("mode.changed", "model.changed", "state.changed", "permission.changed", "metadata.changed")
+
+
+class Feeding:
+    """What people said and decided, for a log that is off the recording: each message when the
+    one before has been answered, each decision for the same call."""
+
+    def __init__(self, stage: Stage, track: Track, live: Live) -> None:
+        self._stage, self._track, self._live = stage, track, live
+        places = range(track.at, len(track.events))
+        self._left = [place for place in places if not track.ours[place]]
+
+    async def feed(self, driven: Callable[[], Awaitable[None]]) -> None:
+        await driven()
+        for _ in range(ROUNDS):
+            if self._track.over or not (await self._answered() or await self._told()):
+                break
+            await driven()
+        if not self._track.over and self._live.state.pending:
+            self._stage.end(self._track, "waiting")
+
+    async def _put(self, kind: str, data: Any, id: str, actor: str | None) -> None:
+        event = NewEvent(kind=kind, data=data, id=id, actor=actor)
+        done = await self._stage.append(self._track.key, [event])
+        await self._live.reach(done.head)
+
+    async def _answered(self) -> bool:
+        """Decide on what waits as it was decided then; whether there was anything."""
+        answered = False
+        for id, item in list(self._live.state.pending.items()):
+            opened = await self._live.payload(item.seq, ev.PendingOpened)
+            said = self._decision(id, opened)
+            if said is not None:
+                event, payload = said
+                data = msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(payload, id=id)))
+                await self._put("pending.settled", data, f"settle:{id}", event.actor)
+                answered = True
+        return answered
+
+    def _decision(
+        self, id: str, opened: ev.PendingOpened | None
+    ) -> tuple[Event, ev.PendingSettled] | None:
+        track, same = self._track, {id}
+        for payload in track.payloads:
+            if isinstance(payload, ev.PendingOpened) and _about(payload) == _about(opened):
+                same.add(payload.id)
+        for place in self._left:
+            payload = track.payloads[place]
+            if isinstance(payload, ev.PendingSettled) and payload.id in same:
+                self._left.remove(place)
+                return track.events[place], payload
+        return None
+
+    async def _told(self) -> bool:
+        """Hand in the next message, with the changes that came before it; whether there was one."""
+        if self._live.state.active is not None:
+            return False
+        for place in list(self._left):
+            event = self._track.events[place]
+            self._left.remove(place)
+            if event.run is None and event.kind in (*FED, "message.received"):
+                await self._put(event.kind, event.data, new_id(), event.actor)
+                if event.kind == "message.received":
+                    return True
+        return False
+
+
+def _about(opened: ev.PendingOpened | None) -> Any:
+    if opened is None:
+        return None
+    detail = opened.detail if isinstance(opened.detail, dict) else {}
+    return opened.what, detail.get("tool"), detail.get("arguments")

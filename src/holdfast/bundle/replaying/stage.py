@@ -1,0 +1,368 @@
+"""The store of a replay: what a driver writes is compared with what was recorded, and what was
+recorded stands in the log.
+
+So ids and times are those of then, and each step is decided on exactly what it was decided on.
+Once a replay has left the recording, a log is an ordinary one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ... import events as ev
+from ...codec import typed
+from ...errors import BlobNotFound, HeadMoved, LeaseLost
+from ...events import Appended, Event, Key, NewEvent, Scope
+from ...state import CHILD, FINAL
+from ...store import BlobRef, Draft, Lease, Snapshot
+from ...stores.memory import MemoryStore
+from .stops import Stops
+from .track import Track
+from .values import FIELDS, Notes, Stopped, Terms, body, differs, said
+
+EMPTY = 1_000  # appends in a row that need not be compared, at one place
+TURNS = ("tool.finished", "pending.opened")  # what may have to wait until it is its turn
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """How to replay: from which step on what is swapped, what is compared, what is not."""
+
+    from_step: int | None = None
+    terms: Terms = Terms()
+    ignore: frozenset[str] = frozenset()
+
+
+class Stage(MemoryStore):
+    """One replay: its logs, its drivers, and what has diverged."""
+
+    def __init__(
+        self,
+        tracks: dict[Key, Track],
+        plan: Plan,
+        blob: Callable[[str], Coroutine[Any, Any, bytes | None]],
+    ) -> None:
+        super().__init__(clock=lambda: self._now)
+        self._now = 1
+        self.tracks, self.plan, self._blob = tracks, plan, blob
+        self.stops, self.notes = Stops(), Notes()
+        self.busy = 0  # functions of the program's own that are running
+        self.child: Callable[[Key, Key], Coroutine[Any, Any, None]] | None = None
+        self._refused: set[tuple[Key, int]] = set()
+        self._empty: dict[Key, tuple[int, int]] = {}  # appends in a row that changed nothing
+        self._left: dict[Key, dict[str, list[int]]] = {}
+
+    def swaps(self, track: Track) -> bool:
+        """Whether what was swapped is used by now."""
+        return self.plan.from_step is not None and track.steps >= self.plan.from_step
+
+    # What is handed in
+
+    async def begin(self, track: Track) -> None:
+        """Put the first events into the log, so that there is one."""
+        await self._play(track, create=True)
+        while track.at < track.start:
+            await self._play(track)
+        await self.hand_in(track)
+
+    async def hand_in(self, track: Track) -> None:
+        """Everything that came from outside, up to what a driver did next."""
+        while not track.free and (event := track.outside()) is not None:
+            place = track.at
+            await self._child_of(track, event)
+            if track.at == place:  # nobody was faster meanwhile
+                await self._play(track)
+
+    async def _child_of(self, track: Track, event: Event) -> None:
+        """What a sub-agent answered comes when it has been played itself."""
+        payload = typed(event)
+        if self.child is None or not isinstance(payload, ev.PendingSettled):
+            return
+        if payload.id.endswith(CHILD):
+            thread = f"sub/{payload.id.removesuffix(CHILD)}"
+            await self.child(Key(track.key.tenant, track.key.session, thread), track.key)
+
+    async def _play(self, track: Track, *, create: bool = False) -> None:
+        event = track.events[track.at]
+        self._now = event.at
+        plain = NewEvent(
+            kind=event.kind,
+            data=event.data,
+            id=event.id,
+            v=event.v,
+            run=event.run,
+            actor=event.actor,
+            cause=event.cause,
+        )
+        if event.kind in ("session.moved", "session.reopened"):  # a seal would refuse what follows
+            plain = msgspec.structs.replace(plain, kind=f"replayed.{event.kind}")
+        await super().append(track.key, [plain], create=create)
+        track.passed()
+        if track.played and self.swaps(track):
+            self.set_free(track)
+        elif track.played:
+            self.end(track)
+        self.stops.tune(track)
+        self.stops.strike(track)
+
+    def end(self, track: Track, why: Stopped = "end") -> LeaseLost:
+        """Nothing more is played of this log."""
+        if why != "end" and self.notes.stopped == "end":
+            self.notes.stopped = why
+        track.over = True
+        return self.stops.crash(track)
+
+    # What comes
+
+    async def append(
+        self,
+        key: Key,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | None = None,
+        fence: Lease | None = None,
+        log: str | None = None,
+        create: bool = False,
+    ) -> Appended:
+        track = self.tracks.get(key)
+        if track is None or (track.free and fence is None):
+            return await super().append(key, events, expected=expected, create=create)
+        if fence is None:  # between threads: what was written there then is played there
+            return Appended((0,) * len(events), (await self._head(key)), 0)
+        if track.over or (track.struck and self.stops.drives[key].failure is not None):
+            raise self.stops.gone(track)
+        if track.free:
+            return await self._freely(track, events, expected)
+        await self.hand_in(track)
+        counted = self._counted(events)
+        await self._its_turn(track, counted)
+        head = await self._head(key)
+        if expected is not None and expected != head:
+            raise self._moved(track, expected, head)
+        await self._compared(track, counted, events, expected)
+        if not track.free and track.events[track.at - 1].kind != "model.called":
+            await self.hand_in(track)
+        return Appended((0,) * len(events), await self._head(key), 0)
+
+    async def _head(self, key: Key) -> int:
+        row = await self.row(key)
+        return row.head if row is not None else 0
+
+    def _moved(self, track: Track, expected: int, head: int) -> HeadMoved:
+        key = track.key
+        return HeadMoved(
+            tenant=key.tenant,
+            session=key.session,
+            thread=key.thread,
+            expected=expected,
+            head=head,
+        )
+
+    def _counted(self, events: Sequence[NewEvent]) -> list[NewEvent]:
+        """Those that are compared: not what a tool writes by itself, nor, without the program's
+        agent, what it would say about the calls of a message."""
+        whole = self.plan.terms.whole
+        made = [n for n, event in enumerate(events) if event.kind == "message.completed"]
+        about = made[0] if made and not whole else len(events)
+        finals = _finals(events) if self.plan.terms.masked else set()
+        return [
+            event
+            for n, event in enumerate(events)
+            if event.kind in FIELDS
+            and event.kind not in self.plan.ignore
+            and (whole or event.kind != "context.built")
+            and not (n > about and event.kind in TURNS)
+            and not (event.kind == "tool.finished" and said(event).get("call") in finals)
+            and not (event.kind == "message.received" and event.actor is not None)
+        ]
+
+    async def _compared(
+        self,
+        track: Track,
+        counted: list[NewEvent],
+        events: Sequence[NewEvent],
+        expected: int | None,
+    ) -> None:
+        """Play what was recorded in the place of these, one by one."""
+        ids: dict[str, str] = {}
+        if not counted:
+            self._nothing(track, events)
+            return
+        if expected is not None and self._cut(track, len(counted)):
+            # Something came in between then, so that the driver had to decide again.
+            head = await self._head(track.key)
+            if (track.key, head) not in self._refused:
+                self._refused.add((track.key, head))
+                raise self._moved(track, expected, head)
+        for n, event in enumerate(counted):
+            if n:
+                await self.hand_in(track)
+            if (coming := track.following()) is None:
+                if not track.free:
+                    raise self.end(track)
+                await super().append(track.key, _from(events, event))
+                return
+            terms = msgspec.structs.replace(self.plan.terms, swapped=self.swaps(track))
+            if (found := differs(coming[0], event, ids, terms)) is not None:
+                await self._diverged(track, event, found, events)
+                return
+            ids.update(_renamed(coming[0], event))
+            await self._play(track)
+
+    def _nothing(self, track: Track, events: Sequence[NewEvent]) -> None:
+        """Something that is not compared came. A driver that does nothing else has diverged."""
+        place, times = self._empty.get(track.key, (track.at, 0))
+        times = times + 1 if place == track.at else 1
+        self._empty[track.key] = track.at, times
+        coming = track.following()
+        if times > EMPTY and events and coming is not None:
+            sides = {coming[0].kind: said(coming[0])}, {events[0].kind: said(events[0])}
+            self.notes.add(track, coming[0], "kind", *sides)
+            raise self.end(track, "diverged")
+
+    async def _its_turn(self, track: Track, counted: Sequence[NewEvent]) -> None:
+        """Wait until what several calls have come to is written in the order of then."""
+        if not counted or counted[0].kind not in TURNS:
+            return
+        kind, call = counted[0].kind, body(counted[0]).get("call")
+        while not (track.over or track.free):
+            mine = (
+                place
+                for place in range(track.at, len(track.events))
+                if track.ours[place]
+                and track.events[place].kind == kind
+                and getattr(track.payloads[place], "call", None) == call
+            )
+            if next(mine, track.expected()) == track.expected():
+                return
+            await track.moved.wait()
+            await self.hand_in(track)
+        if track.over:
+            raise self.stops.gone(track)
+
+    def _cut(self, track: Track, count: int) -> bool:
+        """Whether something from outside stands between the next so many events."""
+        place, left = track.at, count
+        while left and place < len(track.events):
+            if not track.ours[place]:
+                return left < count
+            place, left = place + 1, left - 1
+        return False
+
+    async def _diverged(
+        self,
+        track: Track,
+        event: NewEvent,
+        found: tuple[str, Any, Any],
+        events: Sequence[NewEvent],
+    ) -> None:
+        coming = track.following()
+        assert coming is not None
+        self.notes.add(track, coming[0], *self._said(track, coming[0], event, found))
+        if not self.swaps(track):
+            raise self.end(track, "diverged")
+        self.set_free(track)
+        await super().append(track.key, _from(events, event))
+
+    def _said(
+        self, track: Track, recorded: Event, came: NewEvent, found: tuple[str, Any, Any]
+    ) -> tuple[str, Any, Any]:
+        """The two sides as a reader wants them: an event that is another, with what it says."""
+        if came.kind == "context.built" and found[0] in ("kind", "hash"):
+            told = track.shown() or ev.ContextBuilt(hash="")
+            new = body(came)
+            if told.system != new.get("system", ""):
+                return "system", told.system, new.get("system", "")
+            return "messages", told.messages, new.get("messages", [])
+        if found[0] == "kind":
+            return "kind", {recorded.kind: said(recorded)}, {came.kind: said(came)}
+        return found
+
+    # Off the recording
+
+    def set_free(self, track: Track) -> None:
+        """From here on the log is what comes."""
+        left: dict[str, list[int]] = {}
+        expected = track.expected()
+        for place in range(track.at, len(track.events)):
+            if track.ours[place] and place != expected:
+                left.setdefault(track.events[place].kind, []).append(place)
+        self._left[track.key] = left
+        track.free = True
+        track.moved.set()
+
+    async def _freely(
+        self, track: Track, events: Sequence[NewEvent], expected: int | None
+    ) -> Appended:
+        left = self._left[track.key]
+        for event in events:
+            if event.kind in ("message.completed", "run.finished") and left.get(event.kind):
+                recorded = track.events[left[event.kind].pop(0)]
+                terms = Terms(whole=False, masked=self.plan.terms.masked, swapped=True)
+                if (found := differs(recorded, event, {}, terms)) is not None:
+                    self.notes.add(track, recorded, *found)
+        return await super().append(track.key, events, expected=expected)
+
+    # What a driver needs beside it
+
+    async def acquire(
+        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+    ) -> Lease:
+        return await super().acquire(key, owner, ttl=ttl, steal=steal or "the replay goes on")
+
+    async def renew(self, lease: Lease) -> Lease:
+        return lease
+
+    async def release(self, lease: Lease, *, head: int | None = None) -> None:
+        if head is not None and head != (now := await self._head(lease.key)):
+            raise self._moved(self.tracks[lease.key], head, now)
+
+    async def put_draft(
+        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
+    ) -> None:
+        """Nobody reads them."""
+
+    async def drafts(self, key: Key) -> list[Draft]:
+        """What the driver that was lost had said."""
+        found = []
+        for event, payload in self.tracks[key].ahead() if key in self.tracks else ():
+            if not isinstance(payload, ev.MessageInterrupted) or payload.shown:
+                break
+            found.append(Draft(event.id, payload.text, 0))
+        return found
+
+    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+        """Nobody opens it again."""
+
+    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+        data = await self._blob(ref.sha256)
+        if data is None:
+            raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+        return data
+
+
+def _finals(events: Sequence[NewEvent]) -> set[str]:
+    """The calls that give a typed answer."""
+    made = (said(event).get("calls", []) for event in events if event.kind == "message.completed")
+    return {call["id"] for calls in made for call in calls if call["name"] == FINAL}
+
+
+def _from(events: Sequence[NewEvent], first: NewEvent) -> Sequence[NewEvent]:
+    return events[[event.id for event in events].index(first.id) :]
+
+
+def _renamed(recorded: Event, came: NewEvent) -> dict[str, str]:
+    """The ids of the calls of a message that came, to those that they had."""
+    if recorded.kind != "message.completed":
+        return {}
+    old, new = body(recorded).get("calls") or [], body(came).get("calls") or []
+    return {now["id"]: was["id"] for was, now in zip(old, new, strict=False)}
+
+
+async def forever() -> None:
+    """What has no end of its own: it is ended."""
+    await asyncio.get_running_loop().create_future()

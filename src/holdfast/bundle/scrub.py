@@ -1,0 +1,126 @@
+"""One funnel for all that leaves in a bundle: what is secret or private is replaced on its way.
+
+`Scrub` walks an event by what its payload's fields are, so that what comes out still decodes as
+what it was, and still pairs calls with results. What is taken out, and how, is the mode's
+matter: `sanitize` and `withhold`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .. import events as ev
+from ..codec import typed
+from ..events import KINDS, Event, to_json
+from .fields import What, listed
+from .manifest import Mode, Pseudonyms, Redacted, Redaction, Tally
+from .sanitize import Sanitizer, ScrubConfig
+from .withhold import Withholder
+
+__all__ = ["Mode", "Redacted", "Redaction", "Scrub", "ScrubConfig"]
+
+PLACEHOLDERS = {"sanitized": "[redacted:CLASS:NUMBER]", "replay_only": "[withheld:NUMBER]"}
+
+
+class Scrub:
+    """The redaction of one export: the same calls in the same order give the same bytes.
+
+    Mode `local` changes nothing. What was scrubbed is not changed by being scrubbed again.
+    """
+
+    def __init__(self, mode: Mode, config: ScrubConfig | None = None) -> None:
+        self.mode = mode
+        config = config or ScrubConfig()
+        self._tally, names = Tally(), Pseudonyms()
+        if mode == "replay_only":  # what a name may be is decided on all that could be in it
+            config = msgspec.structs.replace(config, personal=("all",))
+        elif mode == "local":
+            config = ScrubConfig(detector=False)
+        self._sanitizer = Sanitizer(config, self._tally, names)
+        self._taker: Sanitizer | Withholder = self._sanitizer
+        if mode == "replay_only":
+            self._taker = Withholder(self._sanitizer, self._tally, names)
+
+    def event(self, event: Event, path: str) -> Event:
+        """The event scrubbed; what its kind's payload can be decoded from still can."""
+        if self.mode == "local":
+            return event
+        first, dot, rest = event.kind.partition(".")
+        if event.kind not in KINDS:
+            rest = self._taker.field("name", rest, f"{path}.kind") if rest else ""
+        return msgspec.structs.replace(
+            event,
+            data=to_json(self._data(event, f"{path}.data")),
+            id=self._taker.id(event.id, f"{path}.id"),
+            kind=first + dot + rest,
+            run=self._taker.field("id", event.run, f"{path}.run"),
+            actor=self._taker.field("person", event.actor, f"{path}.actor"),
+            cause=self._taker.field("id", event.cause, f"{path}.cause"),
+        )
+
+    def _data(self, event: Event, path: str) -> Any:
+        data, kind = event.json(), KINDS.get(event.kind)
+        if not isinstance(data, dict):
+            return self._taker.value(data, path)
+        if set(data) == {"erased"}:
+            return {"erased": self._taker.value(data["erased"], f"{path}.erased")}
+        if kind is None:
+            return self._taker.value(data, path)
+        if typed(event) is not None:
+            return self._payload(kind, data, path)
+        known = {name: item for name, item in data.items() if name in listed(kind)}
+        rest = {name: item for name, item in data.items() if name not in known}
+        kept = {name: self._taker.value(item, f"{path}.{name}") for name, item in known.items()}
+        return {**kept, **self._taker.value(rest, path)}
+
+    def _payload(self, kind: type[ev.Payload], data: Any, path: str) -> Any:
+        """By its fields; one that the type does not know is content."""
+        known = listed(kind)
+        found = {
+            name: self._known(known[name], item, f"{path}.{name}")
+            for name, item in data.items()
+            if name in known
+        }
+        rest = {name: item for name, item in data.items() if name not in known}
+        return {**found, **self._taker.value(rest, path)} if rest else found
+
+    def _known(self, what: What | type[ev.Payload], item: Any, path: str) -> Any:
+        if isinstance(what, str):
+            return self._taker.field(what, item, path)
+        if isinstance(item, list):
+            return [self._payload(what, each, f"{path}[{n}]") for n, each in enumerate(item)]
+        return item if item is None else self._payload(what, item, path)
+
+    def value(self, value: Any, path: str) -> Any:
+        """Any JSON value that stands beside the events."""
+        return value if self.mode == "local" else self._taker.value(value, path)
+
+    def text(self, text: str, path: str) -> str:
+        """A text that stands beside the events."""
+        return text if self.mode == "local" else self._taker.text(text, path)
+
+    def id(self, id: str, path: str) -> str:
+        """An id that may be a person's: of a session, a thread, a tenant."""
+        return id if self.mode == "local" else self._taker.id(id, path)
+
+    def blob(self, data: bytes, path: str) -> bytes | None:
+        """The bytes of a blob; None: they are left out."""
+        if self.mode == "local":
+            return data
+        if self.mode == "replay_only":
+            self._tally.hit("content", "withheld", path)
+            return None
+        return self._sanitizer.blob(data, path)
+
+    def manifest(self) -> Redaction:
+        """What was done so far; never a value of it."""
+        if self.mode == "local":
+            return Redaction()
+        return self._tally.redaction(
+            self.mode,
+            PLACEHOLDERS[self.mode],
+            self._sanitizer.detectors,
+            self._sanitizer.kinds if self.mode == "sanitized" else (),
+        )

@@ -1,0 +1,281 @@
+"""What a bundle says of its log for readers: usage, messages, calls, permissions, what waits.
+
+`Digest` takes the events of one thread as they are in the bundle, one by one, and keeps a bounded
+amount; `document` puts the digests together. Pure, and a function of the events alone, so that a
+bundle that was imported and is exported again says the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import catalog
+from .. import events as ev
+from ..catalog import Row
+from ..codec import typed
+from ..events import Event
+from ..state import State, fold
+from ..transcript import ROLES, Message, transcript
+from . import format as f
+from .liveness import closes, is_closed
+
+SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data
+MODELS = 100  # that are listed
+
+_READ = {*ROLES, "tool.started", "tool.finished", "queue.changed", "run.started", "model.called"}
+_ASKS = {"pending.opened": "asked", "permission.changed": "rule"}
+_ASKS |= {"grant.given": "grant", "grant.revoked": "grant"}
+
+
+class _Open(Struct):
+    """A call whose end has not come yet: its place in the list, and when it was started."""
+
+    place: int | None
+    started: int | None = None
+
+
+class Digest:
+    """One thread, digested event by event."""
+
+    def __init__(
+        self, thread: f.Thread, tenant: str, session: str, *, transcript: bool = True
+    ) -> None:
+        self.thread = thread
+        self.row = Row(
+            tenant=tenant, session=session, thread=thread.thread, log="", head=thread.shared
+        )
+        self.state = State()
+        self.first = self.last = 0
+        self.events = 0
+        self.calls: list[f.Called] = []
+        self.total = 0
+        self.tools: dict[str, str | None] = {}
+        self.permissions: list[f.Permission] = []
+        self.spans: list[f.Span] = []
+        self.fixtures: list[f.Fixture] = []
+        self.checkpoints: list[f.Mark] = []
+        self.transitions: list[f.Mark] = []
+        self.attachments: list[f.Attachment] = []
+        self.models: dict[str, None] = {}
+        self.duration = self.answers = 0
+        self.summary: int | None = None
+        self.call: str | None = None
+        self._closed = False
+        self._some: list[Event] = []
+        self._told: list[Event] | None = [] if transcript else None
+        self._size = self._waiting = 0
+        self._open: dict[str, _Open] = {}
+        self._asked: dict[str, int] = {}
+        self._called: int | None = None
+        self._answer: str | None = None
+
+    def add(self, event: Event) -> None:
+        """One more event of the thread's part."""
+        self.events += 1
+        self.last = event.at
+        self._closed = closes(event, self._closed)
+        self._some.append(event)
+        self._waiting += len(event.data)
+        if len(self._some) == SOME or self._waiting > SIZE:
+            self._fold()
+        if event.seq > self.thread.shared:
+            if not self.first:
+                self.first = event.at
+                self.row = replace(self.row, created=event.at, active=event.at // 1000)
+            self.row = catalog.apply(self.row, [event], [catalog.project(event)])
+        self._tell(event)
+        if (payload := typed(event)) is not None:
+            self._note(event, payload)
+
+    def end(self) -> None:
+        """No more events come."""
+        self._fold()
+
+    @property
+    def closed(self) -> bool:
+        return is_closed(self.state, self._closed)
+
+    @property
+    def messages(self) -> list[Message] | None:
+        """The messages of the part; None where they are too large."""
+        return None if self._told is None else transcript(self._told)
+
+    def _fold(self) -> None:
+        self.state = fold(self._some, self.state)
+        self._some, self._waiting = [], 0
+
+    def _tell(self, event: Event) -> None:
+        if self._told is None or event.kind not in _READ:
+            return
+        self._size += len(event.data)
+        self._told.append(event)
+        if self._size > f.SECTION_BYTES:
+            self._told = None
+
+    def _note(self, event: Event, p: ev.Payload) -> None:
+        if isinstance(p, ev.MessageCompleted):
+            self._completed(event, p)
+        elif isinstance(p, ev.MessageReceived):
+            self._attached(event, p.parts)
+        elif isinstance(p, ev.ToolStarted):
+            if p.call in self._open:
+                self._open[p.call].started = event.at
+        elif isinstance(p, ev.ToolNested):
+            self._proposed(event, p.call)
+        elif isinstance(p, ev.ToolFinished):
+            self._finished(event, p)
+        elif isinstance(p, ev.ModelCalled):
+            self._called = event.at
+            self._model(p.model)
+        elif isinstance(p, ev.CompactionMade):
+            self.summary = event.seq if p.summary is not None else self.summary
+        elif isinstance(p, (ev.RunStarted, ev.RunFinished)):
+            self._run(event, p)
+        elif isinstance(p, (ev.CheckpointMade, ev.ModeChanged)):
+            self._mark(event, p)
+        elif isinstance(p, (ev.ThreadCreated, ev.ThreadForked)):
+            self.call = p.call
+        elif event.kind in _ASKS or isinstance(p, ev.PendingSettled):
+            self._permission(event, p)
+
+    def _completed(self, event: Event, p: ev.MessageCompleted) -> None:
+        self.answers += 1
+        if self._called is not None:
+            self.duration += max(0, event.at - self._called)
+            self._called = None
+        if p.model is not None:
+            self._model(p.model)
+        if not p.calls:
+            self._answer = digest(p.text)
+        for call in p.calls:
+            self._proposed(event, call)
+
+    def _model(self, model: str) -> None:
+        if len(self.models) < MODELS:
+            self.models.setdefault(model)
+
+    def _proposed(self, event: Event, call: ev.Call) -> None:
+        self.total += 1
+        if len(self.tools) < f.LISTED:
+            self.tools.setdefault(call.name, call.fingerprint)
+        place = None
+        if len(self.calls) < f.LISTED:
+            place = len(self.calls)
+            called = f.Called(
+                thread=self.thread.thread,
+                seq=event.seq,
+                id=call.id,
+                name=call.name,
+                provider_id=call.provider_id,
+                arguments_hash=digest(call.arguments),
+                step=len(self.spans),
+                at=f.rfc3339(event.at),
+            )
+            self.calls.append(called)
+        if len(self._open) < f.LISTED:
+            self._open.setdefault(call.id, _Open(place))
+
+    def _finished(self, event: Event, p: ev.ToolFinished) -> None:
+        found = self._open.pop(p.call, None)
+        if found is None or found.place is None:
+            return
+        took = None if found.started is None else max(0, event.at - found.started)
+        self.calls[found.place] = replace(
+            self.calls[found.place],
+            outcome=p.outcome,
+            rejected=p.outcome == "denied",
+            result_hash=digest(p.result if p.error is None else p.error),
+            duration_ms=took,
+        )
+
+    def _attached(self, event: Event, parts: Sequence[Any]) -> None:
+        for part in parts:
+            if not isinstance(part, dict) or part.get("type") != "blob":
+                continue
+            kind, name, sha256 = part.get("media_type"), part.get("name"), part.get("sha256")
+            if isinstance(sha256, str) and len(self.attachments) < f.LISTED:
+                self.attachments.append(
+                    f.Attachment(
+                        id=f"{self.thread.thread}:{event.seq}:{sha256}",
+                        kind=kind if isinstance(kind, str) else "application/octet-stream",
+                        title=name if isinstance(name, str) else None,
+                        thread=self.thread.thread,
+                        seq=event.seq,
+                        sha256=sha256,
+                    )
+                )
+
+    def _run(self, event: Event, p: ev.RunStarted | ev.RunFinished) -> None:
+        thread, at = self.thread.thread, f.rfc3339(event.at)
+        if isinstance(p, ev.RunStarted):
+            self._answer = None
+            if len(self.spans) < f.LISTED:
+                self.spans.append(
+                    f.Span(thread=thread, run=event.run, start=event.seq, started_at=at)
+                )
+        elif self.spans and self.spans[-1].end is None:
+            self.spans[-1] = replace(self.spans[-1], end=event.seq, finished_at=at, status=p.status)
+            self._fold()
+            steps = self.state.run.steps if self.state.run is not None else 0
+            self.fixtures.append(
+                f.Fixture(
+                    thread=thread,
+                    run=event.run,
+                    expected_status=p.status,
+                    steps=steps,
+                    answer_hash=self._answer if p.status == "done" else None,
+                )
+            )
+
+    def _mark(self, event: Event, p: ev.CheckpointMade | ev.ModeChanged) -> None:
+        made = isinstance(p, ev.CheckpointMade)
+        marks = self.checkpoints if made else self.transitions
+        if len(marks) < f.LISTED:
+            mark = f.Mark(
+                thread=self.thread.thread,
+                seq=event.seq,
+                id=p.id if isinstance(p, ev.CheckpointMade) else p.mode,
+                label=p.label if isinstance(p, ev.CheckpointMade) else p.left,
+                at=f.rfc3339(event.at),
+            )
+            marks.append(mark)
+
+    def _permission(self, event: Event, p: ev.Payload) -> None:
+        if isinstance(p, ev.PendingSettled):
+            if (place := self._asked.pop(p.id, None)) is not None:
+                asked = self.permissions[place]
+                self.permissions[place] = replace(
+                    asked, settled=event.seq, outcome=p.outcome, by=event.actor
+                )
+            return
+        if len(self.permissions) >= f.LISTED:
+            return
+        asked = f.Permission(
+            kind=_ASKS[event.kind],
+            source=self.thread.thread,
+            seq=event.seq,
+            agent=event.actor,
+        )
+        if isinstance(p, ev.PendingOpened):
+            self._asked[p.id] = len(self.permissions)
+            payload = {"title": p.title, "call": p.call, "expires": p.expires}
+            asked = replace(
+                asked,
+                kind=p.what,
+                request_id=p.id,
+                payload={name: value for name, value in payload.items() if value is not None},
+            )
+        else:
+            asked = replace(asked, payload=msgspec.to_builtins(p))
+        self.permissions.append(asked)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 over a JSON value, with keys in order."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()

@@ -1,0 +1,94 @@
+"""Where the parts of an export gather, with their sizes and hashes: in memory while it is small,
+in a folder beside the file that it goes to. Blocking: called in a thread."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import InvalidValue
+from .archive import Filed, Held, Parts
+from .format import BUNDLE_LIMITS, Part
+
+
+class Spool:
+    """The parts so far. `close` removes what is in files."""
+
+    def __init__(self, beside: Path | None) -> None:
+        self._folder: Path | None = None
+        if beside is not None:
+            name = tempfile.mkdtemp(prefix=f".{beside.name}.", dir=beside.parent)
+            self._folder = Path(name)
+        self._held: dict[str, bytes] = {}
+        self._files: dict[str, Path] = {}
+        self.parts: list[Part] = []
+        self._size = 0
+
+    def begin(self, name: str) -> Writing:
+        """A new part; those before it are done."""
+        file: BinaryIO | None = None
+        if self._folder is not None:
+            path = self._files[name] = self._folder / str(len(self._files))
+            file = path.open("wb")
+        return Writing(self, name, file)
+
+    def put(self, name: str, *data: bytes) -> None:
+        """A whole part."""
+        part = self.begin(name)
+        try:
+            for piece in data:
+                part.write(piece)
+        finally:
+            part.close()
+        self.done(part)
+
+    def grown(self, by: int) -> None:
+        self._size += by
+        if self._folder is None and self._size > BUNDLE_LIMITS.json_bytes:
+            raise InvalidValue(
+                field="to",
+                problem="is not given, and the bundle is too large to be held in memory",
+                remedy="pass to= with the path of an archive",
+                limit=BUNDLE_LIMITS.json_bytes,
+            )
+
+    def done(self, part: Writing) -> None:
+        """A part that was closed is whole."""
+        if self._folder is None:
+            self._held[part.name] = bytes(part.held)
+        self.parts.append(Part(name=part.name, size=part.size, sha256=part.hash.hexdigest()))
+
+    def open(self) -> Parts:
+        """All parts, to be read."""
+        return Held(self._held) if self._folder is None else Filed(self._files)
+
+    def close(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Writing:
+    """One part while it is written."""
+
+    def __init__(self, spool: Spool, name: str, file: BinaryIO | None) -> None:
+        self._spool, self._file = spool, file
+        self.name = name
+        self.held = bytearray()
+        self.hash = hashlib.sha256()
+        self.size = 0
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, data: bytes) -> None:
+        self._spool.grown(len(data))
+        self.size += len(data)
+        self.hash.update(data)
+        if self._file is not None:
+            self._file.write(data)
+        else:
+            self.held += data

@@ -1,0 +1,244 @@
+"""One document from the digests of its threads. Pure.
+
+Lists are bounded over all threads together: what is not listed is in the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from ..catalog import SURFACE_CLAIM, Row, bound
+from ..state import State
+from . import format as f
+from .liveness import liveness
+from .manifest import Mode, Redaction
+from .sections import Digest
+
+T = TypeVar("T")
+
+
+class About(Struct, frozen=True, kw_only=True):
+    """What a document says that is not in the events."""
+
+    tenant: str
+    session: str
+    mode: Mode
+    purpose: f.Purpose
+    upto: int | None = None
+
+
+class Summary:
+    """The digests so far, each as far as there is room for it."""
+
+    def __init__(self, about: About) -> None:
+        self.about = about
+        self.threads: list[f.Thread] = []
+        self.sections: list[f.Section] = []
+        self.pending: list[f.PendingItem] = []
+        self.queue: list[f.QueuedInput] = []
+        self.calls: list[f.Called] = []
+        self.permissions: list[f.Permission] = []
+        self.attachments: list[f.Attachment] = []
+        self.fixtures: list[f.Fixture] = []
+        self.children: list[f.Child] = []
+        self.transitions: list[f.Mark] = []
+        self.checkpoints: list[f.Mark] = []
+        self.spans: list[f.Span] = []
+        self.closed: dict[str, bool] = {}
+        self._schemas: dict[tuple[str, str | None], str] = {}
+        self._models: dict[str, None] = {}
+        self._usage: dict[str, int] = {}
+        self._cost: float | None = None
+        self._total = self._duration = self._runs = 0
+        self._answers = 0
+        self._last = 0
+        self._main: tuple[Row, State, int] | None = None
+
+    def add(self, digest: Digest, section: f.Section) -> None:
+        """One more thread, and what there is of its transcript."""
+        thread, state, row = digest.thread, digest.state, digest.row
+        shown = {"agent": row.agent, "title": row.title, "created_at": f.rfc3339(digest.first)}
+        self.threads.append(msgspec.structs.replace(thread, **shown))
+        self.sections.append(section)
+        self.closed[thread.thread] = digest.closed
+        self._last = max(self._last, digest.last)
+        if self._main is None or thread.thread == "main":
+            self._main = row, state, digest.first
+        self._wait(thread.thread, state)
+        self._count(digest)
+        _more(self.calls, digest.calls)
+        _more(self.permissions, digest.permissions)
+        _more(self.attachments, digest.attachments)
+        _more(self.fixtures, digest.fixtures)
+        _more(self.transitions, digest.transitions)
+        _more(self.checkpoints, digest.checkpoints)
+        _more(self.spans, digest.spans)
+        for name, fingerprint in digest.tools.items():
+            if len(self._schemas) < f.LISTED:
+                self._schemas.setdefault((name, fingerprint), thread.thread)
+        if state.sub is not None:
+            self.children.append(
+                f.Child(
+                    thread=thread.thread,
+                    agent=state.sub.agent,
+                    parent=state.sub.parent,
+                    item=state.sub.item,
+                    call=digest.call,
+                    status=state.run.status if state.run is not None else "idle",
+                    reported=state.sub.reported,
+                )
+            )
+
+    def _wait(self, thread: str, state: State) -> None:
+        for id, item in state.pending.items():
+            found = f.PendingItem(
+                thread=thread,
+                id=id,
+                what=item.what,
+                seq=item.seq,
+                at=item.at,
+                call=item.call,
+                expires=item.expires,
+            )
+            self.pending.append(found)
+        self.queue += [f.QueuedInput(thread=thread, seq=q.seq, how=q.how) for q in state.queue]
+
+    def _count(self, digest: Digest) -> None:
+        self._total += digest.total
+        self._duration += digest.duration
+        self._models |= digest.models
+        self._runs += digest.row.counts.get("runs", 0)
+        for name, count in digest.row.usage.items():
+            self._usage[name] = self._usage.get(name, 0) + count
+        if digest.state.cost is not None:
+            self._cost = (self._cost or 0.0) + digest.state.cost
+        self._answers += digest.answers
+
+    def document(
+        self,
+        *,
+        blobs: Sequence[f.Blob],
+        claims: Sequence[str],
+        parts: Sequence[f.Part],
+        redaction: Redaction,
+    ) -> dict[str, Any]:
+        """The document, with its id."""
+        assert self._main is not None
+        row, state, first = self._main
+        document = f.Document(
+            type=f.TYPE,
+            version=f.VERSION,
+            bundle_id="",
+            created_at=f.rfc3339(self._last),
+            mode=self.about.mode,
+            purpose=self.about.purpose,
+            liveness=liveness(self.closed),
+            producer=f.Producer(),
+            source=self._source(row, state, first),
+            runtime=self._runtime(),
+            workspace=self._workspace(row, first),
+            session=self._facts(row, first, claims),
+            threads=self.threads,
+            blobs=list(blobs),
+            pending=self.pending,
+            queue=self.queue,
+            transcript=f.Transcript(sections=self.sections),
+            tools=f.Tools(schemas=self._tools(), calls=self.calls, total=self._total),
+            permissions=self.permissions,
+            replay=self._replay(),
+            redaction=redaction,
+            attachments=self._kept(blobs),
+            parts=sorted(parts, key=lambda part: part.name),
+        )
+        raw: dict[str, Any] = msgspec.to_builtins(document)
+        raw["bundle_id"] = f.id_of(raw)
+        return raw
+
+    def _source(self, row: Row, state: State, first: int) -> f.Source:
+        spans = [span for span in self.spans if span.thread == row.thread]
+        over = state.run is not None and not state.run.open
+        return f.Source(
+            tenant=self.about.tenant,
+            session=self.about.session,
+            agent=row.agent,
+            name=row.title,
+            task=row.first_message,
+            status=state.run.status if state.run is not None else "idle",
+            started_at=f.rfc3339(first),
+            finished_at=spans[-1].finished_at if over and spans else None,
+            first_run=spans[0].run if spans else None,
+            last_run=state.run.id if state.run is not None else None,
+            runs=self._runs,
+            children=len(self.children),
+            upto=self.about.upto,
+        )
+
+    def _runtime(self) -> f.Runtime:
+        models = list(self._models)
+        if not self._answers:
+            return f.Runtime(models=models)
+        usage = f.Usage(
+            input_tokens=self._usage.get("input_tokens", 0),
+            output_tokens=self._usage.get("output_tokens", 0),
+            calls=self._answers,
+            duration_ms=self._duration,
+            cost=self._cost,
+            models=models,
+            counts=dict(sorted(self._usage.items())),
+        )
+        return f.Runtime(models=models, usage=usage)
+
+    def _workspace(self, row: Row, first: int) -> f.Workspace | None:
+        if row.workspace is None:
+            return None
+        return f.Workspace(primary=row.workspace, anchored_at=f.rfc3339(first))
+
+    def _facts(self, row: Row, first: int, claims: Sequence[str]) -> f.SessionFacts:
+        same = (
+            *("agent", "title", "user", "workspace", "phase", "metadata", "surfaces", "pinned"),
+            *("hold", "ttl", "expiry"),
+        )
+        return f.SessionFacts(
+            tenant=self.about.tenant,
+            session=self.about.session,
+            labels=list(row.labels),
+            created_at=f.rfc3339(first),
+            claims=list(claims),
+            **{name: getattr(row, name) for name in same},
+        )
+
+    def _tools(self) -> list[f.Entry]:
+        return [
+            f.Entry(source=thread, index=n, value={"name": name, "fingerprint": fingerprint})
+            for n, ((name, fingerprint), thread) in enumerate(self._schemas.items())
+        ]
+
+    def _replay(self) -> f.Replay:
+        return f.Replay(
+            fixtures=self.fixtures,
+            children=self.children,
+            pointers=[
+                f.Pointer(kind="events", thread=thread.thread, location=thread.part)
+                for thread in self.threads
+            ],
+            transitions=self.transitions,
+            checkpoints=self.checkpoints,
+            spans=self.spans,
+        )
+
+    def _kept(self, blobs: Sequence[f.Blob]) -> list[f.Attachment]:
+        carried = {blob.sha256 for blob in blobs if blob.part is not None}
+        return [found for found in self.attachments if found.sha256 in carried]
+
+    def surfaces(self) -> list[str]:
+        """The names that the session's surfaces stand for."""
+        row = self._main[0] if self._main is not None else None
+        return [SURFACE_CLAIM + name for name in bound(row)] if row is not None else []
+
+
+def _more(known: list[T], found: Iterable[T]) -> None:
+    known.extend(list(found)[: f.LISTED - len(known)])

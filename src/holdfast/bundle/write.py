@@ -1,0 +1,402 @@
+"""`export_bundle`: a session of any store as a bundle, in memory or in a file.
+
+The logs are measured, read once more, scrubbed event by event and digested as they come out of
+that, so that nothing a bundle says is taken from what it withholds. Memory does not grow with the
+log. Everything but the store is done in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Protocol, TypeAlias, get_args, overload
+
+import msgspec
+from msgspec.structs import replace
+
+from ..catalog import SURFACE_CLAIM, Parent
+from ..codec import check_count, check_key, check_name
+from ..errors import InvalidValue
+from ..events import Event, Key, Scope
+from ..store import Store
+from ..stores.copy import check_place, seal, unseal
+from ..stores.measure import Log, closing, measured, placed, prefix, survey, threads_of
+from .archive import PIECE, Bundle, Written, save
+from .format import BUNDLE_LIMITS, Blob, Purpose, Section, Thread, line_of
+from .manifest import Mode
+from .renaming import renamed
+from .scrub import Scrub, ScrubConfig
+from .sections import Digest
+from .spool import Spool
+from .summary import About, Summary
+
+CLAIM = "bundle:"  # + a bundle's id: the claim of a session that was imported from it
+
+
+class _Host(Protocol):
+    @property
+    def store(self) -> Store: ...
+
+
+class Exportable(Protocol):
+    """A live session of a harness, or anything else that has a host with a store, and a key."""
+
+    @property
+    def host(self) -> _Host: ...
+
+    @property
+    def key(self) -> Key: ...
+
+
+Origin: TypeAlias = Exportable | tuple[Store, Scope]
+
+
+@overload
+async def export_bundle(
+    session: Origin,
+    mode: Mode = "sanitized",
+    *,
+    purpose: Purpose = "share",
+    threads: Collection[str] | None = None,
+    upto: int | None = None,
+    to: None = None,
+    attachments: bool | None = None,
+    scrub: ScrubConfig | None = None,
+    move_to: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Bundle: ...
+
+
+@overload
+async def export_bundle(
+    session: Origin,
+    mode: Mode = "sanitized",
+    *,
+    purpose: Purpose = "share",
+    threads: Collection[str] | None = None,
+    upto: int | None = None,
+    to: str | Path,
+    attachments: bool | None = None,
+    scrub: ScrubConfig | None = None,
+    move_to: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Written: ...
+
+
+async def export_bundle(
+    session: Origin,
+    mode: Mode = "sanitized",
+    *,
+    purpose: Purpose = "share",
+    threads: Collection[str] | None = None,
+    upto: int | None = None,
+    to: str | Path | None = None,
+    attachments: bool | None = None,
+    scrub: ScrubConfig | None = None,
+    move_to: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Bundle | Written:
+    """A session as a bundle; with `to`, in a file: a single JSON if the name ends in `.json`, else
+    an archive. The same log gives the same bundle.
+
+    `mode` says what is in it, `purpose` what it is for. `share` takes the log as it stands. `copy`
+    settles what is open, so that the copy may go on. `move` takes all as it is and leaves the
+    source sealed, as moved to `move_to`; `LeaseHeld` while somebody drives it; when the export
+    fails, the source is opened again.
+
+    `threads` are those to take, all by default; `upto` cuts thread `main`, or the only one of
+    `threads`, after that event. `attachments` says whether blobs come along; by default they do
+    in `local` alone. `progress` is told of events that were read.
+    """
+    store, scope = _origin(session)
+    _check(mode, purpose, threads, upto, move_to)
+    job = _Job(
+        store=store,
+        scope=scope,
+        mode=mode,
+        purpose=purpose,
+        upto=upto,
+        threads=threads,
+        blobs=mode == "local" if attachments is None else attachments,
+        scrub=await asyncio.to_thread(_scrub, mode, scrub),
+        progress=progress or (lambda events: None),
+    )
+    path = None if to is None else Path(to)
+    if purpose != "move":
+        return await _export(job, path)
+    name = move_to or "a bundle"
+    for row in await threads_of(store, scope):
+        check_place(row, name)
+    before = [row.thread for row in await threads_of(store, scope) if row.sealed is None]
+    try:
+        await seal(store, scope, name)
+        return await _export(job, path)
+    except BaseException:
+        await unseal(store, scope, name, "the export failed", threads=before)
+        raise
+
+
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What an export is of, and how."""
+
+    store: Store
+    scope: Scope
+    mode: Mode
+    purpose: Purpose
+    upto: int | None
+    threads: Collection[str] | None
+    blobs: bool
+    scrub: Scrub
+    progress: Callable[[int], None]
+
+
+def _scrub(mode: Mode, config: ScrubConfig | None) -> Scrub:
+    # Where nothing is changed, a detector would only take memory.
+    return Scrub(mode, ScrubConfig(detector=False) if mode == "local" else config)
+
+
+def _origin(session: Origin) -> tuple[Store, Scope]:
+    if isinstance(session, tuple):
+        store, scope = session
+    else:
+        store, scope = session.host.store, session.key.scope
+    check_key(scope)
+    return store, scope
+
+
+def _check(
+    mode: Mode,
+    purpose: Purpose,
+    threads: Collection[str] | None,
+    upto: int | None,
+    move_to: str | None,
+) -> None:
+    for name, value, known in (("mode", mode, Mode), ("purpose", purpose, Purpose)):
+        if value not in get_args(known):
+            allowed = ", ".join(get_args(known))
+            raise InvalidValue(field=name, problem=f"is {value!r}", remedy=f"use {allowed}")
+    if threads is not None and (isinstance(threads, str) or not threads):
+        raise InvalidValue(field="threads", problem="are no list", remedy="name at least one")
+    if upto is not None:
+        check_count("upto", upto, least=1)
+        if threads is not None and len(set(threads)) != 1:
+            raise InvalidValue(
+                field="upto", problem="cuts one thread", remedy="name that thread alone"
+            )
+    if purpose == "move" and (mode != "local" or threads is not None or upto is not None):
+        raise InvalidValue(
+            field="purpose",
+            problem="is move, but not all of the session is taken as it is",
+            remedy="move with mode='local', without threads and upto; or copy",
+        )
+    if move_to is not None:
+        check_name("move_to", move_to)
+        if purpose != "move":
+            raise InvalidValue(
+                field="move_to", problem="is given", remedy="use it with purpose='move'"
+            )
+
+
+async def _export(job: _Job, path: Path | None) -> Bundle | Written:
+    logs = await _logs(job)
+    blobs = len(await job.store.blobs(job.scope)) if job.blobs else 0
+    _few("threads", len(logs), BUNDLE_LIMITS.threads)
+    _few("blobs", 2 * len(logs) + blobs, BUNDLE_LIMITS.parts)
+    spool = await asyncio.to_thread(Spool, path)
+    try:
+        bundle = await _bundle(job, logs, spool)
+        if path is None:
+            return bundle
+        return await asyncio.to_thread(save, bundle, path)
+    finally:
+        await asyncio.to_thread(spool.close)
+
+
+def _few(field: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise InvalidValue(
+            field=field,
+            problem=f"would make {count} parts or threads",
+            remedy="export fewer threads at a time, or without attachments",
+            limit=limit,
+        )
+
+
+async def _logs(job: _Job) -> list[tuple[Log, Parent | None]]:
+    """What is taken, `main` first and then the oldest, each with its parent."""
+    if job.upto is not None:
+        (thread,) = set(job.threads or ["main"])
+        key = Key(job.scope.tenant, job.scope.session, thread)
+        return [(await prefix(job.store, key, job.upto), None)]
+    logs = await survey(job.store, job.scope, job.threads)
+    logs.sort(key=lambda log: (log.thread != "main", log.row.created, log.thread))
+    parents = {log.thread: parent for log, parent in placed(logs)}
+    return [(log, parents[log.thread]) for log in logs if log.end]
+
+
+async def _bundle(job: _Job, logs: Sequence[tuple[Log, Parent | None]], spool: Spool) -> Bundle:
+    tenant, session = (
+        job.scrub.id(job.scope.tenant, "$.session.tenant"),
+        job.scrub.id(job.scope.session, "$.session.session"),
+    )
+    about = About(tenant=tenant, session=session, mode=job.mode, purpose=job.purpose, upto=job.upto)
+    summary = Summary(about)
+    blobs, moved = await _blobs(job, spool)
+    for n, (log, parent) in enumerate(logs):
+        await _thread(job, n, log, parent, moved, summary, spool)
+    kinds = {found.sha256: found.kind for found in summary.attachments}
+    blobs = [replace(blob, media_type=kinds.get(blob.sha256)) for blob in blobs]
+    claims = await _claims(job, summary)
+    raw = summary.document(
+        blobs=blobs, claims=claims, parts=spool.parts, redaction=job.scrub.manifest()
+    )
+    return Bundle(raw, spool.open())
+
+
+# Threads
+
+
+async def _thread(
+    job: _Job,
+    n: int,
+    log: Log,
+    parent: Parent | None,
+    moved: dict[str, Blob],
+    summary: Summary,
+    spool: Spool,
+) -> None:
+    """One thread into its part, and what there is to say of it into the summary."""
+    path = f"$.threads[{n}]"
+    added = await _added(job, log)
+    if parent is not None:
+        parent = Parent(job.scrub.id(parent.thread, f"{path}.parent.thread"), parent.at)
+    thread = Thread(
+        thread=job.scrub.id(log.thread, f"{path}.thread"),
+        part=f"threads/{n:04d}.jsonl",
+        parent=parent,
+        shared=log.shared,
+        head=log.end + len(added),
+        added=len(added),
+    )
+    digest = Digest(thread, summary.about.tenant, summary.about.session)
+    after = parent.at if parent is not None else 0
+    part = await asyncio.to_thread(spool.begin, thread.part)
+
+    def take(events: Sequence[Event]) -> None:
+        for event in events:
+            place = f"{path}.events[{event.seq - after - 1}]"
+            kept = renamed(job.scrub.event(event, place), moved)
+            part.write(line_of(kept))
+            digest.add(kept)
+
+    try:
+        await _pour(job, log, after, added, take)
+    finally:
+        await asyncio.to_thread(part.close)
+    spool.done(part)
+    digest.end()
+    section = await asyncio.to_thread(_section, n, digest, spool)
+    summary.add(digest, section)
+
+
+async def _pour(
+    job: _Job,
+    log: Log,
+    after: int,
+    added: Sequence[Event],
+    take: Callable[[Sequence[Event]], None],
+) -> None:
+    """Hand the events over, some at a time, in a thread."""
+    some: list[Event] = []
+    size = 0
+    async with aclosing(measured(job.store, log, after=after)) as events:
+        async for event in events:
+            some.append(event)
+            size += 200 + len(event.data)
+            if size > PIECE:
+                await asyncio.to_thread(take, some)
+                job.progress(len(some))
+                some, size = [], 0
+    await asyncio.to_thread(take, [*some, *added])
+    job.progress(len(some))
+
+
+async def _added(job: _Job, log: Log) -> list[Event]:
+    """What closes a copy, at the time of its last event, so that it is always the same."""
+    if job.purpose != "copy":
+        return []
+    last = log.row.last
+    if log.tail:  # the row is at what sealed it
+        read = job.store.read(log.row.key, after=log.end - 1, before=log.end + 1, log=log.row.log)
+        async with aclosing(read) as events:
+            async for event in events:
+                last = event.at
+    return closing(log, last)
+
+
+def _section(n: int, digest: Digest, spool: Spool) -> Section:
+    """The transcript of a thread, if it is not too large."""
+    thread = digest.thread
+    messages = digest.messages
+    part = None
+    if messages is not None:
+        part = f"transcripts/{n:04d}.jsonl"
+        spool.put(part, *(msgspec.json.encode(message) + b"\n" for message in messages))
+    return Section(
+        id=thread.thread,
+        label=f"Thread {thread.thread}",
+        location=thread.part,
+        part=part,
+        count=len(messages or ()),
+        events=digest.events,
+        summary=digest.summary,
+        assets=sorted({found.sha256 for found in digest.attachments}),
+        metadata={} if part is not None else {"left_out": "too large"},
+    )
+
+
+# What stands beside the log
+
+
+async def _blobs(job: _Job, spool: Spool) -> tuple[list[Blob], dict[str, Blob]]:
+    """The blobs, and by their old names those that have become others. Blobs come along with the
+    whole session alone."""
+    kept: dict[str, Blob] = {}
+    moved: dict[str, Blob] = {}
+    for n, ref in enumerate(await job.store.blobs(job.scope)):
+        data = None
+        if job.blobs:
+            whole = await job.store.get_blob(job.scope, ref)
+            data = await asyncio.to_thread(job.scrub.blob, whole, f"$.blobs[{n}]")
+        if data is None:
+            kept[ref.sha256] = Blob(sha256=ref.sha256, size=ref.size)
+            continue
+        blob = await asyncio.to_thread(_put, spool, data, kept)
+        kept[blob.sha256] = blob
+        if blob.sha256 != ref.sha256:
+            moved[ref.sha256] = blob
+    return [kept[name] for name in sorted(kept)], moved
+
+
+def _put(spool: Spool, data: bytes, known: dict[str, Blob]) -> Blob:
+    sha256 = hashlib.sha256(data).hexdigest()
+    if (blob := known.get(sha256)) is not None and blob.part is not None:
+        return blob
+    part = f"blobs/{sha256}"
+    spool.put(part, data)
+    return Blob(sha256=sha256, size=len(data), part=part)
+
+
+async def _claims(job: _Job, summary: Summary) -> list[str]:
+    """The session's names; a part of a session has none. Those of surfaces follow from the log."""
+    if job.threads is not None or job.upto is not None:
+        return []
+    names = [n for n in await job.store.claims(job.scope) if not n.startswith(CLAIM)]
+    if job.mode == "local":
+        return names
+    others = [name for name in names if not name.startswith(SURFACE_CLAIM)]
+    scrubbed = [job.scrub.text(name, f"$.session.claims[{n}]") for n, name in enumerate(others)]
+    return sorted({*scrubbed, *summary.surfaces()})
