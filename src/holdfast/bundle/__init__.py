@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from .archive import Bundle, Written
 from .check import validate_bundle
 from .format import BundleLimits, bundle_schema
-from .manifest import Mode, Redaction
 from .read import Imported, import_bundle
-from .scrub import ScrubConfig
+from .redaction.manifest import Mode, Redaction
+from .redaction.scrub import ScrubConfig
 from .write import export_bundle
 
 if TYPE_CHECKING:

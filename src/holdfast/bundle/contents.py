@@ -22,7 +22,7 @@ from . import format as f
 from .archive import PIECE, Parts
 from .liveness import liveness
 from .opening import Faults
-from .scrub import Scrub, ScrubConfig
+from .redaction.scrub import Scrub, ScrubConfig
 from .sections import Digest
 
 UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError)

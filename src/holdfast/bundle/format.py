@@ -19,7 +19,7 @@ from ..catalog import Parent
 from ..codec import LIMITS
 from ..errors import InvalidValue
 from ..events import Event
-from .manifest import Mode, Redaction
+from .redaction.manifest import Mode, Redaction
 
 TYPE = "holdfast_bundle"
 VERSION = 1

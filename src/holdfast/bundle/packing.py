@@ -13,7 +13,7 @@ from ..events import Event, Key, Scope
 from ..stores.memory import MemoryStore
 from .archive import Bundle
 from .format import BUNDLE_LIMITS, id_of
-from .manifest import Redaction
+from .redaction.manifest import Redaction
 from .telling import Telling
 from .write import export_bundle
 

@@ -15,7 +15,7 @@ from ..catalog import SURFACE_CLAIM, Row, bound
 from ..state import State
 from . import format as f
 from .liveness import liveness
-from .manifest import Mode, Redaction
+from .redaction.manifest import Mode, Redaction
 from .sections import Digest
 
 T = TypeVar("T")

@@ -26,9 +26,9 @@ from ..stores.copy import check_place, seal, unseal
 from ..stores.measure import Log, closing, measured, placed, prefix, survey, threads_of
 from .archive import PIECE, Bundle, Written, save
 from .format import BUNDLE_LIMITS, Blob, Purpose, Section, Thread, line_of
-from .manifest import Mode
+from .redaction.manifest import Mode
+from .redaction.scrub import Scrub, ScrubConfig
 from .renaming import renamed
-from .scrub import Scrub, ScrubConfig
 from .sections import Digest
 from .spool import Spool
 from .summary import About, Summary

@@ -15,8 +15,8 @@ from ..bundle.claude import save_claude, write_claude
 from ..bundle.format import Document
 from ..bundle.harn import write_harn
 from ..bundle.loss import LossReport
-from ..bundle.manifest import Mode
-from ..bundle.scrub import ScrubConfig
+from ..bundle.redaction.manifest import Mode
+from ..bundle.redaction.scrub import ScrubConfig
 from ..bundle.write import export_bundle
 from ..events import Scope
 from .bundlefiles import Format, file_name, placed, tell_loss, write_text

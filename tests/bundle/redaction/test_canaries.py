@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.bundle.manifest import Mode
-from holdfast.bundle.scrub import Scrub, ScrubConfig
+from holdfast.bundle.redaction.manifest import Mode
+from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 from holdfast.codec import check_event, typed
 from holdfast.events import KINDS, Event
 

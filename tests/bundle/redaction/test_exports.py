@@ -26,7 +26,7 @@ from holdfast import (
     tool,
 )
 from holdfast.bundle import ScrubConfig, export_bundle, import_bundle, validate_bundle
-from holdfast.bundle.manifest import Mode
+from holdfast.bundle.redaction.manifest import Mode
 from holdfast.codec import LIMITS
 from holdfast.events import Event
 from holdfast.models.scripted import Say, ScriptedModel, Use

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import new_id
-from holdfast.bundle.scrub import Scrub, ScrubConfig
+from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 from holdfast.codec import typed
 from holdfast.events import NewEvent
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from holdfast.bundle import detect, sanitize
-from holdfast.bundle.detect import OVERLAP, WINDOW
-from holdfast.bundle.scrub import Scrub, ScrubConfig
+from holdfast.bundle.redaction.detect import OVERLAP, WINDOW
+from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 
 KEY = "gh" + "p_" + "0123456789abcdefghijABCDEFGHIJ456789"
 LINE = "a log line with words, key=value pairs and a token budget of 12\n"

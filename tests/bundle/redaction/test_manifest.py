@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.bundle.manifest import ENTRIES, Mode, Pseudonyms, Redaction, Tally
-from holdfast.bundle.scrub import Scrub, ScrubConfig
+from holdfast.bundle.redaction.manifest import ENTRIES, Mode, Pseudonyms, Redaction, Tally
+from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 from holdfast.errors import InvalidValue
 from holdfast.events import NewEvent
 
@@ -214,7 +214,7 @@ class Blocked:
         if name.partition(".")[0] in ("detect_secrets", "stdnum"):
             raise ImportError(name)
 sys.meta_path.insert(0, Blocked())
-from holdfast.bundle.scrub import Scrub, ScrubConfig
+from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 scrub = Scrub("sanitized", ScrubConfig(personal=("all",)))
 print(scrub.text("password=hunter2 ssn 536-90-4399", "$"), scrub.manifest().detectors)
 """

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.bundle.fields import listed
-from holdfast.bundle.scrub import Scrub
+from holdfast.bundle.redaction.fields import listed
+from holdfast.bundle.redaction.scrub import Scrub
 from holdfast.codec import typed
 from holdfast.events import KINDS, NewEvent
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, UnsetType
 
 from ...codec import LIMITS, too_deep
-from ..scrub import Scrub, ScrubConfig
+from ..redaction.scrub import Scrub, ScrubConfig
 from .faults import Fault, fault, refused
 from .names import step
 from .shapes import TYPE, VERSION, HarnBundle, HarnDocument

@@ -11,7 +11,7 @@ import msgspec
 
 from ...store import wall_clock
 from ..loss import Losses, LossReport
-from ..scrub import Mode, ScrubConfig
+from ..redaction.scrub import Mode, ScrubConfig
 from .check import INSIDE, check_size
 from .faults import fault, refused
 from .lift import lifted

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..scrub import Mode, Redaction, Scrub, ScrubConfig
+from ..redaction.scrub import Mode, Redaction, Scrub, ScrubConfig
 from . import shapes
 from .names import step
 from .shapes import REDACTED, WITHHELD

@@ -21,8 +21,8 @@ from ...errors import InvalidValue
 from ...events import Scope
 from ..archive import Bundle
 from ..loss import Losses, LossReport
-from ..manifest import Mode, Redacted, Redaction
 from ..packing import Packed, packed
+from ..redaction.manifest import Mode, Redacted, Redaction
 from ..telling import Telling, as_name
 from .check import INSIDE, LARGEST, check_size, read_document
 from .faults import fault, refused

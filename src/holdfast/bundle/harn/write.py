@@ -15,7 +15,7 @@ from ...errors import BlobNotFound, HoldfastError, InvalidValue
 from ..archive import Bundle
 from ..format import Child, Span, Thread, line_of
 from ..loss import Losses, LossReport
-from ..scrub import Mode, ScrubConfig
+from ..redaction.scrub import Mode, ScrubConfig
 from .check import read_document
 from .lift import lifted
 from .modes import in_mode, manifest_of

@@ -20,7 +20,7 @@ from ...harness.telemetry.logs import LogConfig
 from ...harness.telemetry.spans import tracing
 from ...models.port import Model
 from ...state import fold
-from ..manifest import Mode
+from ..redaction.manifest import Mode
 from .agents import quiet, rebuilt
 from .feeding import Feeding
 from .sources import Recorded, read_source, unreadable

@@ -15,7 +15,7 @@ from ...harness.session import Session
 from ...store import BlobRef, Store
 from ..archive import Bundle
 from ..check import validate_bundle
-from ..manifest import Mode
+from ..redaction.manifest import Mode
 from .values import body, masked, said
 
 Recorded: TypeAlias = "Bundle | str | os.PathLike[str] | bytes | Session | tuple[Store, Scope]"

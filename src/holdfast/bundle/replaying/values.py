@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ...events import KINDS, Event, Key, NewEvent
 from ...models.port import ModelCall
-from ..manifest import Mode
+from ..redaction.manifest import Mode
 
 Stopped: TypeAlias = Literal["end", "diverged", "prompt", "no_answer", "waiting", "erased"]
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from ..redact import Span
+from ...redact import Span
 
 Plugin: TypeAlias = tuple[str, tuple[str, ...], Any]
 

@@ -7,8 +7,8 @@ import importlib
 import re
 from collections.abc import Iterable, Iterator
 
-from ..errors import InvalidValue
-from ..redact import Finder, Span
+from ...errors import InvalidValue
+from ...redact import Finder, Span
 from .kinds import KINDS, NUMBERS, Called, Valid
 
 PERSON = "person"  # the rule of what is registered

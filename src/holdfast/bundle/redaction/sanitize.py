@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..errors import InvalidValue
-from ..redact import DEFAULT_KEYS, Finder, Redactor, Span, only_placeholders
+from ...errors import InvalidValue
+from ...redact import DEFAULT_KEYS, Finder, Redactor, Span, only_placeholders
 from . import detect, paths, personal
 from .fields import BEFORE, BEHIND, What
 from .kinds import KINDS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ..redact import Finder, Span
+from ...redact import Finder, Span
 
 # ruff: noqa: S108 - names of folders to look for, none to write to
 _ROOTS = (

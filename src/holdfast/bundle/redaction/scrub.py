@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from .. import events as ev
-from ..codec import typed
-from ..events import KINDS, Event, to_json
+from ... import events as ev
+from ...codec import typed
+from ...events import KINDS, Event, to_json
 from .fields import What, listed
 from .manifest import Mode, Pseudonyms, Redacted, Redaction, Tally
 from .sanitize import Sanitizer, ScrubConfig
