@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from holdfast.bundle import detect, sanitize
+from holdfast.bundle.redaction import detect, sanitize
 from holdfast.bundle.redaction.detect import OVERLAP, WINDOW
 from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 
