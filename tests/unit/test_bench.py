@@ -53,6 +53,11 @@ TINY = Sizes(
     deltas=40,
     threads=4,
     forked=12,
+    viewers=6,
+    viewed=2,
+    stalled=2,
+    large=2,
+    posts=2,
 )
 
 

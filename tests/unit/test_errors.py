@@ -165,7 +165,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.UnknownLoader(loader="x", available=["local", "git"]),
-        "there is no loader 'x'; there are local, git",
+        "there is no loader 'x'; there are: local, git",
     ),
     (errors.ServerError(problem="odd", status=500, reason="odd"), "odd"),
     (

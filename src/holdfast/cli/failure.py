@@ -23,7 +23,7 @@ HINTS: dict[type[HoldfastError], str] = {
     errors.StoreError: "`holdfast doctor` looks at the store",
     errors.StoreUnavailable: "`holdfast doctor` looks at the store",
     errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
-    errors.NotContinuable: "--read-only imports it to be read, --accept-redacted as it is",
+    errors.NotContinuable: "--read-only imports it to be read",
     errors.LogDamaged: "`holdfast verify` lists all damage",
 }
 
@@ -48,6 +48,8 @@ def report(error: HoldfastError, *, json: bool) -> int:
         print(json_text(told_of(error)), file=sys.stderr)
     else:
         hint = HINTS.get(type(error))
+        if isinstance(error, errors.NotContinuable) and "accept_redacted" in error.remedy:
+            hint = f"{hint}, --accept-redacted as it is"
         away = isinstance(error, errors.StoreUnavailable) and "again" not in message
         _tell_person("; ".join(filter(None, (message, "try again" if away else None, hint))))
     return 1

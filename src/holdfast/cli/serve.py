@@ -39,6 +39,13 @@ def serve(
     ] = 1,
     tls_cert: Annotated[Path | None, Parameter(help="A certificate, in PEM.")] = None,
     tls_key: Annotated[Path | None, Parameter(help="Its key, in PEM.")] = None,
+    origin: Annotated[
+        tuple[str, ...],
+        Parameter(help="The origin of pages that browsers may ask from; may be given again."),
+    ] = (),
+    sandbox: Annotated[
+        Path | None, Parameter(help="A folder: each session gets one in it, for its tools.")
+    ] = None,
     grace: Annotated[
         float | None,
         Parameter(help="Seconds that runs get to reach a safe point when the server ends."),
@@ -80,6 +87,8 @@ def serve(
         cert=None if tls_cert is None else str(tls_cert),
         key=None if tls_key is None else str(tls_key),
         grace=grace,
+        origins=[*origin],
+        sandbox=None if sandbox is None else str(sandbox),
     )
     if config is None and (path := place(common.url)) is not None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from .root import HoldfastError
 
@@ -170,7 +171,10 @@ class UnknownLoader(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"there is no loader {self.loader!r}; there are {', '.join(self.available)}"
+        near = get_close_matches(self.loader, self.available, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        there = ", ".join(self.available) or "none"
+        return f"there is no loader {self.loader!r}; {meant}there are: {there}"
 
 
 @dataclass(eq=False, kw_only=True)

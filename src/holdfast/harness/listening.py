@@ -18,6 +18,7 @@ from ..store import CaughtUp, Store
 from .delta import Delta
 from .speech import Speech
 
+MISSED = 64  # events that are read at once for one that is behind, and may stay there
 BUFFER = 512  # items that a listener may be behind before it has to read the log itself
 
 
@@ -157,7 +158,9 @@ class Listener:
         live = self._live
         while self._behind:
             upto = live.state.head + 1  # not further: its text would come again, as in flight
-            read = live.store.read(live.key, after=self.after, before=upto, log=live.log)
+            read = live.store.read(
+                live.key, after=self.after, before=upto, limit=MISSED, log=live.log
+            )
             async for event in read:
                 self.after = event.seq
                 yield event

@@ -1,0 +1,18 @@
+"""The client of a server: sessions from far away, with the verbs, values and errors of the library.
+
+Needs the extra `client`. `holdfast.client.sync` is the same without `await`.
+"""
+
+from ..errors import MissingExtra
+
+try:
+    import httpx as _httpx  # noqa: F401
+except ImportError as error:
+    raise MissingExtra(extra="client", needed_for="a client of a server") from error
+
+from .client import Client
+from .session import Session
+from .streams import Follow, Stream
+from .transport import Patience
+
+__all__ = ["Client", "Follow", "Patience", "Session", "Stream"]

@@ -1,0 +1,45 @@
+"""What a client brings to a session that it begins, as it travels: an agent, and files."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from .. import wire
+from ..errors import InvalidValue
+
+REMEDY = (
+    'give "https://…#ref" for a repository, a path below the server\'s agents, {"manifest": …}, '
+    'or {"loader": …, "source": …}'
+)
+
+
+def source_of(given: str | Mapping[str, Any]) -> wire.Source:
+    """An agent's source: an address is for the loader `git`, another text for `local`, a
+    description for `inline`; a mapping with a `loader` says it all."""
+    if isinstance(given, str) and "://" in given:
+        url, mark, ref = given.partition("#")
+        return wire.Source(loader="git", source={"url": url, **({"ref": ref} if mark else {})})
+    if isinstance(given, str) and given:
+        return wire.Source(loader="local", source={"path": given})
+    if isinstance(given, Mapping) and "manifest" in given:
+        return wire.Source(loader="inline", source=dict(given))
+    try:
+        return msgspec.convert(given, wire.Source)
+    except msgspec.ValidationError as error:
+        raise InvalidValue(
+            field="source", problem=f"is no source ({error})", remedy=REMEDY
+        ) from None
+
+
+def files_of(given: Mapping[str, bytes | str]) -> list[wire.File]:
+    """Files by their paths."""
+    return [
+        wire.File(path=path, content=data)
+        if isinstance(data, str)
+        else wire.File(path=path, content=base64.b64encode(data).decode(), encoding="base64")
+        for path, data in given.items()
+    ]

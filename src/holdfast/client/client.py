@@ -1,0 +1,214 @@
+"""The client: sessions of a server, with the verbs, values and errors of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypedDict, Unpack
+
+import httpx
+
+from .. import wire
+from ..catalog import Page, Row
+from ..errors import InvalidValue
+from ..harness.inbox import Decision
+from ..harness.inputs import Content
+from ..harness.results import Result
+from ..store import Receipt
+from .bringing import files_of, source_of
+from .matters import Bundles, People
+from .place import Place
+from .session import Session
+from .streams import SendOptions, Stream
+from .transport import Patience, Transport, part
+
+STORE = {"kind", "options"}
+
+
+class About(TypedDict, total=False):
+    """What a session is begun with: by whom it is served, where it is kept, whose it is. What is
+    left out is the server's default. `source` brings an agent, `files` what is to be in the work
+    folder of a new session, `envs` variables for its commands that the server allows."""
+
+    agent: str
+    engine: str
+    session_store: Mapping[str, Any]
+    user: str
+    title: str
+    workspace: str
+    labels: Iterable[str]
+    metadata: Mapping[str, Any]
+    source: str | Mapping[str, Any]
+    files: Mapping[str, bytes | str]
+    envs: Mapping[str, str]
+
+
+def _checked(about: About) -> About:
+    """Refuse what a session cannot be begun with."""
+    for name in about:
+        if name not in About.__annotations__:
+            remedy = f"use one of {', '.join(About.__annotations__)}"
+            raise InvalidValue(field=name, problem="is nothing a session has", remedy=remedy)
+    store: Any = about.get("session_store")
+    if store is not None and not (isinstance(store, Mapping) and {"kind"} <= {*store} <= STORE):
+        problem, remedy = "is no store by its kind", 'give {"kind": …}, and "options" if need be'
+        raise InvalidValue(field="session_store", problem=problem, remedy=remedy)
+    return about
+
+
+class Client:
+    """A server's sessions. Use it with `async with`, or call `aclose`.
+
+        async with Client("https://agents.example.com", key="hk_…") as client:
+            session = await client.get_or_create("customer-42")
+            async for item in session.stream("Refund order 42"):
+                ...
+
+    `url` may be several addresses of the same server: when one does not answer, the next is
+    asked. What else is given is what sessions are begun with, unless a call says otherwise:
+    agents, engines and stores are asked for by name, and have their credentials on the server.
+    The key is shown to nobody but the server.
+    """
+
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        key: str | None = None,
+        *,
+        patience: Patience | None = None,
+        http: httpx.AsyncClient | None = None,
+        **about: Unpack[About],
+    ) -> None:
+        urls = [url] if isinstance(url, str) else [*url]
+        self._transport = Transport(urls, key, patience=patience or Patience(), http=http)
+        self.bundles = Bundles(self._transport)
+        self.people = People(self._transport)
+        self._about = _checked(about)
+
+    def __repr__(self) -> str:
+        return f"<client, {self._transport!r}>"
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections. Nothing that goes on at the server is stopped by it."""
+        await self._transport.aclose()
+
+    # Sessions
+
+    async def get_or_create(self, id: str | None = None, **about: Unpack[About]) -> Session:
+        """The session with this id, begun if need be; without an id, a new one."""
+        given: dict[str, Any] = {**self._about, **_checked(about)}
+        if (store := given.pop("session_store", None)) is not None:
+            given["store"] = wire.StoreWish(**store)
+        if (source := given.pop("source", None)) is not None:
+            given["source"] = source_of(source)
+        given["files"] = files_of(given.get("files") or {})
+        given["envs"] = dict(given.get("envs") or {})
+        given["labels"] = [*given.get("labels", ())]
+        given["metadata"] = dict(given.get("metadata") or {})
+        call = self._transport.call
+        if id is None:
+            body: Any = wire.CreateSession(**given)
+            view = await call("POST", "/v1/sessions", wire.SessionView, body=body)
+        else:
+            body, path = wire.GetOrCreate(**given), f"/v1/sessions/{part(id)}"
+            view = await call("PUT", path, wire.SessionView, body=body)
+        return Session(Place(self._transport, view.id))
+
+    async def open(self, id: str, thread: str = "main") -> Session:
+        """A session that is there (`SessionNotFound`)."""
+        session = self.session(id, thread)
+        await session.about()
+        return session
+
+    def session(self, id: str, thread: str = "main") -> Session:
+        """A session by its id. Nothing is asked yet."""
+        return Session(Place(self._transport, id, thread))
+
+    async def list(
+        self, *, cursor: str | None = None, limit: int = 50, **filters: Any
+    ) -> Page[Row]:
+        """Sessions that answer all filters, the most recently active first."""
+        query = {**filters, "cursor": cursor, "limit": limit}
+        page = await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
+        return Page(items=page.items, cursor=page.cursor, total=page.total)
+
+    async def delete(self, id: str) -> Receipt:
+        """Stop what is going on in a session, and remove all of it."""
+        return await self.session(id).delete()
+
+    async def resolve(
+        self,
+        surface: str,
+        address: str,
+        *,
+        user: str | None = None,
+        workspace: str | None = None,
+        id: str | None = None,
+        agent: str | None = None,
+    ) -> Session:
+        """The session that a message belongs to, by the surface it came by; begun if need be."""
+        body = wire.Resolve(
+            surface=surface,
+            address=address,
+            user=user,
+            workspace=workspace,
+            id=id,
+            agent=agent or self._about.get("agent"),
+        )
+        view = await self._transport.call("POST", "/v1/resolve", wire.SessionView, body=body)
+        return Session(Place(self._transport, view.id))
+
+    async def health(self) -> wire.Health:
+        """Whether the server is there, and what it has."""
+        return await self._transport.call("GET", "/v1/health", wire.Health)
+
+    # The verbs of a session, by its id
+
+    async def send(
+        self, id: str | None, content: Content, **options: Unpack[SendOptions]
+    ) -> Result:
+        """`session.send` of the session with this id, begun if need be."""
+        return await (await self.get_or_create(id)).send(content, **options)
+
+    async def stream(
+        self, id: str | None, content: Content, **options: Unpack[SendOptions]
+    ) -> Stream:
+        """`session.stream` of the session with this id, begun if need be."""
+        return (await self.get_or_create(id)).stream(content, **options)
+
+    async def approve(self, id: str, item: str | None = None, **options: Any) -> Decision:
+        return await self.session(id).approve(item, **options)
+
+    async def deny(self, id: str, item: str | None = None, **options: Any) -> Decision:
+        return await self.session(id).deny(item, **options)
+
+    async def answer(self, id: str, answer: Any, item: str | None = None) -> Decision:
+        return await self.session(id).answer(answer, item)
+
+    async def pending(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        wait: float = 0.0,
+        tag: str | None = None,
+        **filters: Any,
+    ) -> wire.PendingPage:
+        """What waits for a person, in all sessions that the key may see, oldest first. With
+        `wait`, it is answered when something waits, or with the `tag` of an earlier page, when
+        it is not what it was; at the latest after so many seconds."""
+        query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
+        return await self._transport.call(
+            "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait
+        )

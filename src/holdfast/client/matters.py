@@ -1,0 +1,93 @@
+"""What a server does for more than one session: bundles in and out, and what it holds of a
+person."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Literal
+
+from ..bundle import Imported
+from ..sessions import PersonErased, PersonRecord
+from ..wire.bundles import BundleShown
+from .transport import Query, Transport, decoded, part
+
+
+class Matter:
+    """One matter of a server."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+
+class Bundles(Matter):
+    """Sessions as files, to keep or to take elsewhere."""
+
+    async def export(
+        self,
+        id: str,
+        *,
+        mode: str = "sanitized",
+        purpose: Literal["share", "copy"] = "share",
+        form: Literal["archive", "json"] = "archive",
+        threads: Sequence[str] | None = None,
+        upto: int | None = None,
+    ) -> bytes:
+        """A session as a bundle, as `holdfast.bundle.export_bundle` makes it."""
+        query: Query = {
+            "mode": mode,
+            "purpose": purpose,
+            "form": form,
+            "threads": None if threads is None else [*threads],
+            "upto": upto,
+        }
+        return await self._transport.raw("GET", f"/v1/sessions/{part(id)}/bundle", query=query)
+
+    async def load(
+        self,
+        data: bytes,
+        *,
+        session: str | None = None,
+        purpose: Literal["continue", "read"] = "continue",
+        accept_redacted: bool = False,
+    ) -> Imported:
+        """Make a session of a bundle, under its own id or another. The same bundle again is the
+        same session."""
+        query: Query = {
+            "session": session,
+            "purpose": purpose,
+            "accept_redacted": accept_redacted,
+        }
+        read = await self._transport.raw(
+            "POST", "/v1/bundles", body=data, query=query, media="application/zip"
+        )
+        return decoded(read, Imported)
+
+    async def validate(self, data: bytes, *, allow_secrets: bool = False) -> BundleShown:
+        """Whether a bundle is whole, and what it says of itself."""
+        query: Query = {"allow_secrets": allow_secrets}
+        read = await self._transport.raw(
+            "POST", "/v1/bundles/validate", body=data, query=query, media="application/zip"
+        )
+        return decoded(read, BundleShown)
+
+
+class People(Matter):
+    """What there is of a person in all sessions."""
+
+    async def export(
+        self, user: str, *, shared: bool = False
+    ) -> AsyncGenerator[PersonRecord, None]:
+        """All that is stored of a person, event by event; with `shared`, also what is theirs in
+        the sessions of others."""
+        path, query = f"/v1/people/{part(user)}", {"shared": shared}
+        async with self._transport.lines(path, query, accept="application/x-ndjson") as lines:
+            async for line in lines:
+                yield decoded(line, PersonRecord)
+
+    async def erase(
+        self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
+    ) -> PersonErased:
+        """Delete a person's sessions, and erase their events in all others."""
+        query: Query = {"reason": reason, "shared": shared, "dry_run": dry_run}
+        path = f"/v1/people/{part(user)}"
+        return await self._transport.call("DELETE", path, PersonErased, query=query)

@@ -1,0 +1,52 @@
+"""Where a session is: the way to its server, and its path there."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from .feed import Feed
+from .transport import Query, Transport, part
+
+T = TypeVar("T")
+
+
+class Place(Struct, frozen=True):
+    """One thread of a session on a server."""
+
+    transport: Transport
+    session: str
+    thread: str = "main"
+
+    @property
+    def path(self) -> str:
+        return f"/v1/sessions/{part(self.session)}"
+
+    def beside(self, thread: str) -> Place:
+        """Another thread of the same session."""
+        return Place(self.transport, self.session, thread)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        body: Any = None,
+        query: Query | None = None,
+        key: str | None = None,
+    ) -> T:
+        """Ask the server about this thread."""
+        asked = {**(query or {}), "thread": None if self.thread == "main" else self.thread}
+        return await self.transport.call(
+            method, self.path + path, answer, body=body, query=asked, key=key
+        )
+
+    def feed(
+        self, after: str | int | None, *, whole: bool = False, **query: str | int | bool | None
+    ) -> Feed:
+        """Its stream, from a place on; with `whole`, with deltas for all that is said."""
+        asked = {**query, "thread": None if self.thread == "main" else self.thread}
+        where = (self.session, self.thread)
+        return Feed(self.transport, f"{self.path}/events", where, asked, after, whole=whole)

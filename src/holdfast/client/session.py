@@ -1,0 +1,182 @@
+"""A session on a server: the verbs of one conversation, as in the library. It keeps nothing but
+where the session is; every call asks the server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from .. import wire
+from ..errors import NotPending
+from ..events import Event
+from ..harness.inbox import Decision
+from ..harness.inputs import Content
+from ..harness.results import Ask, Result
+from ..harness.standing import Status
+from ..store import Receipt
+from ..transcript import Message
+from .files import FilesPart
+from .parts import (
+    DisplayPart,
+    FollowUps,
+    ModelPart,
+    ModePart,
+    Permissions,
+    StatePart,
+    SurfacesPart,
+    UsagePart,
+)
+from .place import Place
+from .streams import Follow, SendOptions, Stream, post, read_events
+from .threads import Threads
+from .transport import part
+
+
+class Session:
+    """One thread of a session on a server. Made by `client.get_or_create`; it costs nothing to
+    keep, and nothing to make again."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.mode = ModePart(place)
+        self.model = ModelPart(place)
+        self.state = StatePart(place)
+        self.usage = UsagePart(place)
+        self.display = DisplayPart(place)
+        self.follow_ups = self.queue = FollowUps(place)
+        self.permissions = Permissions(place)
+        self.surfaces = SurfacesPart(place)
+        self.files = FilesPart(place)
+        self.threads = self.thread = Threads(place, Session)
+
+    def __repr__(self) -> str:
+        return f"<session {self.id!r}, thread {self._place.thread!r}>"
+
+    @property
+    def id(self) -> str:
+        return self._place.session
+
+    # Talking
+
+    async def send(self, content: Content, **options: Unpack[SendOptions]) -> Result:
+        """Send a message and wait until its run waits for a person, or has ended. It is sent
+        once, whatever happens to connections and servers; leaving early stops nothing."""
+        stream = Stream(self._place, content, options, deltas=False)
+        async for _ in stream:
+            pass
+        return stream.result
+
+    def stream(self, content: Content, **options: Unpack[SendOptions]) -> Stream:
+        """Send a message and see everything that its run does, as it happens."""
+        return Stream(self._place, content, options)
+
+    async def post(self, content: Content, **options: Unpack[SendOptions]) -> int:
+        """Send a message and do not wait: it is accepted when this returns its number."""
+        return (await post(self._place, content, options)).seq
+
+    async def steer(self, content: Content, **options: Unpack[SendOptions]) -> int:
+        """Send a message that the run which is going reads at its next safe point."""
+        options["busy"] = "steer"
+        return await self.post(content, **options)
+
+    async def abort(self, reason: str | None = None) -> None:
+        """Stop the run that is going or waits, whichever server drives it."""
+        await self._place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
+
+    async def wait(self) -> Result:
+        """Wait until nothing goes on any more, or only a person can bring it on; what came of
+        the last message."""
+        place = self._place
+        feed = place.feed(wire.NOW, until="idle", deltas=False)
+        async with contextlib.aclosing(feed.parts()) as parts:
+            async for _ in parts:
+                pass
+        return await self._last()
+
+    async def _last(self) -> Result:
+        place = self._place
+        inputs = [e.seq for e in await read_events(place) if e.kind == "message.received"]
+        if not inputs:
+            return Result(session=place.session, thread=place.thread, run=None, status="done")
+        feed = place.feed(inputs[-1] - 1, input=inputs[-1], deltas=False)
+        async with contextlib.aclosing(feed.parts()) as parts:
+            ends = [part async for part in parts if isinstance(part, wire.End)]
+        found = ends[-1].result
+        assert found is not None, "the end of the stream of an input has its result"
+        return found
+
+    def follow(self, after: str | int | None = None) -> Follow:
+        """Everything that follows a cursor, or an event's number, or that follows now: events,
+        and deltas of messages in flight. It goes on over cuts, restarts and other servers until
+        nobody reads it. `LogReplaced` where the cursor is not of this log any more."""
+        return Follow(self._place.feed(wire.NOW if after is None else after))
+
+    subscribe = follow
+
+    # Answering
+
+    async def pending(self) -> list[Ask]:
+        """What waits for a person, oldest first; then what sub-agents that work for this thread
+        ask."""
+        return (await self._place.call("GET", "/pending", wire.Asks)).items
+
+    async def approve(
+        self,
+        item: str | None = None,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> Decision:
+        """Let a call be made, perhaps with other arguments. Without an item: the only one."""
+        given = None if arguments is None else dict(arguments)
+        return await self._decide(item, "approve", wire.Approve(arguments=given, reason=reason))
+
+    async def deny(self, item: str | None = None, reason: str | None = None) -> Decision:
+        """Refuse a call; the model is told the reason."""
+        return await self._decide(item, "deny", wire.Deny(reason=reason))
+
+    async def answer(self, answer: Any, item: str | None = None) -> Decision:
+        """Answer a question, or say what an outside call came to."""
+        return await self._decide(item, "answer", wire.Answer(answer=answer))
+
+    async def extend(self, item: str, seconds: float | None) -> None:
+        """Let an item expire so many seconds from now; None: never."""
+        path, body = f"/pending/{part(item)}/extend", wire.Extend(seconds=seconds)
+        await self._place.call("POST", path, wire.Asks, body=body)
+
+    async def _decide(self, item: str | None, how: str, body: Any) -> Decision:
+        if item is None:
+            known = [ask.id for ask in await self.pending()]
+            if len(known) != 1:
+                raise NotPending(session=self.id, item=None, pending=known)
+            item = known[0]
+        return await self._place.call("POST", f"/pending/{part(item)}/{how}", Decision, body=body)
+
+    # Reading
+
+    async def status(self) -> Status:
+        """Where the session stands now, at a glance."""
+        return await self._place.call("GET", "/status", Status)
+
+    async def about(self) -> wire.SessionView:
+        """The session as lists show it, and where it is served and kept."""
+        return await self._place.call("GET", "", wire.SessionView)
+
+    async def transcript(self, *, limit: int = 100, roles: tuple[str, ...] = ()) -> list[Message]:
+        """The last messages of the conversation, oldest first."""
+        found = await self._place.call(
+            "GET", "/transcript", wire.Transcript, query={"limit": limit}
+        )
+        return [message for message in found.items if not roles or message.role in roles]
+
+    async def events(
+        self, *, after: int | str = 0, kinds: tuple[str, ...] = (), limit: int | None = None
+    ) -> list[Event]:
+        """The events of this thread behind a number or a cursor, in order; the first `limit`."""
+        found = await read_events(self._place, after=after, most=None if kinds else limit)
+        return [event for event in found if not kinds or event.kind in kinds][:limit]
+
+    async def delete(self) -> Receipt:
+        """Stop what is going on, and remove the session with all that it owns."""
+        return await self._place.call("DELETE", "", Receipt)

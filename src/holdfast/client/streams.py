@@ -1,0 +1,201 @@
+"""What a reader holds: the stream of one message, and that of a whole session."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, TypedDict
+
+import msgspec
+
+from .. import wire
+from ..errors import InvalidValue, ServerError
+from ..events import Event, Key, new_id
+from ..harness.inputs import Content, How, check_options
+from ..harness.live import Item
+from ..harness.results import Result, Watch
+from ..harness.standing import Status
+from ..harness.steps import RunLimits
+from ..models.port import Media
+from ..store import CaughtUp
+from .feed import Feed
+from .place import Place
+
+PAGE = 500  # events that are asked for at once
+
+
+class SendOptions(TypedDict, total=False):
+    """What may be said with a message: what it does to a run that is going, its idempotency key,
+    and what its run is to use. Who sends it is whoever the client's key belongs to."""
+
+    busy: How
+    key: str | None
+    metadata: Mapping[str, Any] | None
+    model: str | None
+    limits: RunLimits | Mapping[str, float] | None
+
+
+async def post(place: Place, content: Content, options: SendOptions) -> wire.Accepted:
+    """Send a message; it is in the log when this returns. Without a key of the caller's, one is
+    made, and stays the same however often it has to be sent."""
+    check_options(options)
+    if "actor" in options:
+        problem, remedy = "is whoever the key belongs to", "leave it out"
+        raise InvalidValue(field="actor", problem=problem, remedy=remedy)
+    body = wire.SendMessage(
+        content=_content(content),
+        busy=options.get("busy") or "queue",
+        metadata=dict(options.get("metadata") or {}),
+        model=options.get("model"),
+        limits=_limits(options.get("limits")),
+    )
+    key = options.get("key")
+    return await place.call("POST", "/messages", wire.Accepted, body=body, key=key)
+
+
+def _content(content: Content) -> wire.Content:
+    if isinstance(content, str):
+        return content
+    parts = [content] if isinstance(content, Media) else content
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(p, (str, Media)) for p in parts):
+        raise InvalidValue(
+            field="content",
+            problem=f"is {type(content).__name__}",
+            remedy="give text, Media(data, media_type), or a list of them",
+        )
+    return [
+        wire.MediaPart(data=part.data, media_type=part.media_type, name=part.name)
+        if isinstance(part, Media)
+        else part
+        for part in parts
+    ]
+
+
+def _limits(limits: RunLimits | Mapping[str, float] | None) -> Any:
+    given = msgspec.to_builtins(limits) if isinstance(limits, RunLimits) else dict(limits or {})
+    return {name: value for name, value in given.items() if value is not None}
+
+
+class Stream:
+    """What becomes of one message: events and deltas, in order, until its run waits or has ended;
+    then `result`. The message is sent once, and connections that break are made again. Leaving
+    the loop stops nothing; `cancel` does."""
+
+    def __init__(
+        self, place: Place, content: Content, options: SendOptions, *, deltas: bool = True
+    ) -> None:
+        self._place, self._content, self._deltas = place, content, deltas
+        self._options: SendOptions = {**options, "key": options.get("key") or new_id()}
+        self._result: Result | None = None
+        self._cancelled = False
+        self.seq: int | None = None
+        self.cursor: str | None = None
+
+    @property
+    def result(self) -> Result:
+        if self._result is None:
+            raise InvalidValue(
+                field="result",
+                problem="is not there before the stream was read to its end",
+                remedy="read it with `async for` until it ends, or use send",
+            )
+        return self._result
+
+    def __aiter__(self) -> AsyncGenerator[Item, None]:
+        return self._items()
+
+    async def _items(self) -> AsyncGenerator[Item, None]:
+        place = self._place
+        if self._cancelled:
+            self._result = Result(
+                session=place.session, thread=place.thread, run=None, status="removed"
+            )
+            return
+        if self.cursor is None:
+            accepted = await post(place, self._content, self._options)
+            self.seq, self.cursor = accepted.seq, accepted.cursor
+        deltas = self._deltas
+        feed = place.feed(self.cursor, whole=deltas, input=self.seq, deltas=deltas)
+        async with contextlib.aclosing(feed.parts()) as parts:
+            async for part in parts:
+                self.cursor = feed.cursor
+                if isinstance(part, wire.End):
+                    self._result = part.result
+                elif not isinstance(part, CaughtUp):
+                    yield part
+        if self._result is None:
+            raise ServerError(problem="the server ended the stream without a result")
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Stop this run, and no other; if it has not begun, take the message out of the queue.
+        What is not sent yet is not sent at all."""
+        place = self._place
+        if self.seq is None:
+            self._cancelled = True
+            return
+        try:
+            await place.call("DELETE", f"/follow-ups/{self.seq}", wire.Followed)
+            return
+        except InvalidValue:
+            pass  # it does not wait: it was taken up
+        status = await place.call("GET", "/status", Status)
+        if status.run is not None and status.run == await self._run():
+            await place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
+
+    async def _run(self) -> str | None:
+        """The run that took the message up."""
+        watch = Watch(Key("", self._place.session, self._place.thread), self.seq or 0)
+        for event in await read_events(self._place, after=watch.input - 1):
+            watch.see(event)
+            if watch.run is not None:
+                break
+        return watch.run
+
+
+class Follow:
+    """Everything that happens in a thread, from a place on, for as long as it is read: what was
+    missed, `CaughtUp`, then what happens. `cursor` is where it stands: to go on there later, or
+    in another process, pass it as `after`."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    @property
+    def cursor(self) -> str:
+        return self._feed.cursor
+
+    def __aiter__(self) -> AsyncGenerator[Item, None]:
+        return self._items()
+
+    async def _items(self) -> AsyncGenerator[Item, None]:
+        async with contextlib.aclosing(self._feed.parts()) as parts:
+            async for part in parts:
+                if not isinstance(part, wire.End):
+                    yield part
+
+    async def first(self, kind: str) -> Event:
+        """Wait for the first event of this kind, and listen no more. Bound the wait with
+        `asyncio.timeout`."""
+        async with contextlib.aclosing(self._items()) as items:
+            async for item in items:
+                if isinstance(item, Event) and item.kind == kind:
+                    return item
+        raise ServerError(problem=f"the stream ended without an event {kind!r}")
+
+
+async def read_events(
+    place: Place, *, after: int | str = 0, most: int | None = None
+) -> list[Event]:
+    """The events that follow a place, as they are now; at most so many."""
+    found: list[Event] = []
+    asked = str(after)
+    while most is None or len(found) < most:
+        left = PAGE if most is None else min(PAGE, most - len(found))
+        page = await place.call(
+            "GET", "/events", wire.EventPage, query={"after": asked, "limit": left}
+        )
+        found.extend(page.items)
+        if not page.items or page.items[-1].seq >= page.head:
+            break
+        asked = page.cursor
+    return found

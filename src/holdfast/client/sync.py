@@ -1,0 +1,49 @@
+"""The client for scripts and notebooks: the same verbs, without `await`.
+
+One event loop in a daemon thread does the work, as in `holdfast.sync`; what is here stands in
+for the live objects and passes every call on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from ..sync import Loop, Remote
+from .client import Client as AsyncClient
+
+__all__ = ["Client"]
+
+
+class Client(Remote):
+    """`holdfast.client.Client` without `await`: takes the same settings, has the same verbs.
+
+        with Client("https://agents.example.com", key="hk_…") as client:
+            session = client.get_or_create("customer-42")
+            for item in session.stream("Refund order 42"):
+                ...
+
+    Any thread may use it, also one whose own event loop runs, as in a notebook. A Ctrl-C while
+    it waits raises here and leaves the run going.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, url: str | Sequence[str], key: str | None = None, **settings: Any) -> None:
+        super().__init__(AsyncClient(url, key, **settings), Loop())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> bool:
+        """Close the connections and end the thread; False if that was done before."""
+        return self._loop.close(self._target.aclose)

@@ -1,0 +1,74 @@
+"""The threads of a session on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from .. import wire
+from ..catalog import Page, Row
+from .place import Place
+from .transport import part
+
+S = TypeVar("S")
+
+
+class Threads(Generic[S]):
+    """The threads of a session, and this one among them."""
+
+    def __init__(self, place: Place, make: Callable[[Place], S]) -> None:
+        self._place, self._make = place, make
+
+    @property
+    def id(self) -> str:
+        """The name of this thread."""
+        return self._place.thread
+
+    async def list(self, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
+        """The threads, the most recently active first."""
+        query = {"cursor": cursor, "limit": limit}
+        page = await self._place.call("GET", "/threads", wire.RowPage, query=query)
+        return Page(items=page.items, cursor=page.cursor, total=page.total)
+
+    async def create(self, title: str | None = None, *, id: str | None = None) -> S:
+        """A new, empty thread, in the mode and with the model of this one."""
+        body = wire.CreateThread(id=id, title=title)
+        return self._of(await self._place.call("POST", "/threads", wire.SessionView, body=body))
+
+    async def fork(
+        self, *, at: int | None = None, thread: str | None = None, title: str | None = None
+    ) -> S:
+        """A thread of its own that shares all up to event `at`, or up to the last place where
+        nothing is open."""
+        body = wire.ForkThread(at=at, id=thread, title=title)
+        return self._of(
+            await self._place.call("POST", "/threads/fork", wire.SessionView, body=body)
+        )
+
+    def switch(self, thread: str) -> S:
+        """Another thread of the session. Nothing is asked yet: the first call on it finds out
+        whether there is one."""
+        return self._make(self._place.beside(thread))
+
+    async def rename(self, title: str, thread: str | None = None) -> None:
+        """Give a thread another title, this one unless another is named."""
+        name, body = part(thread or self.id), wire.RenameThread(title=title)
+        await self._place.call("PATCH", f"/threads/{name}", wire.SessionView, body=body)
+
+    async def delete(self, thread: str | None = None) -> None:
+        """Remove a thread, this one unless another is named; forks of it stay whole."""
+        await self._place.call("DELETE", f"/threads/{part(thread or self.id)}", type(None))
+
+    async def edit(self, seq: int, text: str) -> S:
+        """Go back to before message `seq` was read and send other words, in a thread of its
+        own."""
+        path, body = f"/messages/{seq}/edit", wire.EditText(text=text)
+        return self._of(await self._place.call("POST", path, wire.SessionView, body=body))
+
+    async def regenerate(self, seq: int) -> S:
+        """Ask message `seq` again, in a thread of its own."""
+        path = f"/messages/{seq}/regenerate"
+        return self._of(await self._place.call("POST", path, wire.SessionView))
+
+    def _of(self, view: wire.SessionView) -> S:
+        return self._make(self._place.beside(view.thread))

@@ -1,0 +1,284 @@
+"""Requests to a server, made until they are answered: retried with back-off, at the next address
+if there are several, under one idempotency key. What fails is raised as the library's errors,
+without anything that would show the key."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+from msgspec import Struct
+
+from ..errors import (
+    HarnessClosed,
+    HoldfastError,
+    InvalidValue,
+    RateLimited,
+    ServerError,
+    ServerUnavailable,
+)
+from ..events import new_id
+from ..wire import error_of
+
+T = TypeVar("T")
+
+FIRST, LONGEST = 0.1, 5.0  # seconds between two attempts: doubled each time, from … to …
+PASSING = (502, 503, 504)  # of a proxy, or of a server that goes or comes
+LATER = ("rate_limited", "request_too_slow", "store_unavailable", "harness_closed")
+PLAIN = "".join(chr(n) for n in range(33, 127) if chr(n) != "%")  # what a key may hold as it is
+Query = Mapping[str, str | int | float | bool | list[str] | None]
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """How long to wait, in seconds: for a connection, for an answer, for a word of a stream, and
+    in all for something that fails and may pass."""
+
+    connect: float = 5.0
+    answer: float = 60.0
+    silence: float = 30.0
+    total: float = 60.0
+
+
+class Waits:
+    """The pauses between attempts at one thing, as long as there is patience."""
+
+    def __init__(self, total: float) -> None:
+        self._total = total
+        self.again()
+
+    def again(self) -> None:
+        """It went well: the patience is whole again."""
+        self._until = time.monotonic() + self._total
+        self._pause = FIRST
+
+    async def wait(self, error: HoldfastError, least: float = 0.0) -> None:
+        """Wait a little before the next attempt; raises the error when there were enough."""
+        pause = max(least, self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - a crowd spreads
+        if time.monotonic() + pause > self._until:
+            raise error
+        await asyncio.sleep(pause)
+        self._pause = min(2 * self._pause, LONGEST)
+
+
+class Transport:
+    """The way to one server, which may have several addresses."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        key: str | None,
+        *,
+        patience: Patience,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._urls = [address(url) for url in urls]
+        self._at = 0
+        self.patience = patience
+        self._headers = {} if key is None else {"authorization": f"Bearer {_checked(key)}"}
+        self._given, self._http = http, http
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<a way to {', '.join(self._urls)}>"
+
+    async def aclose(self) -> None:
+        """Close the connections, unless they are another's."""
+        self._closed = True
+        async with self._opening:
+            if self._given is None and self._http is not None:
+                await self._http.aclose()
+
+    async def _open(self) -> httpx.AsyncClient:
+        async with self._opening:
+            if self._closed:
+                raise HarnessClosed(what="the client")
+            if self._http is None:
+                self._http = await asyncio.to_thread(_http)  # it reads certificates
+            return self._http
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        body: Any = None,
+        query: Query | None = None,
+        key: str | None = None,
+        wait: float = 0.0,
+    ) -> T:
+        """Ask, and ask again while that can help; what changes something is asked for under one
+        idempotency key, so that it happens once. The server may take `wait` seconds longer."""
+        read = await self.raw(method, path, body=body, query=query, key=key, wait=wait)
+        return decoded(read, answer)
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Query | None = None,
+        key: str | None = None,
+        wait: float = 0.0,
+        media: str = "application/json",
+    ) -> bytes:
+        """The same, with the answer as it came."""
+        headers = {"accept": "application/json, */*"}
+        if body is not None:
+            headers["content-type"] = media
+        if method != "GET":
+            headers["idempotency-key"] = new_id() if key is None else quote(key, safe=PLAIN)
+        content = body if isinstance(body, bytes) else b"" if body is None else encoded(body)
+        waits = Waits(self.patience.total)
+        while True:
+            try:
+                return await self._once(method, path, headers, content, query, wait)
+            except ServerError as error:
+                if not _passes(error):
+                    raise
+                await waits.wait(error)
+            except RateLimited as error:
+                await waits.wait(error, error.retry_after)
+            except HoldfastError as error:
+                if error.code not in LATER:
+                    raise
+                await waits.wait(error)
+            self.next()
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        query: Query | None,
+        wait: float,
+    ) -> bytes:
+        http, patience = await self._open(), self.patience
+        timeout = httpx.Timeout(patience.connect, read=patience.answer + wait, pool=None)
+        try:
+            response = await http.request(
+                method,
+                self.url(path),
+                headers={**headers, **self._headers},
+                content=content or None,
+                params=_plain(query),
+                timeout=timeout,
+            )
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise self._unreachable(error) from None
+        if response.status_code >= 400:
+            raise error_of(response.content, response.status_code)
+        return response.content
+
+    @contextlib.asynccontextmanager
+    async def lines(
+        self, path: str, query: Query, accept: str = "text/event-stream"
+    ) -> AsyncGenerator[AsyncGenerator[bytes, None], None]:
+        """The lines of a stream, until it ends or breaks (`ServerUnavailable`)."""
+        timeout = httpx.Timeout(self.patience.connect, read=self.patience.silence, pool=None)
+        headers = {"accept": accept, "accept-encoding": "identity", **self._headers}
+        http = await self._open()
+        try:
+            async with http.stream(
+                "GET", self.url(path), headers=headers, params=_plain(query), timeout=timeout
+            ) as response:
+                if response.status_code >= 400:
+                    raise error_of(await response.aread(), response.status_code)
+                async with contextlib.aclosing(split(response.aiter_raw())) as found:
+                    yield found
+        except (httpx.TransportError, httpx.StreamError, httpx.DecodingError) as error:
+            raise self._unreachable(error) from None
+
+    def url(self, path: str) -> str:
+        return f"{self._urls[self._at]}{path}"
+
+    def next(self) -> None:
+        """The next address, for whoever found this one wanting."""
+        self._at = (self._at + 1) % len(self._urls)
+
+    def _unreachable(self, error: Exception) -> ServerUnavailable:
+        where = urlsplit(self._urls[self._at]).netloc
+        return ServerUnavailable(problem=f"{where} cannot be reached ({type(error).__name__})")
+
+
+def _http() -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+    return httpx.AsyncClient(limits=limits, follow_redirects=False)
+
+
+def address(url: str) -> str:
+    """The address of a server, without a slash at its end; `InvalidValue` where it is none."""
+    parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        problem = "is no address of a server"
+        raise InvalidValue(field="url", problem=problem, remedy="give http://host:port")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        problem = "holds more than an address"
+        raise InvalidValue(field="url", problem=problem, remedy="give the key as `key`")
+    return url.rstrip("/")
+
+
+def _checked(key: str) -> str:
+    if not key.isascii() or not key.isprintable() or not key.strip():
+        problem, remedy = "cannot stand in a header", "give it as it was made"
+        raise InvalidValue(field="key", problem=problem, remedy=remedy)
+    return key
+
+
+def _passes(error: ServerError) -> bool:
+    return isinstance(error, ServerUnavailable) or error.status in PASSING
+
+
+def _plain(query: Query | None) -> httpx.QueryParams:
+    found: list[tuple[str, str | int | float | bool | None]] = []
+    for name, value in (query or {}).items():
+        for one in value if isinstance(value, list) else [] if value is None else [value]:
+            found.append((name, str(one).lower() if isinstance(one, bool) else str(one)))
+    return httpx.QueryParams(found)
+
+
+def part(text: str) -> str:
+    """A name as a part of a path."""
+    return quote(text, safe="")
+
+
+def encoded(body: Any) -> bytes:
+    """A body as JSON; `InvalidValue` for what cannot be."""
+    try:
+        return msgspec.json.encode(body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        problem = f"cannot be written as JSON ({error})"
+        raise InvalidValue(field="body", problem=problem, remedy="use JSON values") from None
+
+
+def decoded(body: bytes, type: type[T]) -> T:
+    """An answer as a value; `ServerError` where it is none."""
+    try:
+        body = body or b"null"
+        return msgspec.json.decode(body, type=type)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        problem = f"the server's answer cannot be read ({error})"
+        raise ServerError(problem=problem) from None
+
+
+async def split(pieces: Any) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream of bytes, without their ends. Only line feeds end a line: what else
+    Unicode calls a line break may stand in text."""
+    begun: list[bytes] = []
+    async for piece in pieces:
+        *whole, rest = piece.split(b"\n")
+        for line in whole:
+            yield b"".join((*begun, line)).removesuffix(b"\r")
+            begun = []
+        if rest:
+            begun.append(rest)

@@ -1,0 +1,305 @@
+"""The edge: what every request passes before a route sees it. Who asks, whether they may, how
+much and how fast, the body within its limits; then the record of it, and the answer once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+from litestar.enums import ScopeType
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+from ..codec import too_deep
+from ..errors import (
+    InvalidValue,
+    RequestTooLarge,
+    RequestTooSlow,
+    Unauthorized,
+    UnsupportedMedia,
+)
+from ..events import new_id
+from ..store import wall_clock
+from . import once
+from .audit import AuditRecord
+from .auth import Caller, Credentials
+from .failure import JSON, Answer, answer
+from .service import Service
+
+CHANGES = ("POST", "PUT", "PATCH", "DELETE")
+KEY = "idempotency-key"
+STREAM = "text/event-stream"
+OURS = ("ask", "request", "data", "last_event_id")  # parameters that are not in a query
+KEPT = ("content-type", "location")  # headers of an answer that are remembered with it
+
+
+class Edge(ASGIMiddleware):
+    """Stands before all routes.
+
+    A route's `opt` says what it needs: `public` no caller, `scope` a scope, `body="raw"` a body
+    that is no JSON, `once="own"` that it looks after keys itself, `stream` that it may last.
+    """
+
+    scopes = (ScopeType.HTTP,)
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        passing = Passing(self._service, cast(HTTPScope, scope), send)  # by `scopes`
+        try:
+            await passing.through(receive, next_app)
+        except Exception as error:
+            if passing.status is not None:
+                raise  # the answer is on its way: nothing can be said any more
+            await passing.fail(error)
+        finally:
+            passing.record()
+
+
+class Passing:
+    """One request on its way."""
+
+    def __init__(self, service: Service, scope: HTTPScope, send: Send) -> None:
+        self._service, self._scope, self._send = service, scope, send
+        self._id = new_id()
+        self._opt: dict[str, Any] = dict(scope["route_handler"].opt)
+        self._caller: Caller | None = None
+        self._code: str | None = None
+        self.status: int | None = None
+        self._headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
+        scope["state"]["request_id"] = self._id
+        self._target: dict[str, str] = {}
+        scope["state"]["target"] = self._target
+
+    async def through(self, receive: Receive, next_app: ASGIApp) -> None:
+        service, state = self._service, self._scope["state"]
+        if self._opt.get("public"):
+            await next_app(self._scope, receive, self.send)
+            return
+        service.check_open()
+        with contextlib.ExitStack() as gates:
+            gates.enter_context(service.gates["all"].through(""))
+            caller = self._caller = state["caller"] = await self._known()
+            name = f"{caller.tenant}\n{caller.principal}"
+            service.rate.take(name)
+            if (needed := self._opt.get("scope")) is not None:
+                caller.need(needed)
+            gates.enter_context(service.gates[self._sort()].through(name))
+            self._check_query()
+            body = b""
+            if self._scope["method"] in CHANGES and self._opt.get("body") != "stream":
+                body = await self._body(receive)
+                receive = replayed(body, receive)
+            await self._answered(caller, body, receive, next_app)
+
+    async def _known(self) -> Caller:
+        service, address = self._service, self._address or ""
+        service.refusals.check(address)
+        shown = Credentials(
+            method=self._scope["method"],
+            path=self._scope["path"],
+            headers=self._headers,
+            address=self._address,
+        )
+        caller = await service.authenticate(shown)
+        if caller is None:
+            service.refusals.take(address)
+            raise Unauthorized()
+        return caller
+
+    @property
+    def _address(self) -> str | None:
+        client = self._scope.get("client")
+        return client[0] if client else None
+
+    def _sort(self) -> str:
+        lasts = self._opt.get("stream") and STREAM in self._headers.get("accept", "")
+        waits = self._opt.get("waits") and b"wait=" in self._scope.get("query_string", b"")
+        return "stream" if lasts or waits else "request"
+
+    def _check_query(self) -> None:
+        """Refuse a parameter that there is not: it would be left out in silence."""
+        query = self._scope.get("query_string", b"")
+        if not query:
+            return
+        handler = self._scope["route_handler"]
+        taken = {*handler.parsed_fn_signature.parameters} - {*self._scope["path_params"], *OURS}
+        for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+            if name not in taken:
+                remedy = f"use some of {', '.join(sorted(taken))}" if taken else "leave it out"
+                problem = "is no parameter here"
+                raise InvalidValue(field=name[:100], problem=problem, remedy=remedy)
+
+    # The body
+
+    async def _body(self, receive: Receive) -> bytes:
+        limits, raw = self._service.limits, self._opt.get("body") == "raw"
+        limit = limits.bundle_bytes if raw else limits.body_bytes
+        length = self._headers.get("content-length", "")
+        if length.isdigit() and int(length) > limit:
+            raise RequestTooLarge(limit=limit)
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                body = await read(receive, limit)
+        except TimeoutError:
+            raise RequestTooSlow(seconds=limits.body_seconds) from None
+        if body and not raw:
+            self._check_json(body)
+        return body
+
+    def _check_json(self, body: bytes) -> None:
+        found = self._headers.get("content-type", "")
+        if found.partition(";")[0].strip().lower() != JSON:
+            raise UnsupportedMedia(found=found[:100], wanted=JSON)
+        depth = self._service.limits.depth
+        if too_deep(body, depth):
+            raise InvalidValue(
+                field="body",
+                problem=f"is nested deeper than {depth} levels",
+                remedy="flatten it",
+                limit=depth,
+            )
+
+    # The answer
+
+    async def _answered(
+        self, caller: Caller, body: bytes, receive: Receive, next_app: ASGIApp
+    ) -> None:
+        scope, state, key = self._scope, self._scope["state"], self._headers.get(KEY)
+        changes = scope["method"] in CHANGES
+        if key is None or not changes:
+            await next_app(scope, receive, self.send)
+            return
+        once.check_key(key)
+        state["key"], state["once"] = key, once.name(caller, key)
+        if self._opt.get("once") == "own":
+            await next_app(scope, receive, self.send)
+            return
+        query = scope.get("query_string", b"")
+        hash = once.request_hash(scope["method"], scope["path"], query, body)
+        asked = once.Asked(key=key, hash=hash, session=scope["path_params"].get("session_id"))
+
+        async def work(record: str, again: bool) -> once.Answered:
+            state["again"] = again
+            caught = Caught()
+            try:
+                await next_app(scope, receive, caught.send)
+            except Exception as error:
+                return _of(hash, self._failure(error))
+            return caught.answer(hash)
+
+        done = await (await self._service.once()).do(caller, asked, work)
+        await self._say(done.status, done.headers, done.body)
+
+    async def fail(self, error: Exception) -> None:
+        """Answer that it failed."""
+        done = self._failure(error)
+        await self._say(done.status, done.headers, done.body)
+
+    def _failure(self, error: Exception) -> Answer:
+        done = answer(error, self._scope, self._id, self._service.settings.redactor)
+        self._code = done.code
+        return done
+
+    async def _say(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        named = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        named.append((b"content-length", str(len(body)).encode()))
+        await self.send({"type": "http.response.start", "status": status, "headers": named})
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            mine = [(b"x-request-id", self._id.encode()), (b"x-content-type-options", b"nosniff")]
+            headers = [*message["headers"], *mine]
+            if not any(name.lower() == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+    def record(self) -> None:
+        """Have it written down who asked for what, and how that was answered."""
+        scope, caller = self._scope, self._caller
+        if self._opt.get("public"):
+            return
+        target = {name: str(value) for name, value in scope.get("path_params", {}).items()}
+        session = target.pop("session_id", None)
+        handler = scope["route_handler"]
+        self._service.audit.put(
+            AuditRecord(
+                at=wall_clock(),
+                request=self._id,
+                action=str(getattr(handler, "operation_id", None) or handler.handler_name),
+                method=scope["method"],
+                path=scope["path"],
+                status=self.status or 0,
+                tenant=None if caller is None else caller.tenant,
+                principal=None if caller is None else caller.principal,
+                key=None if caller is None else caller.key,
+                session=session,
+                target={**target, **self._target},
+                code=self._code or scope["state"].get("code"),
+                address=self._address,
+            )
+        )
+
+
+class Caught:
+    """Takes an answer down instead of sending it."""
+
+    def __init__(self) -> None:
+        self._status = 500
+        self._headers: list[tuple[str, str]] = []
+        self._body = bytearray()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            named = [(k.decode("latin-1").lower(), v) for k, v in message["headers"]]
+            self._headers = [(k, v.decode("latin-1")) for k, v in named if k in KEPT]
+        elif message["type"] == "http.response.body":
+            self._body += message["body"]
+
+    def answer(self, hash: str) -> once.Answered:
+        return once.Answered(
+            hash=hash, status=self._status, headers=self._headers, body=bytes(self._body)
+        )
+
+
+def _of(hash: str, done: Answer) -> once.Answered:
+    return once.Answered(hash=hash, status=done.status, headers=done.headers, body=done.body)
+
+
+async def read(receive: Receive, limit: int) -> bytes:
+    """The whole body (`RequestTooLarge` as soon as it is)."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestTooSlow(seconds=0)
+        if message["type"] == "http.request":
+            body += message["body"]
+        if len(body) > limit:
+            raise RequestTooLarge(limit=limit)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """A body that was read, to be read again."""
+    given = False
+
+    async def again() -> Any:
+        nonlocal given
+        if not given:
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return again

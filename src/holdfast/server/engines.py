@@ -1,0 +1,276 @@
+"""Engines: what drives sessions. A server has them by name; `HoldfastEngine` is the harness.
+
+An engine opens sessions for whoever asks, keeps them open while they are used, and closes those
+that nobody has used for a while. Nothing of a session is lost by that: all of it is in its log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from .. import events as ev
+from ..errors import HeadMoved, HoldfastError, InvalidValue, RateLimited, UnknownAgent
+from ..events import Key, NewEvent, Scope
+from ..harness.agent import Agent
+from ..harness.host import GRACE, Harness
+from ..harness.session import Session
+from ..store import Receipt, Store
+from .envs import Envs, Supplied
+from .limits import ServerLimits
+
+LOOK = 0.1  # of the idle time: how often unused sessions are looked for
+Made: TypeAlias = "Agent | Callable[..., Harness]"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where sessions of one tenant are: the store, and the kind by which it was asked for."""
+
+    tenant: str
+    kind: str
+    store: Store
+
+
+class Engine(Protocol):
+    """What the server asks of whatever drives sessions."""
+
+    @property
+    def agents(self) -> list[str]:
+        """The names of the agents that it serves."""
+        ...
+
+    def agent_key(self, name: str | None) -> str:
+        """What rows call an agent; None is the first (`UnknownAgent`)."""
+        ...
+
+    async def begin(
+        self, place: Place, id: str, created: ev.SessionCreated, ids: Sequence[str]
+    ) -> bool:
+        """Begin a session, with events of these ids; False where there is one that was begun
+        by others. The same ids again are the same beginning."""
+        ...
+
+    def open(
+        self, place: Place, agent: str, id: str, thread: str = "main"
+    ) -> AbstractAsyncContextManager[Session]:
+        """A session of the agent whose key this is, for as long as it is used
+        (`SessionNotFound`)."""
+        ...
+
+    async def delete(self, place: Place, agent: str, id: str) -> Receipt:
+        """Stop what is going on in a session, and remove it."""
+        ...
+
+    async def serve(self, place: Place) -> None:
+        """Take up what is left undone there, and look for more from now on."""
+        ...
+
+    async def aclose(self, grace: float = GRACE) -> None:
+        """Hand over what is going on, and close."""
+        ...
+
+
+@dataclass
+class _Use:
+    """How a session is used that is open: by how many now, when last, and which threads."""
+
+    users: int = 0
+    last: float = 0.0
+    threads: frozenset[str] = frozenset()
+
+
+class HoldfastEngine:
+    """The harness, as an engine: one for each agent, store and tenant, made when first needed.
+
+    `agents` are agents by the names that clients ask for, or functions that take `storage` and
+    `tenant` and return a `Harness` of them. `settings` are those of the harness.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, Made] | Sequence[Agent],
+        *,
+        limits: ServerLimits | None = None,
+        harness: Callable[..., Harness] = Harness,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(agents, Mapping):
+            agents = {agent.key: agent for agent in agents}
+        self._made: dict[str, Made] = dict(agents)
+        self._settings, self._new = settings, harness
+        self._envs = Envs()
+        self.adopted: dict[str, Agent] = {}
+        self.limits = limits or ServerLimits()
+        self._harnesses: dict[tuple[str, int, str], Harness] = {}
+        self._keys: dict[str, str] = {}  # the name of each agent, by its key
+        for name, made in self._made.items():
+            self._keys[self._probe(name, made)] = name
+        self._uses: dict[tuple[Harness, str], _Use] = {}
+        self._tidying: asyncio.Task[None] | None = None
+
+    def _probe(self, name: str, made: Made) -> str:
+        """The key of an agent; all that is wrong with it is found here."""
+        return self._make(made, "memory:", "main").agent.key
+
+    def _make(self, made: Made, store: Store | str, tenant: str) -> Harness:
+        settings = {**self._settings, "storage": store, "tenant": tenant}
+        if isinstance(made, Agent):
+            if (sandbox := settings.get("sandbox")) is not None:
+                settings["sandbox"] = Supplied(sandbox, self._envs)
+            return self._new(made, **settings)
+        found = made(storage=store, tenant=tenant)
+        if not isinstance(found, Harness):
+            raise InvalidValue(
+                field="agents",
+                problem=f"the function returned {type(found).__name__}",
+                remedy="return a Harness(agent, **settings)",
+            )
+        return found
+
+    @property
+    def agents(self) -> list[str]:
+        return sorted(self._made)
+
+    @property
+    def harnesses(self) -> list[Harness]:
+        """Those that were made so far."""
+        return [*self._harnesses.values()]
+
+    def agent_key(self, name: str | None) -> str:
+        if name is None and self._made:
+            name = next(iter(self._made))
+        for agent, known in self._keys.items():
+            if name in (known, agent):
+                return agent
+        if name in self.adopted:
+            return name
+        raise UnknownAgent(agent=str(name), available=self.agents)
+
+    def adopt(self, agent: Agent) -> None:
+        """Serve one more agent, which is in no list (`InvalidAgent`, `RateLimited`)."""
+        if agent.key in self.adopted:
+            return
+        limit = self.limits.loaded_agents
+        if len(self.adopted) >= limit:
+            raise RateLimited(what="loaded agents in one process", limit=limit, retry_after=60.0)
+        self._make(agent, "memory:", "main")
+        self.adopted[agent.key] = agent
+
+    async def take_up(self, place: Place, agent: str) -> None:
+        """Look for work of an agent that was adopted."""
+        await self._harness(place, agent).start()
+
+    async def drop(self, place: Place, agent: str) -> None:
+        """Serve an agent no more that was adopted for sessions there."""
+        harness = self._harnesses.pop((agent, id(place.store), place.tenant), None)
+        if not any(known == agent for known, _, _ in self._harnesses):
+            self.adopted.pop(agent, None)
+        if harness is not None:
+            for use in [use for use in self._uses if use[0] is harness]:
+                del self._uses[use]
+            await (await harness.start()).opened.aclose(0.0)  # its models are others' too
+
+    def give(self, place: Place, id: str, envs: Mapping[str, str]) -> None:
+        """Let a session's commands find these variables, as long as this process lives."""
+        if self._settings.get("sandbox") is None:
+            problem, remedy = "are for commands, and there is no sandbox", "leave them out"
+            raise InvalidValue(field="envs", problem=problem, remedy=remedy)
+        self._envs.give(Scope(place.tenant, id), envs)
+
+    async def begin(
+        self, place: Place, id: str, created: ev.SessionCreated, ids: Sequence[str]
+    ) -> bool:
+        agent = self._harness(place, created.agent or "").agent
+        events = [NewEvent.of("session.created", created, id=ids[0], actor=created.user)]
+        if start := agent.initial_state():
+            events.append(NewEvent.of("state.changed", ev.StateChanged(set=start), id=ids[1]))
+        try:
+            where = Key(place.tenant, id, "main")
+            await place.store.append(where, events, expected=0, create=True)
+        except HeadMoved:
+            return False
+        return True
+
+    @asynccontextmanager
+    async def open(
+        self, place: Place, agent: str, id: str, thread: str = "main"
+    ) -> AsyncGenerator[Session, None]:
+        harness = self._harness(place, agent)
+        use = self._uses.setdefault((harness, id), _Use())
+        use.users, use.threads = use.users + 1, use.threads | {thread}
+        try:
+            self._tidy()
+            yield await harness.open(id, thread)
+        finally:
+            use.users -= 1
+            use.last = time.monotonic()
+
+    async def delete(self, place: Place, agent: str, id: str) -> Receipt:
+        harness = await self._harness(place, agent).start()
+        receipt = await harness.delete(id)
+        self._uses.pop((harness, id), None)
+        return receipt
+
+    async def serve(self, place: Place) -> None:
+        for agent in self._keys:
+            await self._harness(place, agent).start()
+
+    def _harness(self, place: Place, agent: str) -> Harness:
+        name = self._keys.get(agent)
+        if name is None and agent not in self.adopted:
+            raise UnknownAgent(agent=agent, available=self.agents)
+        known = self._harnesses.get((agent, id(place.store), place.tenant))
+        if known is None:
+            made = self.adopted[agent] if name is None else self._made[name]
+            known = self._make(made, place.store, place.tenant)
+            self._harnesses[agent, id(place.store), place.tenant] = known
+        return known
+
+    # Sessions that nobody uses
+
+    def _tidy(self) -> None:
+        if self._tidying is None or self._tidying.done():
+            self._tidying = asyncio.create_task(self._close_unused(), name="tidy")
+
+    async def _close_unused(self) -> None:
+        while self._uses:
+            await asyncio.sleep(self.limits.idle_seconds * LOOK)
+            for harness, session in [*self._unused()]:
+                if (harness, session) not in self._uses:
+                    with contextlib.suppress(HoldfastError):
+                        await harness.close(session)
+
+    def _unused(self) -> Iterator[tuple[Harness, str]]:
+        """Those that were idle for long, and of more than may be open those that were idle for
+        longest. What is running stays."""
+        now = time.monotonic()
+        idle = [(use, place) for place, use in self._uses.items() if not use.users]
+        too_many = len(self._uses) - self.limits.open_sessions
+        for number, (use, place) in enumerate(sorted(idle, key=lambda one: one[0].last)):
+            old = now - use.last >= self.limits.idle_seconds
+            if (old or number < too_many) and not _runs(*place, use.threads):
+                del self._uses[place]
+                yield place
+
+    async def aclose(self, grace: float = GRACE) -> None:
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.gather(self._tidying, return_exceptions=True)
+        harnesses = [*self._harnesses.values()]
+        ends = await asyncio.gather(
+            *(harness.aclose(grace) for harness in harnesses), return_exceptions=True
+        )
+        for error in ends:
+            if isinstance(error, BaseException):
+                raise error
+
+
+def _runs(harness: Harness, session: str, threads: Collection[str]) -> bool:
+    found = (harness.get(session, thread) for thread in threads)
+    return any(live is not None and live.run.is_running for live in found)

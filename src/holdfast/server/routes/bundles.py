@@ -1,0 +1,167 @@
+"""Bundles: a session in one file, given out and taken in."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from litestar import MediaType, Request, Response, get, post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import FromQuery, QueryParameter
+from litestar.response import Stream
+
+from ...bundle import Imported, Mode, export_bundle, import_bundle, validate_bundle
+from ...errors import Forbidden, SessionNotFound
+from ...events import Scope
+from ...wire.bundles import BundleShown
+from ..asking import Ask, Asking, SessionId
+from .sessions import check_id
+
+SCOPE = {"scope": "bundles"}
+TAKEN = {**SCOPE, "body": "raw"}
+ZIP = "application/zip"
+PIECE = 1 << 18
+Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
+Threads = Annotated[list[str] | None, QueryParameter(description="Only these; all by default.")]
+Upto = Annotated[int | None, QueryParameter(ge=1, le=(1 << 53) - 1)]
+FILE = ResponseSpec(bytes, media_type=ZIP, description="The bundle, as an archive or as JSON.")
+BODY = "The body is the bundle itself, as an archive or as JSON."
+
+
+@get(
+    "/sessions/{session_id:str}/bundle",
+    opt=SCOPE,
+    operation_id="export_bundle",
+    responses={200: FILE},
+)
+async def export(
+    ask: Ask,
+    session_id: SessionId,
+    mode: FromQuery[Mode] = "sanitized",
+    purpose: FromQuery[Literal["share", "copy"]] = "share",
+    form: FromQuery[Literal["archive", "json"]] = "archive",
+    threads: Threads = None,
+    upto: Upto = None,
+) -> Response[Any]:
+    """A session as a bundle. `sanitized` leaves secrets and names out, `local` takes all as it
+    is; a `copy` may go on elsewhere."""
+    place, row = await ask.find(session_id)
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-bundle-"))
+    try:
+        made = await export_bundle(
+            (place.store, row.scope),
+            mode,
+            purpose=purpose,
+            threads=threads,
+            upto=upto,
+            to=folder / ("bundle.json" if form == "json" else "bundle.zip"),
+        )
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, folder)
+        raise
+    headers = {"x-bundle-id": made.bundle_id, "content-length": str(made.size)}
+    sort = MediaType.JSON if form == "json" else ZIP
+    return Stream(_pieces(Path(made.path), folder), media_type=sort, headers=headers)
+
+
+async def _pieces(path: Path, folder: Path) -> AsyncGenerator[bytes, None]:
+    """A file in pieces; it is open only while one is read, since a reader may go at any time."""
+    try:
+        offset = 0
+        while piece := await asyncio.to_thread(_piece, path, offset):
+            offset += len(piece)
+            yield piece
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _piece(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(PIECE)
+
+
+@post("/bundles", opt=TAKEN, operation_id="import_bundle", description=BODY)
+async def take(
+    ask: Ask,
+    request: Request[Any, Any, Any],
+    session: Text = None,
+    purpose: FromQuery[Literal["continue", "read"]] = "continue",
+    accept_redacted: FromQuery[bool] = False,
+    store: Text = None,
+) -> Imported:
+    """Make a session of a bundle, under its own id or another. The same bundle again is the same
+    session. Somebody else's needs the scope `sessions:all`."""
+    if session is not None:
+        check_id(session)
+    data = await request.body()
+    caller, all = ask.caller, ask.caller.may("sessions:all")
+    bundle = await validate_bundle(data, allow_secrets=True)
+    facts = bundle.document.session
+    _check_owner(ask, facts.user)
+    id = session if session is not None else facts.session
+    check_id(id)
+    place = await ask.service.places.place(caller.tenant, store)
+    await ask.service.places.settle(place, id, {})
+    done = await import_bundle(
+        place.store,
+        data,
+        session=id,
+        tenant=caller.tenant,
+        purpose=purpose,
+        accept_redacted=accept_redacted,
+        allow_secrets=True,
+        names=all,
+    )
+    try:
+        await ask.find(done.session)
+    except SessionNotFound:  # its log says that it is another's than its document does
+        if done.fresh:
+            await place.store.delete(Scope(caller.tenant, done.session))
+        raise _not_yours() from None
+    return done
+
+
+def _check_owner(ask: Asking, user: str | None) -> None:
+    if user != ask.caller.principal and not ask.caller.may("sessions:all"):
+        raise _not_yours()
+
+
+def _not_yours() -> Forbidden:
+    return Forbidden(
+        problem="a bundle of another user's session needs the scope sessions:all",
+        scope="sessions:all",
+    )
+
+
+@post(
+    "/bundles/validate",
+    status_code=200,
+    opt=TAKEN,
+    operation_id="validate_bundle",
+    description=BODY,
+)
+async def validate(
+    request: Request[Any, Any, Any], allow_secrets: FromQuery[bool] = False
+) -> BundleShown:
+    """Whether a bundle is whole, and what it says of itself; 400 with every fault if not."""
+    bundle = await validate_bundle(await request.body(), allow_secrets=allow_secrets)
+    about = bundle.document
+    return BundleShown(
+        bundle_id=about.bundle_id,
+        created_at=about.created_at,
+        mode=about.mode,
+        purpose=about.purpose,
+        liveness=about.liveness,
+        session=about.session.session,
+        agent=about.session.agent,
+        user=about.session.user,
+        threads=[thread.thread for thread in about.threads],
+    )
+
+
+HANDLERS: list[Any] = [export, take, validate]

@@ -1,0 +1,89 @@
+"""The OpenAPI document, made out of the routes and of the types that they take and give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from litestar import Litestar, MediaType, Request, Response, Router, get
+from litestar.openapi.plugins import SwaggerRenderPlugin
+
+from ... import wire
+from ...bundle import Imported
+from ...harness.delta import Text
+from ...harness.display import Display
+from ...harness.inbox import Decision
+from ...harness.results import Result
+from ...harness.standing import Status
+from ...sessions import PersonErased
+from ...store import Receipt
+
+PUBLIC = {"public": True}
+PAGE = SwaggerRenderPlugin()
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same key with the same request is answered in the same way, and done once.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
+CHANGES = ("post", "put", "patch", "delete")
+RAW = ("import_bundle", "validate_bundle")
+BYTES = {"schema": {"type": "string", "format": "binary"}}
+BUNDLE = {"required": True, "content": {"application/zip": BYTES, "application/json": {}}}
+OPEN = ("health", "ready")  # need no key
+OTHERS = (Imported, Display, Decision, Result, Status, PersonErased, Receipt)
+REF = "#/components/schemas/{name}"
+
+
+class Nowhere(Router):
+    """In place of Litestar's own pages, which have failures of another shape."""
+
+    def register(self, value: Any) -> list[Any]:
+        return []
+
+
+def document(app: Litestar) -> dict[str, Any]:
+    """The document of an app: paths and parameters as Litestar reads them off the routes, types
+    as msgspec knows them, which is how requests are checked."""
+    found: dict[str, Any] = app.openapi_schema.to_schema()
+    shapes = [value for value in vars(wire).values() if _is_shape(value)]
+    _, types = msgspec.json.schema_components(
+        [*shapes, *OTHERS], ref_template=REF, schema_hook=_hook
+    )
+    found["components"]["schemas"].update(types)
+    found["components"]["schemas"]["DisplayShown"] = {"$ref": REF.format(name="Display")}
+    for path in found["paths"].values():
+        for method, operation in path.items():
+            if operation["operationId"] in OPEN:
+                operation["security"] = []
+            if operation["operationId"] in RAW:
+                operation["requestBody"] = BUNDLE
+            if method in CHANGES:
+                operation.setdefault("parameters", []).append(KEY)
+    return found
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, msgspec.Struct)
+
+
+def _hook(kind: type) -> dict[str, Any]:
+    if kind is Text:
+        return {"type": "string"}
+    raise NotImplementedError
+
+
+@get("/openapi.json", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
+def api(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """All that can be asked of this server."""
+    return Response(msgspec.json.encode(document(request.app)), media_type=MediaType.JSON)
+
+
+@get("/docs", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
+def docs(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """The same, for people."""
+    return Response(PAGE.render(request, document(request.app)), media_type=MediaType.HTML)
+
+
+HANDLERS: list[Any] = [api, docs]

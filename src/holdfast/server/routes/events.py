@@ -1,0 +1,178 @@
+"""What happens in a session, as server-sent events or page by page; and what waits for a person in
+all of them, for whoever waits to be told."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from contextlib import AsyncExitStack
+from typing import Annotated, Any, Literal
+
+from litestar import Request, Response, get
+from litestar.params import HeaderParameter, QueryParameter
+
+from ...catalog import Pending, PendingQuery
+from ...errors import InvalidValue, LogReplaced
+from ...events import Event, Key
+from ...harness.session import Session
+from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
+from ..asking import Ask, Asking, SessionId, Thread
+from ..edge import STREAM
+from ..engines import Place
+from ..sending import EventStream
+from ..stream import Wish, begin, newest
+
+PAGE_BYTES = 4 << 20  # of events in one page; one that is larger comes alone
+LOOK = 0.5  # seconds between two looks at the inbox
+READ = {"scope": "sessions:read"}
+After = Annotated[
+    str | None,
+    QueryParameter(
+        name="after",
+        max_length=600,
+        description="A cursor: what follows it. A bare number is one of this log, `now` the end "
+        "of it. The header Last-Event-ID goes before it.",
+    ),
+]
+Limit = Annotated[int, QueryParameter(ge=1, le=1_000)]
+Until = Annotated[
+    Literal["idle"] | None,
+    QueryParameter(name="until", description="End the stream when nothing goes on any more."),
+]
+Input = Annotated[
+    int | None,
+    QueryParameter(
+        name="input",
+        ge=1,
+        le=(1 << 53) - 1,
+        description="A message: show what becomes of it, and end with its result.",
+    ),
+]
+Deltas = Annotated[
+    bool, QueryParameter(name="deltas", description="Whether to show text in flight.")
+]
+LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=600)]
+Wait = Annotated[
+    float,
+    QueryParameter(name="wait", ge=0, le=3_600, description="Seconds to wait for something new."),
+]
+Tag = Annotated[
+    str | None,
+    QueryParameter(name="tag", max_length=64, description="`tag` of a page: wait for another one."),
+]
+Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
+
+
+@get(
+    "/sessions/{session_id:str}/events",
+    opt={**READ, "stream": True},
+    operation_id="get_events",
+)
+async def events(
+    ask: Ask,
+    request: Request[Any, Any, Any],
+    session_id: SessionId,
+    thread: Thread = "main",
+    after: After = None,
+    last_event_id: LastEventId = None,
+    limit: Limit = 100,
+    until: Until = None,
+    input: Input = None,
+    deltas: Deltas = True,
+) -> Response[EventPage]:
+    """All that follows a cursor: a page of JSON, or with `Accept: text/event-stream` a stream that
+    goes on with what happens."""
+    place = last_event_id or after
+    if STREAM not in request.headers.get("accept", ""):
+        async with ask.session(session_id, thread) as session:
+            return Response(await page(session, place, limit), headers={"vary": "accept"})
+    async with AsyncExitStack() as opened:
+        session = await opened.enter_async_context(ask.session(session_id, thread))
+        wish = Wish(after=place, until=until, input=input, deltas=deltas)
+        chunks = ask.service.streams.chunks(await begin(session, wish))
+        return EventStream(chunks, opened.pop_all())
+
+
+async def page(session: Session, after: str | None, limit: int) -> EventPage:
+    """The next events behind a cursor. `LogReplaced` where it is not of this log."""
+    head, live = await newest(session), session.live
+    log, seq = (None, head) if after == NOW else read_cursor(after or START)
+    if log not in (None, live.log):
+        key = session.key
+        raise LogReplaced(
+            tenant=key.tenant,
+            session=key.session,
+            thread=key.thread,
+            known=log or "",
+            log=live.log,
+        )
+    if seq > head:
+        problem, remedy = f"is behind event {head}, the last", "read from the beginning"
+        raise InvalidValue(field="after", problem=problem, remedy=remedy)
+    found: list[Event] = []
+    size = 0
+    async for event in live.store.read(session.key, after=seq, limit=limit, log=live.log):
+        size += len(event.data)
+        if found and size > PAGE_BYTES:
+            break
+        found.append(event)
+    last = found[-1].seq if found else seq
+    return EventPage(items=found, log=live.log, head=head, cursor=cursor(live.log, last))
+
+
+@get("/pending", opt={**READ, "waits": True}, operation_id="list_inbox")
+async def inbox(
+    ask: Ask,
+    what: Text = None,
+    assignee: Text = None,
+    session: Text = None,
+    store: Text = None,
+    cursor: Text = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 50,
+    wait: Wait = 0.0,
+    tag: Tag = None,
+) -> PendingPage:
+    """What waits for a person in all sessions, oldest first. With `wait`, the answer comes when
+    something waits, or with `tag`, when it is not what it was; at the latest after `wait`
+    seconds, and then as it is."""
+    place = await ask.service.places.place(ask.caller.tenant, store)
+    query = PendingQuery(tenant=place.tenant, session=session, what=what, assignee=assignee)
+    until = time.monotonic() + min(wait, ask.service.limits.wait_seconds)
+    while True:
+        found = await _waiting(ask, place, query, cursor, limit)
+        news = bool(found.items) if tag is None else found.tag != tag
+        if news or time.monotonic() >= until or ask.service.streams.closed:
+            return found
+        await asyncio.sleep(LOOK)
+
+
+async def _waiting(
+    ask: Asking, place: Place, query: PendingQuery, cursor: str | None, limit: int
+) -> PendingPage:
+    """A page of the inbox, of those sessions that the caller may see."""
+    found: list[Pending] = []
+    users: dict[str, bool] = {}
+    while True:
+        some = await place.store.pending(query, cursor=cursor, limit=limit - len(found))
+        for item in some.items:
+            if item.session not in users:
+                users[item.session] = await _may_see(ask, place, item.session)
+            if users[item.session]:
+                found.append(item)
+        cursor = some.cursor
+        if cursor is None or len(found) >= limit:
+            break
+    known = "\n".join(f"{item.session}/{item.thread}/{item.id}/{item.expires}" for item in found)
+    tag = hashlib.sha256(known.encode()).hexdigest()[:32]
+    return PendingPage(items=found, cursor=cursor, tag=tag)
+
+
+async def _may_see(ask: Asking, place: Place, session: str) -> bool:
+    if ask.caller.may("sessions:all"):
+        return True
+    row = await place.store.row(Key(place.tenant, session, "main"))
+    return row is not None and row.user == ask.caller.principal
+
+
+HANDLERS: list[Any] = [events, inbox]

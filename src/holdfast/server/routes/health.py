@@ -1,0 +1,66 @@
+"""Whether the server is there, and whether it can work. No key is needed for this."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from litestar import Request, Response, get
+from litestar.openapi.datastructures import ResponseSpec
+
+from ...errors import HoldfastError
+from ...events import Key
+from ...wire import Health, Readiness
+from ..asking import SERVICE
+from ..service import Service
+
+LOGGER = logging.getLogger("holdfast.server")
+PATIENCE = 5.0  # seconds that a store has to answer
+PUBLIC = {"public": True}
+
+
+@get("/health", opt=PUBLIC, operation_id="health", security=[])
+async def health(request: Request[Any, Any, Any]) -> Health:
+    """The server is there: its version, and what can be asked for by name."""
+    service: Service = request.app.state[SERVICE]
+    return Health(
+        status="closing" if service.closed else "ok",
+        version=service.version,
+        engines={name: engine.agents for name, engine in service.engines.items()},
+        loaders=service.loaders,
+        stores=service.places.kinds,
+    )
+
+
+@get(
+    "/ready",
+    opt=PUBLIC,
+    operation_id="ready",
+    security=[],
+    responses={503: ResponseSpec(Readiness, description="something is wrong")},
+)
+async def ready(request: Request[Any, Any, Any]) -> Response[Readiness]:
+    """Whether the server can do its work: 200, or 503 and what is wrong."""
+    service: Service = request.app.state[SERVICE]
+    parts = {"server": "closing" if service.closed else "ok", "store": await _store(service)}
+    right = all(part == "ok" for part in parts.values())
+    return Response(Readiness(ready=right, parts=parts), status_code=200 if right else 503)
+
+
+async def _store(service: Service) -> str:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            store = await service.places.store()
+            await store.row(Key("main", "ready", "main"))
+    except HoldfastError as error:
+        return error.code
+    except TimeoutError:
+        return "no answer"
+    except Exception as error:  # whatever a store of the program's own raises
+        LOGGER.error("the store is not ready: %s", type(error).__name__)
+        return "failed"
+    return "ok"
+
+
+HANDLERS: list[Any] = [health, ready]

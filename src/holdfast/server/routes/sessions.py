@@ -1,0 +1,223 @@
+"""Sessions: begin, find, look at, change, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from litestar import Response, delete, get, patch, post, put
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import FromQuery, JSONBody, QueryParameter
+
+from ... import events as ev
+from ...catalog import Phase, Query, Row
+from ...codec import check_name
+from ...errors import DeletionRefused, HoldfastError, InvalidValue, SessionExists, SessionNotFound
+from ...events import Key
+from ...harness.standing import Status
+from ...sessions import Sessions
+from ...store import Receipt
+from ...wire import ChangeSession, CreateSession, GetOrCreate, RowPage, SessionView
+from .. import bringing, envs
+from ..asking import Ask, Asking, SessionId, Thread
+from ..engines import Place
+
+Limit = Annotated[int, QueryParameter(ge=1, le=100)]
+Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
+
+
+@post("/sessions", opt={"scope": "sessions:write"}, operation_id="create_session")
+async def create(ask: Ask, data: JSONBody[CreateSession]) -> SessionView:
+    """Begin a session. 409 where there is one with this id."""
+    id = data.id if data.id is not None else ask.new_id()
+    place, _ = await _begin(ask, id, data, new=True)
+    row = await _row(place, id)
+    return ask.view(place, row, created=True)
+
+
+@put(
+    "/sessions/{session_id:str}",
+    opt={"scope": "sessions:write"},
+    operation_id="get_or_create_session",
+    responses={201: ResponseSpec(SessionView, description="It was begun now.")},
+)
+async def get_or_create(
+    ask: Ask, session_id: SessionId, data: JSONBody[GetOrCreate | None] = None
+) -> Response[SessionView]:
+    """The session with this id, begun if it is not there: 201 if it was begun now."""
+    data = data or GetOrCreate()
+    check_id(session_id)
+    fresh = False
+    envs.check(data.envs, ask.service.settings.envs)
+    try:
+        place, row = await ask.find(session_id)
+    except SessionNotFound:
+        place, fresh = await _begin(ask, session_id, data, new=False)
+        place, row = await ask.find(session_id)
+    if not fresh:
+        _, engine, _ = await ask.engine_of(place, row)
+        bringing.give(engine, place, session_id, data.envs)
+    view = ask.view(place, row, created=fresh)
+    return Response(view, status_code=201 if fresh else 200)
+
+
+async def _begin(ask: Asking, id: str, data: GetOrCreate, *, new: bool) -> tuple[Place, bool]:
+    service, wish = ask.service, data.store
+    check_id(id)
+    _, engine = service.engine(data.engine)
+    bringing.check(service, data)
+    user = ask.acting_for(data.user)
+    options = {} if wish is None else wish.options
+    place = await service.places.place(
+        ask.caller.tenant, None if wish is None else wish.kind, options
+    )
+    agent, brought = await bringing.bring(service, place, id, data, new=new, again=ask.again)
+    created = ev.SessionCreated(
+        agent=agent,
+        user=user,
+        title=data.title,
+        workspace=data.workspace,
+        labels=list(data.labels),
+        metadata={**data.metadata, **bringing.told(brought)},
+    )
+    ids = [ask.new_id("begin:"), ask.new_id("state:")]
+    if not ask.again:
+        await service.places.settle(place, id, options)
+    try:
+        fresh = await engine.begin(place, id, created, ids)
+    except HoldfastError:
+        if new:
+            await _forget(place, ask, id)
+        await service.forget_agent(place, agent)
+        raise
+    if new and not fresh:
+        raise SessionExists(tenant=place.tenant, session=id)
+    if fresh:
+        await bringing.settle(service, place, id, agent, brought, data.envs)
+    return place, fresh
+
+
+async def _forget(place: Place, ask: Asking, id: str) -> None:
+    if await place.store.row(Key(place.tenant, id, "main")) is None:
+        await ask.service.places.forget(place, id)
+
+
+async def _row(place: Place, id: str) -> Row:
+    row = await place.store.row(Key(place.tenant, id, "main"))
+    if row is None:
+        raise SessionNotFound(tenant=place.tenant, session=id)
+    return row
+
+
+def check_id(id: str) -> None:
+    """Refuse an id that cannot stand in a path."""
+    check_name("id", id)
+    if id in (".", "..") or any(c in "/\\" or c.isspace() or not c.isprintable() for c in id):
+        raise InvalidValue(
+            field="id",
+            problem="cannot stand in a path",
+            remedy="use letters, digits and signs, but no slash, blank or control character",
+        )
+
+
+@get("/sessions", opt={"scope": "sessions:read"}, operation_id="list_sessions")
+async def find(
+    ask: Ask,
+    user: Text = None,
+    agent: Text = None,
+    workspace: Text = None,
+    phase: FromQuery[Phase | None] = None,
+    run: Text = None,
+    label: Text = None,
+    order: FromQuery[Literal["active", "created"]] = "active",
+    newest_first: FromQuery[bool] = True,
+    total: FromQuery[bool] = False,
+    store: Text = None,
+    cursor: Text = None,
+    limit: Limit = 50,
+) -> RowPage:
+    """Sessions that answer all of these, the most recently active first; one's own, or with the
+    scope `sessions:all` those of all users."""
+    caller = ask.caller
+    if user is not None or not caller.may("sessions:all"):
+        user = ask.acting_for(user)
+    query = Query(
+        tenant=caller.tenant,
+        user=user,
+        agent=agent,
+        workspace=workspace,
+        phases=() if phase is None else (phase,),
+        run=run,
+        label=label,
+        order=order,
+        newest_first=newest_first,
+        total=total,
+    )
+    place = await ask.service.places.place(caller.tenant, store)
+    page = await place.store.find(query, cursor=cursor, limit=limit)
+    return RowPage(items=page.items, cursor=page.cursor, total=page.total)
+
+
+@get("/sessions/{session_id:str}", opt={"scope": "sessions:read"}, operation_id="get_session")
+async def show(ask: Ask, session_id: SessionId, thread: Thread = "main") -> SessionView:
+    """A session, or a thread of it, as lists show it."""
+    place, row = await ask.find(session_id, thread)
+    engine, _, _ = await ask.engine_of(place, row)
+    return ask.view(place, row, engine=engine)
+
+
+@get(
+    "/sessions/{session_id:str}/status",
+    opt={"scope": "sessions:read"},
+    operation_id="get_status",
+)
+async def status(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Status:
+    """Where a session stands now, at a glance."""
+    async with ask.session(session_id, thread) as session:
+        await session.catch_up()
+        return session.status
+
+
+@patch("/sessions/{session_id:str}", opt={"scope": "sessions:write"}, operation_id="change_session")
+async def change(ask: Ask, session_id: SessionId, data: JSONBody[ChangeSession]) -> SessionView:
+    """Give a session another title, and set or drop metadata."""
+    place, _ = await ask.find(session_id)
+    sessions = Sessions(place.store, tenant=place.tenant, actor=ask.actor)
+    if data.metadata or data.drop:
+        await sessions.update_metadata(session_id, data.metadata, drop=data.drop)
+    if data.title is not None:
+        async with ask.session(session_id) as session:
+            await session.thread.rename(data.title)
+    place, row = await ask.find(session_id)
+    return ask.view(place, row)
+
+
+@delete(
+    "/sessions/{session_id:str}",
+    status_code=200,
+    opt={"scope": "sessions:write"},
+    operation_id="delete_session",
+)
+async def remove(ask: Ask, session_id: SessionId) -> Receipt:
+    """Stop what is going on in a session and remove all of it; what is left where is told."""
+    try:
+        place, row = await ask.find(session_id)
+    except SessionNotFound:
+        if ask.again:  # it was removed, and nobody was there to say so
+            return Receipt()
+        raise
+    check_deletable(row)
+    _, engine, agent = await ask.engine_of(place, row)
+    receipt = await engine.delete(place, agent, session_id)
+    await ask.service.places.forget(place, session_id)
+    await ask.service.forget_agent(place, agent)
+    await (await ask.service.once()).forget(place.tenant, session_id, ask.once)
+    return receipt
+
+
+def check_deletable(row: Row) -> None:
+    """Refuse what must be kept."""
+    if row.hold is not None:
+        raise DeletionRefused(tenant=row.tenant, session=row.session, reason=f"held: {row.hold}")
+
+
+HANDLERS: list[Any] = [create, get_or_create, find, show, status, change, remove]

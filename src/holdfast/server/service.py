@@ -1,0 +1,220 @@
+"""The server itself: its stores, engines, keys and limits, opened when first needed and closed
+in order. It knows no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from importlib.metadata import version
+
+from ..catalog import Row
+from ..errors import HarnessClosed, HoldfastError, UnknownAgent, UnknownEngine
+from .audit import Audit
+from .auth import AuthHandler, Caller, Credentials
+from .engines import Engine, Place
+from .flow import Streams
+from .keys import KeyAuth, Keys
+from .limits import Gate, Rate
+from .loading import Loading
+from .once import Once
+from .places import Places
+from .settings import Settings
+
+LOGGER = logging.getLogger("holdfast.server")
+LOOK = 5.0  # seconds between two looks for runs of agents that others loaded
+SWEEP = 3_600.0  # seconds between two looks for old answers
+
+
+class Service:
+    """All that the routes share. Nothing in it outlives the process, and nothing has to."""
+
+    def __init__(self, settings: Settings) -> None:
+        settings.check()
+        self.settings, self.limits = settings, settings.limits
+        self.engines: dict[str, Engine] = dict(settings.engine())
+        self._registry = settings.registry()
+        self.places = Places(self._registry, settings.default)
+        self.streams = Streams()
+        self.audit = Audit(settings.audit, settings.redactor)
+        limits = self.limits
+        self.rate = Rate(limits.rate, limits.burst, "requests a second")
+        self.refusals = Rate(limits.refusals, limits.refusals * 10, "refused logins a second")
+        self.gates = {
+            "request": Gate(limits.concurrent, "requests at a time"),
+            "stream": Gate(limits.streams, "streams at a time"),
+            "all": Gate(limits.requests, "requests at a time, of all"),
+        }
+        self._auth = settings.auth if not isinstance(settings.auth, str) else None
+        self._once: Once | None = None
+        self._opening = asyncio.Lock()
+        self._serving: set[str] = set()
+        self._sweeping: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self.loading = Loading(settings.by_name(), settings.tools, settings.harden)
+        self.loaders = self.loading.names
+        self._adopting: asyncio.Task[None] | None = None
+        self.version = version("holdfast")
+        self.leaving = asyncio.Event()
+        self._ended = False
+
+    # Opening and closing
+
+    async def start(self) -> None:
+        """Open what is needed, and take up what was left undone, for all tenants there are."""
+        store = await self.places.store()
+        tenants = {*self.settings.tenants}
+        if self._auth is None:
+            tenants |= {*await Keys(store).tenants()}
+        for tenant in sorted(tenants):
+            await self.serve(tenant)
+        if self._sweeping is None:
+            self._sweeping = asyncio.create_task(self._sweep(), name="sweep")
+        if self._adopting is None and self.loaders:
+            self._adopting = asyncio.create_task(self._take_up(), name="adopt")
+
+    async def serve(self, tenant: str) -> None:
+        """Look for work of a tenant from now on."""
+        if tenant in self._serving or self.closed:
+            return
+        self._serving.add(tenant)
+        try:
+            for engine in self.engines.values():
+                await engine.serve(await self.places.place(tenant))
+        except HoldfastError:
+            self._serving.discard(tenant)
+            raise
+
+    async def aclose(self, grace: float | None = None) -> None:
+        """End the streams, hand over the runs, and close. Twice is fine."""
+        if self._ended:
+            return
+        self._ended = True
+        self.leave()
+        for task in (self._sweeping, self._adopting):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
+        grace = self.settings.grace if grace is None else grace
+        await asyncio.gather(*(engine.aclose(grace) for engine in self.engines.values()))
+        await self.audit.aclose()
+        await self._registry.aclose()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server goes away."""
+        return self.leaving.is_set()
+
+    def leave(self) -> None:
+        """Take no more requests, and let those end that wait for something."""
+        self.leaving.set()
+        self.streams.close()
+
+    def check_open(self) -> None:
+        """Refuse to begin anything while the server goes away."""
+        if self.closed:
+            raise HarnessClosed(what="the server")
+
+    # Who asks
+
+    async def authenticate(self, shown: Credentials) -> Caller | None:
+        """Whoever asks, if the server knows them."""
+        self.check_open()
+        known = await (await self._handler()).authenticate(shown)
+        new = known is not None and known.tenant not in self._serving
+        if known is not None and new and len(self._serving) < self.limits.tenants:
+            task = asyncio.create_task(self._serve_later(known.tenant))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+        return known
+
+    async def _serve_later(self, tenant: str) -> None:
+        with contextlib.suppress(HoldfastError):  # the next request tries again
+            await self.serve(tenant)
+
+    async def _handler(self) -> AuthHandler:
+        if self._auth is None:
+            self._auth = KeyAuth(Keys(await self.places.store()))
+        return self._auth
+
+    async def once(self) -> Once:
+        """Where answers to requests with a key are kept."""
+        if self._once is None:
+            self._once = Once(await self.places.store())
+        return self._once
+
+    # Engines
+
+    def engine(self, name: str | None) -> tuple[str, Engine]:
+        """An engine by its name; None is the first (`UnknownEngine`)."""
+        if name is None:
+            name = next(iter(self.engines))
+        if name not in self.engines:
+            raise UnknownEngine(engine=name, available=sorted(self.engines))
+        return name, self.engines[name]
+
+    def serves(self, row: Row) -> tuple[str, Engine, str]:
+        """The engine that drives a session, its name, and the agent's key."""
+        return self.serves_agent(row.agent)
+
+    def serves_agent(self, agent: str | None) -> tuple[str, Engine, str]:
+        """The engine that serves an agent, its name, and the agent's key."""
+        for name, engine in self.engines.items():
+            with contextlib.suppress(UnknownAgent):
+                return name, engine, engine.agent_key(agent)
+        available = sorted({agent for one in self.engines.values() for agent in one.agents})
+        raise UnknownAgent(agent=agent or "", available=available)
+
+    async def adopt(self, place: Place, row: Row) -> None:
+        """Have the agent of a session served that somebody brought, here or on another replica."""
+        if not self.loaders or row.agent is None or self._knows(row.agent):
+            return
+        kept = await self.loading.kept(place, row.agent)
+        if kept is not None and kept.engine in self.engines:
+            self.loading.adopt(kept, self.engines[kept.engine])
+
+    def _knows(self, agent: str) -> bool:
+        with contextlib.suppress(UnknownAgent):
+            self.serves_agent(agent)
+            return True
+        return False
+
+    async def _take_up(self) -> None:
+        """Take up the runs of agents that were brought to a replica which is gone."""
+        while True:
+            for tenant in sorted(self._serving):
+                try:
+                    await self._adopt_all(await self.places.place(tenant))
+                except HoldfastError as error:
+                    LOGGER.warning("runs of loaded agents are not taken up: %s", error.code)
+            await asyncio.sleep(LOOK)
+
+    async def _adopt_all(self, place: Place) -> None:
+        for agent in await self.loading.undone(place, self._knows):
+            kept = await self.loading.kept(place, agent)
+            if kept is not None and kept.engine in self.engines:
+                engine = self.engines[kept.engine]
+                self.loading.adopt(kept, engine)
+                await engine.take_up(place, agent)  # type: ignore[attr-defined]  # it adopts
+
+    async def forget_agent(self, place: Place, agent: str) -> None:
+        """Forget an agent that was brought, once no session needs it."""
+        if self.loaders and await self.loading.forget(place, agent):
+            with contextlib.suppress(UnknownAgent):
+                engine = self.serves_agent(agent)[1]
+                await engine.drop(place, agent)  # type: ignore[attr-defined]  # it adopts
+
+    async def _tidy(self, place: Place) -> None:
+        for agent in [agent async for agent in self.loading.all(place)] if self.loaders else ():
+            await self.forget_agent(place, agent)
+
+    async def _sweep(self) -> None:
+        while True:
+            for tenant in sorted(self._serving):
+                try:
+                    await (await self.once()).sweep(tenant)
+                    await self._tidy(await self.places.place(tenant))
+                except HoldfastError as error:
+                    LOGGER.warning("old answers are not swept: %s", error.code)
+            await asyncio.sleep(SWEEP)

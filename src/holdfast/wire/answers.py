@@ -1,0 +1,155 @@
+"""What a server answers, where it is no value of the library itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from ..catalog import Pending, Row
+from ..events import Event
+from ..harness.results import Ask
+from ..harness.usage import Usage
+from ..harness.views import Queued
+from ..transcript import Message
+
+
+class SessionView(Struct, frozen=True, kw_only=True):
+    """A session, and where it is served and kept. `cursor` is behind its last event, `events`
+    where they can be followed."""
+
+    id: str
+    thread: str
+    engine: str
+    store: str
+    cursor: str
+    events: str
+    row: Row
+    created: bool = False
+
+
+class RowPage(Struct, frozen=True, kw_only=True):
+    """Sessions or threads; `cursor` continues behind them and is null at the end."""
+
+    items: list[Row]
+    cursor: str | None = None
+    total: int | None = None
+
+
+class PendingPage(Struct, frozen=True, kw_only=True):
+    """What waits for a person, oldest first. `tag` stands for what there is on this page."""
+
+    items: list[Pending]
+    cursor: str | None = None
+    tag: str = ""
+
+
+class Asks(Struct, frozen=True, kw_only=True):
+    """What waits for a person in one session, oldest first."""
+
+    items: list[Ask]
+
+
+class EventPage(Struct, frozen=True, kw_only=True):
+    """Events of a log in order; `cursor` is behind the last of them, `head` the log's last."""
+
+    items: list[Event]
+    log: str
+    head: int
+    cursor: str
+
+
+class Transcript(Struct, frozen=True, kw_only=True):
+    """A conversation as messages, oldest first."""
+
+    items: list[Message]
+
+
+class Accepted(Struct, frozen=True, kw_only=True):
+    """A message that is in the log, as event `seq`. What follows `cursor` is the message, and
+    what becomes of it."""
+
+    session: str
+    thread: str
+    seq: int
+    cursor: str
+    events: str
+
+
+class Followed(Struct, frozen=True, kw_only=True):
+    """The messages that wait, in the order in which they will be taken up."""
+
+    items: list[Queued]
+
+
+class ModeShown(Struct, frozen=True, kw_only=True):
+    """The mode that the agent works in, and those that there are."""
+
+    mode: str
+    modes: list[str]
+    changed: bool = False
+
+
+class ModelShown(Struct, frozen=True, kw_only=True):
+    """The model of the next call, and the thread's own choice."""
+
+    model: str | None
+    chosen: str | None
+    changed: bool = False
+
+
+class DisplayShown(Struct, frozen=True):
+    """In the place of a `Display`, which has text of its own sort: `display.from_json` reads it."""
+
+
+class StateShown(Struct, frozen=True, kw_only=True):
+    """The user state."""
+
+    state: dict[str, Any]
+
+
+class UsageShown(Struct, frozen=True, kw_only=True):
+    """What this thread has used, and what all threads have."""
+
+    thread: Usage
+    session: dict[str, int]
+
+
+class PermissionsShown(Struct, frozen=True, kw_only=True):
+    """Rules by tool and category, and what is not asked about at the moment."""
+
+    tools: dict[str, str]
+    categories: dict[str, str]
+    granted_tools: list[str]
+    granted_categories: list[str]
+
+
+class SurfaceShown(Struct, frozen=True, kw_only=True):
+    """A surface that is bound to the session."""
+
+    surface: str
+    address: str
+    detail: Any = None
+
+
+class MovedSurface(Struct, frozen=True, kw_only=True):
+    """The surfaces of a session, after a change."""
+
+    items: list[SurfaceShown]
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """The server is there."""
+
+    status: str
+    version: str
+    engines: dict[str, list[str]]
+    loaders: list[str]
+    stores: list[str]
+
+
+class Readiness(Struct, frozen=True, kw_only=True):
+    """Whether the server can do its work: `ok`, or what is wrong, of each part."""
+
+    ready: bool
+    parts: dict[str, str]

@@ -1,0 +1,132 @@
+"""Errors on the wire: one envelope for every failure, and the way back to the same class."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from .. import errors
+from ..errors import HoldfastError, ServerError
+
+# The status of each code; an error whose code is not here is the server's own failure.
+STATUS: dict[str, int] = {
+    "invalid_value": 400,
+    "unknown_store": 400,
+    "unknown_engine": 400,
+    "unknown_agent": 400,
+    "unknown_loader": 400,
+    "outside_sandbox": 400,
+    "invalid_bundle": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "session_not_found": 404,
+    "blob_not_found": 404,
+    "not_pending": 404,
+    "no_such_file": 404,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "request_too_slow": 408,
+    "session_exists": 409,
+    "session_moved": 409,
+    "phase_error": 409,
+    "surface_taken": 409,
+    "deletion_refused": 409,
+    "head_moved": 409,
+    "log_replaced": 409,
+    "lease_lost": 409,
+    "lease_held": 409,
+    "session_busy": 409,
+    "already_decided": 409,
+    "unsafe_point": 409,
+    "tool_missing": 409,
+    "key_reused": 409,
+    "not_continuable": 409,
+    "request_too_large": 413,
+    "unsupported_media_type": 415,
+    "sandbox_failed": 422,
+    "rate_limited": 429,
+    "queue_full": 429,
+    "missing_extra": 501,
+    "model_failed": 502,
+    "store_unavailable": 503,
+    "server_unavailable": 503,
+    "harness_closed": 503,
+    "model_unavailable": 503,
+    "model_rate_limited": 503,
+    "model_timeout": 503,
+}
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """What went wrong. Branch on `code` and `fields`; `message` is for people."""
+
+    code: str
+    message: str
+    fields: dict[str, Any] = {}
+    retryable: bool = False
+
+
+class Failed(Struct, frozen=True):
+    """The body of every answer that is no success."""
+
+    error: Failure
+
+
+def status_of(error: HoldfastError) -> int:
+    """The status of HTTP that goes with an error."""
+    for cls in type(error).__mro__:
+        code = cls.__dict__.get("code")
+        if code in STATUS:
+            return STATUS[code]
+    return 500
+
+
+def failed(error: HoldfastError) -> Failed:
+    """An error as it travels. What its fields hold is plain JSON."""
+    fields = {name: _plain(value) for name, value in error.fields.items()}
+    return Failed(
+        Failure(code=error.code, message=str(error), fields=fields, retryable=error.retryable)
+    )
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return msgspec.to_builtins(value, enc_hook=str)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def error_of(body: bytes, status: int) -> HoldfastError:
+    """The error that an answer tells of, in the class in which the server raised it.
+
+    A code that this version does not know, or a body that is no envelope, is a `ServerError`.
+    """
+    try:
+        failure = msgspec.json.decode(body, type=Failed).error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ServerError(problem=f"the server answered {status} without a reason", status=status)
+    cls = CLASSES.get(failure.code)
+    if cls is not None:
+        with contextlib.suppress(TypeError, msgspec.ValidationError):  # of another version
+            return _made(cls, failure.fields)
+    return ServerError(problem=failure.message, status=status, reason=failure.code)
+
+
+def _made(cls: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
+    types = get_type_hints(cls)
+    known = {name: value for name, value in fields.items() if name in types}
+    return cls(**{name: msgspec.convert(value, types[name]) for name, value in known.items()})
+
+
+def _all(root: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
+    yield root
+    for cls in root.__subclasses__():
+        if cls.__module__.startswith(errors.__name__):
+            yield from _all(cls)
+
+
+CLASSES = {cls.code: cls for cls in _all(HoldfastError)}

@@ -1,0 +1,85 @@
+"""Files of a session's work folder, as they are asked for and shown."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from ..errors import InvalidValue
+
+PATH = r"^[^\x00]*[^\x00\s][^\x00]*$"  # not blank
+FilePath: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=PATH)]
+
+
+class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file that comes with a request."""
+
+    path: FilePath
+    content: str
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+
+    def data(self) -> bytes:
+        if self.encoding == "utf-8":
+            return self.content.encode()
+        try:
+            return base64.b64decode(self.content, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidValue(
+                field=f"files[{self.path!r}]", problem="is not base64", remedy="encode it so"
+            ) from error
+
+
+class FileShown(Struct, frozen=True, kw_only=True):
+    """A file or folder: its path from the work folder, bytes, time of change in ms, mode."""
+
+    path: str
+    type: Literal["file", "folder", "link", "other"]
+    size: int
+    changed: int
+    mode: int
+
+
+class Tree(Struct, frozen=True, kw_only=True):
+    """What is in a folder; `more` says that not all of it is shown."""
+
+    entries: list[FileShown]
+    more: bool = False
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """A file that was written."""
+
+    path: str
+    size: int
+
+
+class EditFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Replace a text in a file: the one place where it stands, or with `all` every one."""
+
+    path: FilePath
+    search: Annotated[str, Meta(min_length=1)]
+    replace: str
+    all: bool = False
+
+
+class Edited(Struct, frozen=True, kw_only=True):
+    """How many places were changed."""
+
+    path: str
+    replaced: int
+
+
+class MakeFolder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A folder to make, with those above it."""
+
+    path: FilePath
+
+
+class MoveFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file or folder to give another path."""
+
+    path: FilePath
+    to: FilePath

@@ -1,0 +1,1 @@
+"""The server, from its settings to its answers."""

@@ -1,0 +1,74 @@
+"""Bundles over HTTP: out of one server, into another, and into no wrong hands."""
+
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+from typing import Any
+
+from .scene import Api, serving, settings
+
+ZIP = {"content-type": "application/zip"}
+
+
+async def exported(api: Api, id: str, query: str = "", **more: Any) -> bytes:
+    answer = await api.ask("GET", f"/sessions/{id}/bundle{query}", **more)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-bundle-id"].startswith("sha256:")
+    return answer.content
+
+
+async def test_a_session_goes_on_on_another_server(url: str) -> None:
+    async with serving(settings()) as here, serving(settings(url)) as there:
+        await here("PUT", "/sessions/one", {"title": "Orders"})
+        await here("POST", "/sessions/one/messages?wait=true", {"content": "Hi"})
+        bundle = await exported(here, "one", "?mode=local&purpose=copy")
+        assert zipfile.ZipFile(BytesIO(bundle)).testzip() is None
+        shown = await there("POST", "/bundles/validate", headers=ZIP, content=bundle)
+        assert (shown["session"], shown["user"], shown["mode"]) == ("one", "ann", "local")
+        first = await there("POST", "/bundles", headers=ZIP, content=bundle, status=201)
+        again = await there("POST", "/bundles", headers=ZIP, content=bundle)
+        assert (first["fresh"], again["fresh"]) == (True, False)
+        told = await there("GET", "/sessions/one/transcript")
+        assert [m["text"] for m in told["items"]] == ["Hi", "Good day."]
+        done = await there("POST", "/sessions/one/messages?wait=true", {"content": "More"})
+        assert done["status"] == "done"
+
+
+async def test_a_bundle_as_json_without_secrets(api: Api) -> None:
+    await api("PUT", "/sessions/one")
+    said = {"content": "My key is sk-canary0123456789abcdefghij"}
+    await api("POST", "/sessions/one/messages?wait=true", said)
+    answer = await api.ask("GET", "/sessions/one/bundle?form=json")
+    assert answer.headers["content-type"].startswith("application/json")
+    assert answer.json()["_type"] == "holdfast_bundle"
+    assert "sk-canary" not in answer.text
+
+
+async def test_no_bundle_of_others_is_given_out_or_taken_in(api: Api) -> None:
+    await api("PUT", "/sessions/anns", by="ann@acme")
+    for by in ("bob@acme", "ann@other"):
+        await api.fails("session_not_found", "GET", "/sessions/anns/bundle", by=by)
+    bundle = await exported(api, "anns", "?mode=local&purpose=copy", by="ann@acme")
+    ask: Any = {"headers": ZIP, "content": bundle}
+    await api.fails("forbidden", "POST", "/bundles?session=mine", by="bob@acme", **ask)
+    await api.fails("session_not_found", "GET", "/sessions/mine", by="ann@acme")
+    boss = "boss@acme+sessions:all"
+    made = await api("POST", "/bundles?session=copied", by=boss, **ask)
+    assert made["session"] == "copied"
+    # It is Ann's wherever it goes, and in another tenant nobody's of this one.
+    assert (await api("GET", "/sessions/copied", by="ann@acme"))["row"]["user"] == "ann"
+    await api("POST", "/bundles", by="ann@other", **ask)
+    assert (await api("GET", "/sessions/anns", by="ann@other"))["row"]["tenant"] == "other"
+    # Nor is a session replaced by one that comes in under its id.
+    await api("PUT", "/sessions/anns", by="ann@third")
+    await api.fails("session_exists", "POST", "/bundles", by="ann@third", **ask)
+
+
+async def test_what_is_no_bundle_is_refused_with_its_faults(api: Api) -> None:
+    for data in (b"", b"nonsense", b"{}", b"PK\x03\x04" + b"\0" * 100, b'{"_type":"x"}'):
+        answer = await api.ask("POST", "/bundles", headers=ZIP, content=data)
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["error"]["code"] in ("invalid_bundle", "invalid_value")
+    assert (await api("GET", "/sessions"))["items"] == []
+    await api.fails("invalid_value", "POST", "/bundles?session=a%2Fb", headers=ZIP, content=b"x")

@@ -1,0 +1,78 @@
+"""The pages about the server: what they show can be typed, and gives what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.server import SCOPES, ServerLimits, Settings
+from holdfast.server.app import ROUTES
+from holdfast.server.settings import TABLES
+
+from .test_serve import Served
+
+DOCS = Path(__file__).parents[2] / "docs"
+HTTP, SERVER = (DOCS / "http.md").read_text(), (DOCS / "server.md").read_text()
+
+
+def lines(page: str) -> list[tuple[str, list[str]]]:
+    """Each command of a page, and what it is said to print."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def test_what_the_page_types_gives_what_it_says(tmp_path: Path) -> None:
+    program = re.search(r"```python\n# shop\.py\n(.*?)```", SERVER, re.DOTALL)
+    assert program is not None
+    environ = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    server = Served(tmp_path, program=program[1], agent="shop=shop:agent")
+    try:
+        server.ready()
+        script = ["set -e", f"export URL={server.url}"]
+        script += [f"echo; echo '<{n}>'; {command}" for n, (command, _) in enumerate(lines(HTTP))]
+        ran = subprocess.run(
+            ["bash", "-c", "\n".join(script)],
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        server.close()
+    assert ran.returncode == 0, ran.stderr
+    told = re.split(r"\n<\d+>\n", ran.stdout)[1:]
+    for (command, said), found in zip(lines(HTTP), told, strict=True):
+        place = 0
+        for part in filter(None, "\n".join(said).split("…")):
+            place = found.find(part.strip("\n"), place)
+            assert place >= 0, f"{command}: {part!r} is not in {found!r}"
+
+
+def test_every_route_scope_limit_and_setting_is_on_the_pages() -> None:
+    for handler in ROUTES:
+        for path in handler.paths:
+            last = re.sub(r"\{[^}]*\}", "", path).rstrip("/").rpartition("/")[2]
+            assert f"{last}" in HTTP, path
+    assert [scope for scope in SCOPES if scope not in SERVER] == []
+    assert [name for name in ServerLimits.__struct_fields__ if f"`{name}`" not in SERVER] == []
+    assert [name for name in TABLES if f"[{name}]" not in SERVER] == []
+    settings = Settings.__dataclass_fields__
+    assert [name for name in settings if name not in SERVER] == []
+
+
+@pytest.mark.parametrize("command", ["serve", "keys"])
+def test_the_command_line_page_names_it(command: str) -> None:
+    assert f"## `holdfast {command}`" in (DOCS / "cli.md").read_text()

@@ -1,0 +1,118 @@
+"""Settings: in code or in a file, and all that is wrong with them told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import Agent
+from holdfast.errors import InvalidSettings
+from holdfast.server import NoAuth, Settings, SharedSecret, create_app
+from holdfast.server.audit import FileAudit
+from holdfast.server.running import Plan
+from holdfast.server.settings import read
+from holdfast.stores.registry import StoreRegistry
+
+from .scene import model
+
+AGENT = "tests.server.scene:shop"
+
+
+def test_every_fault_is_told_at_once() -> None:
+    wrong = {
+        "agents": {"a": "nowhere:agent", "b": "nonsense", "c": "tests.server.scene:PATIENCE"},
+        "stores": {"sqlite": "ftp://x", "postgres": {"url": "env:NOT_SET_ANYWHERE"}},
+        "auth": {"kind": "magic"},
+        "audit": {"sink": "pigeon"},
+        "limits": {"rate": "fast"},
+        "server": {"colour": "red", "tenants": ["~keys"]},
+        "nonsense": {},
+    }
+    with pytest.raises(InvalidSettings) as caught:
+        read(wrong)
+    told = "\n".join(caught.value.faults)
+    for word in (
+        *("nowhere", "module:name", "PATIENCE", "stores.sqlite", "NOT_SET_ANYWHERE", "magic"),
+        *("pigeon", "limits", "colour", "begins with", "[nonsense]"),
+    ):
+        assert word in told, word
+
+
+@pytest.mark.parity("computeragent", "S1")
+def test_a_server_without_agents_is_refused() -> None:
+    with pytest.raises(InvalidSettings, match="no agent"):
+        create_app(auth=NoAuth())
+
+
+def test_what_is_wrong_with_an_agent_is_wrong_with_the_server() -> None:
+    with pytest.raises(InvalidSettings, match="no model"):
+        create_app(agents=[Agent("x", instructions="y")], auth=NoAuth())
+    with pytest.raises(InvalidSettings, match="authenticate"):
+        Settings(agents=[Agent("x", instructions="y")], auth=object()).check()  # type: ignore[arg-type]  # the point
+
+
+def test_a_file_says_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET", "correct horse battery staple")
+    file = tmp_path / "server.toml"
+    file.write_text(
+        f"""
+        [agents]
+        shop = "tests.server.test_settings:made"
+        [stores]
+        sqlite = "sqlite:{tmp_path}/x.db"
+        [stores.archive]
+        url = "memory:"
+        [auth]
+        kind = "secret"
+        secret = "env:A_SECRET"
+        principal = "gateway"
+        [audit]
+        sink = "file"
+        path = "{tmp_path}/audit.jsonl"
+        [limits]
+        body_bytes = 1000
+        [server]
+        default_store = "sqlite"
+        two_person = true
+        tenants = ["acme"]
+        """
+    )
+    settings = Settings.load(file)
+    assert isinstance(settings.stores, StoreRegistry)
+    assert settings.stores.kinds == ["archive", "memory", "sqlite"]
+    assert isinstance(settings.auth, SharedSecret)
+    assert isinstance(settings.audit, FileAudit)
+    assert (settings.limits.body_bytes, settings.two_person) == (1000, True)
+    assert (settings.default, [*settings.tenants]) == ("sqlite", ["acme"])
+    assert "horse" not in repr(settings)
+    create_app(settings)
+
+
+def made(**settings: object) -> object:
+    from holdfast import Harness
+
+    from .scene import shop
+
+    return Harness(shop(), default_model=model(), **settings)  # type: ignore[arg-type]  # as given
+
+
+@pytest.mark.parametrize("text", ["[", "\xff"])
+def test_a_file_that_is_none(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InvalidSettings, match="no TOML"):
+        Settings.load(file)
+    with pytest.raises(InvalidSettings, match="No such file"):
+        Settings.load(tmp_path / "none.toml")
+
+
+def test_without_auth_only_loopback_is_bound() -> None:
+    agents = {"shop": "tests.server.test_settings:made"}
+    with pytest.raises(InvalidSettings, match="only this machine"):
+        Plan(agents=agents, auth="none", host="0.0.0.0").settings()
+    with pytest.raises(InvalidSettings, match="share"):
+        Plan(agents=agents, auth="none", workers=2).settings()
+    with pytest.raises(InvalidSettings, match="certificate"):
+        Plan(agents=agents, auth="none", cert="x.pem").settings()
+    assert Plan(agents=agents, auth="none").settings().default == "memory"
