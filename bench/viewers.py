@@ -142,9 +142,8 @@ async def missed(port: int, pid: int, stalled: int, messages: int) -> float:
             await line.ask("POST", f"/v1/sessions/{session}/messages?wait=true", large)
 
     await talk(messages)
-    viewers = [await stall(port, session) for _ in range(stalled)]
-    await asyncio.sleep(0.5)  # until their beginning fills what there is between
     before = resident(pid)
+    viewers = [await stall(port, session) for _ in range(stalled)]
     await talk(messages)
     grown = resident(pid) - before
     for viewer in viewers:

@@ -23,3 +23,9 @@ async def api() -> AsyncGenerator[Api, None]:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store of each kind."""
     return places.url(request.param, tmp_path)
+
+
+@pytest.fixture(params=places.SHARED)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store of each kind that outlives its process."""
+    return places.url(request.param, tmp_path)

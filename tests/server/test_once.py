@@ -36,10 +36,8 @@ async def test_fifty_at_once_are_one(url: str) -> None:
         assert len((await api("GET", "/sessions"))["items"]) == 2
 
 
-async def test_two_replicas_do_it_once(url: str) -> None:
-    if url == "memory:":
-        return  # which two servers cannot share
-    async with serving(settings(url)) as one, serving(settings(url)) as two:
+async def test_two_replicas_do_it_once(kept: str) -> None:
+    async with serving(settings(kept)) as one, serving(settings(kept)) as two:
         await one("PUT", "/sessions/one")
         both = [one, two] * 10
         asks = [api.ask("POST", "/sessions", {}, key="s") for api in both]

@@ -152,13 +152,11 @@ async def test_the_same_id_of_two_tenants_is_two_sessions(api: Api) -> None:
 
 
 @pytest.mark.parity("computeragent", 81)
-async def test_a_session_goes_on_after_a_restart(url: str) -> None:
-    if url == "memory:":
-        return  # which ends with the process
-    async with serving(settings(url)) as api:
+async def test_a_session_goes_on_after_a_restart(kept: str) -> None:
+    async with serving(settings(kept)) as api:
         item = await api.ask_for_refund("one")
         before = await api("GET", "/sessions/one/events")
-    async with serving(settings(url)) as api:
+    async with serving(settings(kept)) as api:
         after = await api("GET", "/sessions/one/events")
         assert after["items"][: len(before["items"])] == before["items"]
         assert after["log"] == before["log"]

@@ -105,7 +105,8 @@ class Live:
 
     def say(self, message: str, text: str, *, thought: bool = False) -> None:
         """Tell the listeners some more text of a message in flight."""
-        self.audience.tell(self.speech.say(message, text, thought=thought))
+        if (delta := self.speech.say(message, text, thought=thought)) is not None:
+            self.audience.tell(delta)
 
     def trouble(self, error: HoldfastError, *, stuck: bool = False) -> None:
         """Tell everyone. `stuck`: nobody drives this log until something comes."""

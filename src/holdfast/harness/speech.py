@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from ..events import Event
 from .delta import Delta, Growing, Text
 from .display import ENDS, Said
+
+SPOKEN = ("message.completed", "message.interrupted")
+LATEST = 32  # messages of which text that comes late is known to be late
 
 
 class Speech:
@@ -15,9 +20,13 @@ class Speech:
         self.flying: dict[str, Growing] = {}
         self._message: str | None = None  # the latest, unless what came ended it
         self._thinking = Growing()
+        self._over: deque[str] = deque(maxlen=LATEST)
 
-    def say(self, message: str, text: str, *, thought: bool = False) -> Delta:
-        """Some more text of a message; what listeners are told of it."""
+    def say(self, message: str, text: str, *, thought: bool = False) -> Delta | None:
+        """Some more text of a message; what listeners are told of it. None: the message is in
+        the log already, with all of its text."""
+        if message in self._over:
+            return None
         offset = 0
         if message != self._message:
             self._message, self._thinking = message, Growing()
@@ -32,6 +41,8 @@ class Speech:
     def arrived(self, event: Event) -> None:
         """Forget what an event holds, or has ended."""
         self.flying.pop(event.id, None)
+        if event.kind in SPOKEN:
+            self._over.append(event.id)
         if event.kind in ENDS or event.id == self._message:
             self._message = None
 
