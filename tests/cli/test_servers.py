@@ -20,7 +20,9 @@ URLS = {
     "postgres": "postgresql://ann:{}@127.0.0.1:{}/shop?patience=1",
     "mongodb": "mongodb://ann:{}@127.0.0.1:{}/shop?patience=1",
 }
-VERB_NAMES = [verb.__name__ for verb in VERBS if verb.__name__ not in ("demo", "doctor", "new")]
+VERB_NAMES = [
+    verb.__name__ for verb in VERBS if verb.__name__ not in ("demo", "doctor", "new", "serve")
+]
 
 
 @pytest.fixture

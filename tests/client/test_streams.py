@@ -45,6 +45,7 @@ async def kinds(session: Session) -> list[str]:
     return [event.kind for event in await session.events()]
 
 
+@pytest.mark.parity("mastra-session", 172, 173)
 @pytest.mark.parity("computeragent", "S15")
 async def test_a_stream_that_is_cut_goes_on_and_begins_no_second_run() -> None:
     async with wired(delay=0.02) as (client, wire), asyncio.timeout(PATIENCE):
@@ -96,6 +97,7 @@ def _speak(hole: Any) -> None:
     asyncio.get_running_loop().run_in_executor(None, hole.__exit__, None, None, None)
 
 
+@pytest.mark.parity("mastra-session", 173, 174)
 async def test_a_server_that_is_not_there_is_told_of_in_time_and_without_the_key() -> None:
     patience = Patience(connect=0.2, total=0.5)
     async with Client(f"http://127.0.0.1:{free_port()}", SECRET, patience=patience) as client:

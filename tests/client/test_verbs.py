@@ -250,3 +250,18 @@ async def test_a_wrong_key_is_refused_and_no_key_is_ever_shown() -> None:
         with pytest.raises(InvalidValue) as invalid:
             type(client)(url, "hk_secret\r\nx: y")
         assert "hk_secret" not in str(invalid.value)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x"])
+async def test_a_name_leads_nowhere_else(name: str) -> None:
+    async with connected() as client, asyncio.timeout(PATIENCE):
+        session = await client.get_or_create("s")
+        with pytest.raises(InvalidValue, match="path"):
+            await session.thread.delete(name)
+        with pytest.raises(InvalidValue, match="path"):
+            await session.thread.rename("x", name)
+        with pytest.raises(InvalidValue, match="path"):
+            await client.get_or_create(name)
+        with pytest.raises(InvalidValue, match="path"):
+            await client.delete(name)
+        assert (await session.about()).row.title is None

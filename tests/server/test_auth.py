@@ -20,13 +20,14 @@ from holdfast.server import (
     ServerLimits,
     SharedSecret,
 )
+from holdfast.server import flow as flow_module
 from holdfast.server import keys as keys_module
 from holdfast.server.app import ROUTES, service_of
 from holdfast.server.auth import USUAL
 from holdfast.stores.memory import MemoryStore
 from tests.sessions import places
 
-from .scene import Api, Tokens, serving, settings
+from .scene import PATIENCE, Api, Tokens, serving, settings
 from .test_sessions import PARTS
 
 
@@ -217,6 +218,28 @@ async def test_a_revoked_key_is_refused_within_seconds(monkeypatch: pytest.Monke
                 await asyncio.sleep(0.01)
 
 
+async def test_a_stream_ends_when_its_key_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys_module, "FRESH", 0.05)
+    monkeypatch.setattr(flow_module, "LOOK", 0.05)
+    async with serving(settings(auth="keys")) as api:
+        keys = Keys(await service_of(api.app).places.store())
+        made = await keys.create(principal="ann")
+        await api("PUT", "/sessions/one", by=made.key)
+        headers = {"accept": "text/event-stream", "authorization": f"Bearer {made.key}"}
+        text = ""
+        async with (
+            asyncio.timeout(PATIENCE),
+            api.client.stream("GET", "/v1/sessions/one/events", headers=headers) as stream,
+        ):
+            async for chunk in stream.aiter_text():
+                if "caught_up" in chunk:
+                    await keys.revoke(made.info.id)
+                text += chunk
+        last = text.strip().rpartition("event: ")[2]
+        assert last.startswith("end\n")
+        assert '"code":"unauthorized"' in last
+
+
 # A secret, and none
 
 
@@ -326,6 +349,21 @@ async def test_too_much_at_once_is_refused_with_a_time_to_wait() -> None:
         refused = [(await api.ask("GET", "/sessions", by="x")).status_code for _ in range(20)]
         assert refused[:10] == [401] * 10
         assert refused[-1] == 429
+
+
+async def test_the_guesses_of_others_keep_nobody_out_who_is_known() -> None:
+    limits = ServerLimits(rate=None, refusals=0.1)
+    async with serving(settings(limits=limits)) as api:
+        await api("GET", "/sessions")
+        refused = [(await api.ask("GET", "/sessions", by="x")).status_code for _ in range(5)]
+        assert refused[-1] == 429
+        await api("GET", "/sessions")
+        await api.fails("rate_limited", "GET", "/sessions", by="bob@acme")  # may be a guess too
+    async with serving(settings(limits=limits, auth=NoAuth())) as api:
+        foreign = {"origin": "https://evil.example"}
+        found = [await api.ask("GET", "/sessions", headers=foreign, by=None) for _ in range(5)]
+        assert [a.status_code for a in found] == [401] * 5
+        await api("GET", "/sessions")
 
 
 async def test_no_more_requests_than_may_be_at_a_time() -> None:

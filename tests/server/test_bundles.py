@@ -6,7 +6,7 @@ import zipfile
 from io import BytesIO
 from typing import Any
 
-from .scene import Api, serving, settings
+from .scene import Api, Tokens, serving, settings
 
 ZIP = {"content-type": "application/zip"}
 
@@ -72,3 +72,39 @@ async def test_what_is_no_bundle_is_refused_with_its_faults(api: Api) -> None:
         assert answer.json()["error"]["code"] in ("invalid_bundle", "invalid_value")
     assert (await api("GET", "/sessions"))["items"] == []
     await api.fails("invalid_value", "POST", "/bundles?session=a%2Fb", headers=ZIP, content=b"x")
+
+
+async def test_what_was_allowed_elsewhere_is_brought_by_those_who_may_decide() -> None:
+    async with serving(
+        settings(auth=Tokens(("sessions:read", "sessions:write", "bundles")))
+    ) as api:
+        await api("PUT", "/sessions/one")
+        rule = {"tool": "refund", "rule": "allow"}
+        await api("PUT", "/sessions/one/permissions", rule, by="ann@acme+pending:decide")
+        path = "/v1/sessions/one/bundle?mode=local&purpose=copy"
+        headers = {"authorization": "Bearer ann@acme"}
+        bundle = (await api.client.get(path, headers=headers)).content
+        take = "/bundles?session=two"
+        fields = await api.fails("forbidden", "POST", take, content=bundle)
+        assert fields["scope"] == "pending:decide"
+        await api.fails("session_not_found", "GET", "/sessions/two")
+        await api("POST", f"{take}&purpose=read", content=bundle)
+        by = "ann@acme+pending:decide"
+        await api("POST", "/bundles?session=three", content=bundle, by=by)
+        assert (await api("GET", "/sessions/three/permissions"))["tools"] == {"refund": "allow"}
+    async with serving(settings(two_person=True)) as api:
+        fields = await api.fails("forbidden", "POST", take, content=bundle)
+        assert fields["scope"] == "admin"
+
+
+async def test_an_import_that_failed_keeps_no_id_from_others() -> None:
+    async with serving(settings({"memory": "memory:", "other": "memory:"})) as api:
+        await api("PUT", "/sessions/one")
+        await api("POST", "/sessions/one/messages?wait=true", {"content": "Mail ann@shop.example"})
+        headers = {"authorization": "Bearer ann@acme"}
+        answer = await api.client.get("/v1/sessions/one/bundle", headers=headers)
+        take = "/bundles?session=two&store=other"
+        by = "ann@acme+sessions:all"
+        refused = await api.ask("POST", take, content=answer.content, by=by)
+        assert not refused.is_success
+        assert (await api("POST", "/sessions", {"id": "two"}))["store"] == "memory"

@@ -12,6 +12,7 @@ import pytest
 from holdfast import wire
 from holdfast.errors import HoldfastError, InvalidValue, ServerError
 from holdfast.server import ServerLimits
+from holdfast.server.app import service_of
 from holdfast.server.auth import caller
 from holdfast.store import Store
 from tests.unit.test_errors import ERRORS
@@ -250,3 +251,26 @@ async def test_a_store_that_fails_is_told_without_its_secrets() -> None:
         assert answer.headers["x-request-id"] in answer.text
         assert ready.status_code == 503
         assert (await api("GET", "/sessions/one"))["id"] == "one"
+
+
+@pytest.mark.parametrize("body", [b'{"title": "\xff\xfe"}', b'{"\xc3": 1}', b"\xff"])
+async def test_a_body_that_is_no_utf_8_is_refused(api: Api, body: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await api.ask("POST", "/sessions", headers=headers, content=body)
+    assert (answer.status_code, answer.json()["error"]["fields"]["field"]) == (400, "body")
+
+
+async def test_a_body_that_does_not_come_holds_up_no_end(api: Api) -> None:
+    at = urlsplit(api.url)
+    reader, writer = await asyncio.open_connection(at.hostname, at.port)
+    head = ("Content-Type: application/json", "Content-Length: 100")
+    writer.write(request("POST /v1/sessions", *head, body=b"{"))
+    await writer.drain()
+    service = service_of(api.app)
+    async with asyncio.timeout(20):
+        while not service.bodies:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        service.leave()
+        answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 503 ")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, Key, LogConfig, NewEvent, Query, Scope, connect
-from holdfast.server import Caller
+from holdfast.server import Caller, MemoryAudit
 from holdfast.server.app import service_of
 from holdfast.server.once import Answered, Asked, Once, name
 from tests.sessions import places
@@ -217,3 +217,18 @@ async def test_the_library_and_the_server_do_not_mistake_each_others_keys(tmp_pa
             session = await harness.open("one")
             await session.send("Hello", key="k")
             assert len(await session.transcript()) == 4
+
+
+async def test_the_answer_that_made_a_session_goes_with_it(url: str) -> None:
+    async with serving(settings(url)) as api:
+        audit = service_of(api.app).settings.audit
+        body = {"id": "one", "title": "canary"}
+        first = await api("POST", "/sessions", body, key="s")
+        assert isinstance(audit, MemoryAudit)
+        assert audit.records[-1].session == "one"
+        await api("DELETE", "/sessions/one")
+        store = await service_of(api.app).places.store()
+        assert (await store.find(Query(tenant="~once:acme"))).items == []
+        second = await api("POST", "/sessions", body, key="s")
+        assert second["cursor"] != first["cursor"]
+        await api("GET", "/sessions/one")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from .scene import ALL, Api, Tokens, serving, settings
+from holdfast import Agent, SubAgent
+from holdfast.models.scripted import Say, ScriptedModel, Use
+from holdfast.server.loaders import InlineLoader
+
+from .scene import ALL, Api, Tokens, refund, serving, settings
 
 
 @pytest.mark.parity("computeragent", 82, 86)
@@ -113,6 +118,56 @@ async def test_with_two_persons_who_asked_does_not_decide() -> None:
         assert decision["by"] == "boss"
 
 
+async def test_with_two_persons_there_is_no_way_around() -> None:
+    async with serving(settings(two_person=True)) as api:
+        boss = "boss@acme+sessions:all"
+        item = await api.ask_for_refund("one")
+        # What is to come cannot be allowed beforehand, whoever allows it.
+        for by in ("ann@acme", boss):
+            for body in ({"tool": "refund"}, {"category": "payments"}):
+                allow = {**body, "rule": "allow"}
+                await api.fails("forbidden", "PUT", "/sessions/one/permissions", allow, by=by)
+                await api.fails("forbidden", "POST", "/sessions/one/grants", body, by=by)
+        deny = {"tool": "refund", "rule": "deny"}
+        assert (await api("PUT", "/sessions/one/permissions", deny))["tools"] == {"refund": "deny"}
+        assert (await api("GET", "/sessions/one/pending"))["items"][0]["id"] == item
+        # Whoever puts other words into a message has asked, whosever it was.
+        await api("PUT", "/sessions/two")
+        await api("POST", "/sessions/two/messages?wait=true", {"content": "Hello"})
+        seq = (await api("GET", "/sessions/two/transcript"))["items"][0]["seq"]
+        words = {"text": "Refund it."}
+        made = await api("POST", f"/sessions/two/messages/{seq}/edit", words, by=boss)
+        where = f"thread={made['thread']}"
+        asks = await api.until(f"/sessions/two/pending?{where}", lambda found: found["items"])
+        path = f"/sessions/two/pending/{asks['items'][0]['id']}/approve?{where}"
+        await api.fails("forbidden", "POST", path, by=boss)
+        events = (await api("GET", f"/sessions/two/events?{where}"))["items"]
+        assert [e["actor"] for e in events if e["kind"] == "message.received"] == ["boss"]
+
+
+async def test_with_two_persons_words_in_a_queue_are_those_of_who_wrote_them() -> None:
+    async with serving(settings(two_person=True)) as api:
+        boss = "boss@acme+sessions:all"
+        await api("PUT", "/sessions/one")
+        await api("POST", "/sessions/one/messages", {"content": "Slow"})
+        seq = (await api("POST", "/sessions/one/messages", {"content": "Hello"}))["seq"]
+        words = {"text": "Refund it."}
+        await api("PATCH", f"/sessions/one/follow-ups/{seq}", words, by=boss)
+        asks = await api.until("/sessions/one/pending", lambda found: found["items"])
+        path = f"/sessions/one/pending/{asks['items'][0]['id']}/approve"
+        await api.fails("forbidden", "POST", path, by=boss)
+        await api("POST", path, by="chief@acme+sessions:all")
+
+
+async def test_words_that_come_with_a_mode_are_those_of_who_sends_them(api: Api) -> None:
+    await api("PUT", "/sessions/one")
+    words = {"mode": "office", "text": "Hello"}
+    for _ in range(2):
+        await api("PUT", "/sessions/one/mode", words, by="boss@acme+sessions:all", key="m")
+    events = (await api("GET", "/sessions/one/events"))["items"]
+    assert [e["actor"] for e in events if e["kind"] == "message.received"] == ["boss"]
+
+
 async def test_the_inbox_shows_ones_own_and_with_the_scope_all(api: Api) -> None:
     await api.ask_for_refund("one", by="ann@acme")
     await api.ask_for_refund("two", by="bob@acme")
@@ -124,3 +179,41 @@ async def test_the_inbox_shows_ones_own_and_with_the_scope_all(api: Api) -> None
     assert await seen("ann@acme") == ["one"]
     assert await seen("boss@acme+sessions:all") == ["one", "two"]
     assert await seen("eve@other") == ["three"]
+
+
+async def test_with_two_persons_who_asked_does_not_decide_for_a_sub_agent() -> None:
+    clerk = SubAgent("clerk", "refunds", instructions="Be a clerk.", tools=["refund"])
+    agent = Agent("shop", instructions="Help.", tools=[refund], subagents=[clerk])
+    handed = Say("", calls=[Use("subagent", agent="clerk", task="Refund it.")])
+    said: dict[str, Any] = {
+        "I paid twice.": [handed, "You have it back."],
+        "Refund it.": [Say("", calls=[Use("refund", order="42")]), "Refunded."],
+    }
+    harness = {"default_model": ScriptedModel.by_input(said)}
+    async with serving(settings(two_person=True, agents=[agent], harness=harness)) as api:
+        boss = "boss@acme+sessions:all"
+        await api("PUT", "/sessions/one", by="ann@acme")
+        words = {"content": "I paid twice."}
+        waiting = await api("POST", "/sessions/one/messages?wait=true", words, by=boss)
+        asked = waiting["pending"][0]
+        assert asked["thread"] != "main"
+        for thread in ("main", asked["thread"]):
+            path = f"/sessions/one/pending/{asked['id']}/approve?thread={thread}"
+            for by in ("ann@acme", boss):
+                await api.fails("forbidden", "POST", path, by=by)
+        await api("POST", path, by="chief@acme+sessions:all")
+
+
+async def test_an_agent_that_is_brought_asks_as_the_tools_of_the_server_do() -> None:
+    async with serving(settings(loaders=[InlineLoader()], tools=[refund])) as api:
+        about = {"name": "Sly", "instructions": "Help.", "tools": ["refund"]}
+
+        def bring(id: str, approval: str) -> dict[str, Any]:
+            manifest = {**about, "modes": [{"name": "m", "approval": approval}]}
+            return {"id": id, "source": {"loader": "inline", "source": {"manifest": manifest}}}
+
+        fields = await api.fails("invalid_value", "POST", "/sessions", bring("one", "auto"))
+        assert fields["field"] == "modes[0].approval"
+        await api.fails("session_not_found", "GET", "/sessions/one")
+        await api("POST", "/sessions", bring("two", "tool"))
+        await api.ask_for_refund("two")

@@ -316,3 +316,53 @@ async def test_a_server_without_auth_serves_its_own_machine() -> None:
     async with serving(settings(auth=NoAuth())) as api:
         made = await api.client.put("/v1/sessions/one", json={})
         assert made.json()["row"]["user"] == "local"
+
+
+CONFIG = """
+[agents]
+shop = "shop:shop"
+[stores]
+sqlite = "sqlite:x.db"
+[auth]
+kind = "none"
+[audit]
+sink = "log"
+"""
+
+
+def test_a_server_says_what_it_is_told_to_log(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text(CONFIG)
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    port = free_port()
+    words = ["serve", "--config", "server.toml", "--port", str(port)]
+    server = Served.__new__(Served)
+    server.port, server.url = port, f"http://127.0.0.1:{port}"
+    server.process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        server.ready()
+        httpx.put(f"{server.url}/v1/sessions/c", json={})
+        assert server.ended() == 0
+        said = server.said()
+    finally:
+        server.close()
+    assert said.startswith(f"serving {server.url}/v1 from server.toml")
+    records = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [record["session"] for record in records] == ["c"]
+
+
+def test_what_cannot_be_served_is_not_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("[agents]\n")
+    assert cli(["serve", "--config", str(file)]) != 0
+    assert "serving" not in capsys.readouterr().err
+    for option in (["--auth", "none"], ["--model", "x/y"], ["--sandbox", str(tmp_path)]):
+        assert cli(["serve", "--config", str(file), *option]) != 0
+        assert "--config" in capsys.readouterr().err

@@ -116,3 +116,17 @@ def test_without_auth_only_loopback_is_bound() -> None:
     with pytest.raises(InvalidSettings, match="certificate"):
         Plan(agents=agents, auth="none", cert="x.pem").settings()
     assert Plan(agents=agents, auth="none").settings().default == "memory"
+
+
+def test_the_first_store_of_a_file_is_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(
+        f"""
+        [agents]
+        shop = "tests.server.test_settings:made"
+        [stores]
+        sqlite = "sqlite:{tmp_path}/x.db"
+        file = "file:{tmp_path}/logs"
+        """
+    )
+    assert Settings.load(file).default == "sqlite"

@@ -101,12 +101,16 @@ class Bundle:
     def events(self, thread: str = "main") -> Iterator[Event]:
         """All events of a thread, those that it shares with another included."""
         found = self.thread(thread)
-        if found.parent is not None:
-            for event in self.events(found.parent.thread):
-                if event.seq > found.parent.at:
+        line = [(found, found.head)]
+        while found.parent is not None:
+            upto = min(line[-1][1], found.parent.at)
+            found = self.thread(found.parent.thread)
+            line.append((found, upto))
+        for each, upto in reversed(line):
+            for event in self.own(each.thread):
+                if event.seq > upto:
                     break
                 yield event
-        yield from self.own(thread)
 
     async def read(self, thread: str = "main") -> AsyncGenerator[Event, None]:
         """As `events`, for an event loop."""
@@ -137,14 +141,7 @@ class Bundle:
 
     def to_json(self) -> bytes:
         """The bundle in one JSON text; `InvalidValue` when it is too large for that."""
-        size = sum(part.size for part in self.document.parts)
-        if size > BUNDLE_LIMITS.json_bytes:
-            raise InvalidValue(
-                field="bundle",
-                problem=f"has {size} bytes",
-                remedy="write it as an archive (.zip)",
-                limit=BUNDLE_LIMITS.json_bytes,
-            )
+        _check_size(sum(part.size for part in self.document.parts))
         raw = dict(self.raw)
         raw["threads"] = [
             {**thread, "events": self._inline(thread["part"])} for thread in raw["threads"]
@@ -164,7 +161,9 @@ class Bundle:
             else blob
             for blob in raw["blobs"]
         ]
-        return msgspec.json.encode(raw) + b"\n"
+        text = msgspec.json.encode(raw) + b"\n"
+        _check_size(len(text))
+        return text
 
     def _inline(self, part: str) -> list[Raw]:
         return [Raw(line.rstrip(b"\n")) for line in self.lines(part)]
@@ -183,6 +182,17 @@ class Written(Struct, frozen=True, kw_only=True):
     form: Literal["json", "archive"]
     size: int
     document: Document
+
+
+def _check_size(size: int) -> None:
+    """Refuse to write a single JSON that would not be read again."""
+    if size > BUNDLE_LIMITS.json_bytes:
+        raise InvalidValue(
+            field="bundle",
+            problem=f"has {size} bytes",
+            remedy="write it as an archive (.zip)",
+            limit=BUNDLE_LIMITS.json_bytes,
+        )
 
 
 def _some(events: Iterator[Event]) -> list[Event]:

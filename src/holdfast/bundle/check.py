@@ -92,7 +92,7 @@ def _check(source: Source, allow_secrets: bool | None, limits: f.BundleLimits) -
     if allow_secrets is None:
         allow_secrets = document.mode == "local"
     contents = Contents(document, found.parts, faults, limits, secrets=not allow_secrets)
-    states = contents.check()
+    states = contents.check(raw)
     if faults:
         raise faults.error()
     return Checked(Bundle(raw, found.parts), states)

@@ -4,13 +4,11 @@ document says of them what they say themselves. Blocking: called in a thread."""
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -21,11 +19,12 @@ from ..state import State
 from . import format as f
 from .archive import PIECE, Parts
 from .liveness import liveness
-from .opening import Faults
+from .opening import UNREADABLE, Faults
+from .redaction.sanitize import LARGEST
 from .redaction.scrub import Scrub, ScrubConfig
 from .sections import Digest
 
-UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError)
+REPLACED = "holds what the sanitising rules replace"
 
 
 class Contents:
@@ -47,8 +46,9 @@ class Contents:
         self._listed = {part.name: part for part in document.parts}
         self._gate = Scrub("sanitized", ScrubConfig(paths=False)) if secrets else None
 
-    def check(self) -> dict[str, State]:
-        """Check all parts; the folds of the threads."""
+    def check(self, raw: dict[str, Any]) -> dict[str, State]:
+        """Check all parts, and for secrets the `raw` document too; the folds of the threads."""
+        self._document_secrets(raw)
         digests = [self._thread(n, thread) for n, thread in enumerate(self._document.threads)]
         for n, section in enumerate(self._document.transcript.sections):
             if section.part is not None:
@@ -114,7 +114,21 @@ class Contents:
             return
         # As values: what is scrubbed is written anew, and so may differ in blanks.
         if self._gate.event(event, path).json() != event.json():
-            self._faults.add("secret", path, "holds what the sanitising rules replace")
+            self._faults.add("secret", path, REPLACED)
+
+    def _document_secrets(self, raw: dict[str, Any]) -> None:
+        """What stands beside the events: each text by itself, since names of rules and counters
+        mean nothing there; what is free, as in an event."""
+        for name, value in raw.items():
+            if name in ("metadata", "session"):
+                self._value(value, f"$.{name}")
+                continue
+            for text in set(_texts(value)):
+                self._value(text, f"$.{name}")
+
+    def _value(self, value: Any, path: str) -> None:
+        if self._gate is not None and self._gate.value(value, path) != value:
+            self._faults.add("secret", path, REPLACED)
 
     def _section(self, path: str, part: str, count: int) -> None:
         found = 0
@@ -123,10 +137,13 @@ class Contents:
             if too_many(line, self._limits.values):
                 self._faults.add("too_large", path, "has a message with too many values")
                 continue
+            at = f"{path}.messages[{found - 1}]"
             try:
                 msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+                if self._gate is not None:
+                    self._value(msgspec.json.decode(line), at)
             except (msgspec.MsgspecError, ValueError, RecursionError):
-                self._faults.add("wrong_type", f"{path}.messages[{found - 1}]", "is no object")
+                self._faults.add("wrong_type", at, "is no object")
         if found != count:
             self._faults.add("mismatch", f"{path}.count", "is not the number of messages")
 
@@ -139,9 +156,15 @@ class Contents:
             blob.sha256,
         ):
             self._faults.add("mismatch", path, "is not the part that it names")
+        text = bytearray()
         with self._open(part, path) as file:
-            while file.read(PIECE):
-                pass
+            while piece := file.read(PIECE):
+                if self._gate is not None and len(text) <= LARGEST:
+                    text += piece
+        if self._gate is not None and len(text) <= LARGEST:
+            data = bytes(text)
+            if self._gate.blob(data, path) not in (None, data):  # None: it is no text
+                self._faults.add("secret", path, REPLACED)
 
     def _lines(self, part: str, path: str, longest: int) -> Iterator[bytes]:
         """The lines of a part, as long as they are lines."""
@@ -230,6 +253,19 @@ def opened_part(parts: Parts, part: f.Part) -> Iterator[Hashed]:
             yield Hashed(None, part)
             return
         yield Hashed(file, part)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
 
 
 def _twice(marks: array[int]) -> bool:

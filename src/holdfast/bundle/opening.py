@@ -38,8 +38,14 @@ _LIST, _OTHER = 400_000, 20_000  # entries; an event takes some 40 bytes of the 
 _END = struct.Struct("<4s4H2LH")  # the last record of a zip, without a comment
 _LOCATOR = struct.Struct("<4sLQL")
 _END64 = struct.Struct("<4sQ2H2L4Q")
+_LOCAL = struct.Struct("<4s5H3L2H")  # what stands before the name of a file
+_EXTRA = 64  # bytes that may stand between the name of a file and its data
 _ENTRY = 160  # bytes that the directory of an archive has for a part of ours, at most
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, OSError)
+_PLAIN = 0x080E  # flags of a file in a zip that change nothing about its bytes
+UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
+    *(KeyError, ValueError, RuntimeError),  # the last for what zipfile cannot do
+)
 
 
 class Faults:
@@ -152,10 +158,13 @@ def _json(data: bytes, faults: Faults, limits: BundleLimits) -> Opened:
     for name, value in (("threads", threads), ("blobs", blobs)):
         if name in kept:
             kept[name] = value
-    if "transcript" in kept:
+    if "transcript" in kept and "sections" in transcript:
         kept["transcript"] = {**transcript, "sections": sections}
-    text = msgspec.json.encode(kept)
-    return Opened(_plain(text, faults, limits), Held(parts), None)
+    raw = _plain(msgspec.json.encode(kept), faults, limits)
+    if not faults:
+        inline = [part for name, part in parts.items() if not name.startswith("blobs/")]
+        _check_members(data, raw, len(parts) + sum(map(_members, inline)), faults)
+    return Opened(raw, Held(parts), None)
 
 
 def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -> dict[str, Raw]:
@@ -206,6 +215,25 @@ def _plain(text: bytes, faults: Faults, limits: BundleLimits) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise faults.stop("not_json", "$", "is no JSON that can be kept") from error
+
+
+def _check_members(text: bytes, raw: dict[str, Any], more: int, faults: Faults) -> None:
+    """Find names that stand twice in one object of a text: of those, `raw` has the last alone. It
+    had `more` members that are not there."""
+    left: list[Any] = [raw]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            more += len(value)
+            value = list(value.values())
+        left += [item for item in value if isinstance(item, (dict, list))]
+    if _members(text) != more:
+        faults.add("duplicate", "$", "has an object with a name that stands there twice")
+
+
+def _members(text: bytes) -> int:
+    """How many members the objects of a JSON text have."""
+    return sum(piece.count(b":") for piece in without_strings(text))
 
 
 def _decoded(raw: Raw | None, type: Any, path: str, faults: Faults) -> Any:
@@ -262,12 +290,13 @@ def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> Ope
     _check_directory(file, size, faults, limits)
     try:
         archive = zipfile.ZipFile(file)
-    except (*_BROKEN, struct.error) as error:
+    except UNREADABLE as error:
         raise faults.stop("truncated", "$", "is no whole archive") from error
     members = archive.infolist()
     if len(members) > limits.parts + 1:
         raise faults.stop("too_many_parts", "$", f"has more than {limits.parts} parts")
-    _check_members(members, faults)
+    _check_files(members, faults)
+    _check_gaps(file, members, archive.start_dir, faults)
     total = sum(member.file_size for member in members)
     if total > limits.total_bytes:
         raise faults.stop("too_large", "$", f"holds more than {limits.total_bytes} bytes")
@@ -282,10 +311,12 @@ def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> Ope
     try:
         with archive.open(members[0]) as member:
             data = member.read(limits.json_bytes + 1)
-    except _BROKEN as error:
+    except UNREADABLE as error:
         raise faults.stop("truncated", DOCUMENT, "cannot be read whole") from error
     _object(data, faults, limits, values=limits.values)
-    return Opened(_plain(data, faults, limits), Zipped(archive, file), size)
+    raw = _plain(data, faults, limits)
+    _check_members(data, raw, 0, faults)
+    return Opened(raw, Zipped(archive, file), size)
 
 
 def _check_directory(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> None:
@@ -316,7 +347,7 @@ def _large(file: BinaryIO, size: int) -> tuple[int, int] | None:
     return (found[7], found[8]) if found[0] == b"PK\6\6" else None
 
 
-def _check_members(members: list[zipfile.ZipInfo], faults: Faults) -> None:
+def _check_files(members: list[zipfile.ZipInfo], faults: Faults) -> None:
     for name, times in Counter(member.filename for member in members).items():
         if times > 1:
             faults.add("duplicate", _shown(name), f"is in the archive {times} times")
@@ -329,8 +360,28 @@ def _check_members(members: list[zipfile.ZipInfo], faults: Faults) -> None:
             faults.add("bad_path", name, "is a link, or no plain file")
         elif member.flag_bits & 1:
             faults.add("unreadable", name, "is encrypted")
+        elif member.flag_bits & ~_PLAIN:
+            faults.add("unreadable", name, "is packed in a way that bundles are not")
         elif member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             faults.add("unreadable", name, "is compressed in a way that bundles are not")
+
+
+def _check_gaps(file: BinaryIO, members: list[zipfile.ZipInfo], end: int, faults: Faults) -> None:
+    """See that an archive has no bytes before its directory but those of its files, each once."""
+    places = {0}
+    for member in sorted(members, key=lambda member: member.header_offset):
+        at = member.header_offset
+        file.seek(at + _LOCAL.size - 4)
+        name, extra = struct.unpack("<2H", file.read(4).ljust(4, b"\0"))
+        if at not in places or extra > _EXTRA or member.comment:
+            break
+        behind = at + _LOCAL.size + name + extra + member.compress_size
+        # Who cannot go back in a file writes the sizes behind it.
+        places = {behind + more for more in ((12, 16, 20, 24) if member.flag_bits & 8 else (0,))}
+    else:
+        if end in places:
+            return
+    faults.add("mismatch", "$", "has bytes that belong to no file of the archive")
 
 
 def _shown(name: str) -> str:

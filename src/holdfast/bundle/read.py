@@ -8,11 +8,14 @@ which the same bundle is known when it comes again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+import hashlib
+import re
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..catalog import Parent, Row
 from ..codec import check_key
@@ -33,11 +36,11 @@ from .archive import PIECE, Bundle
 from .check import Checked, Source, check_bundle, order
 from .contents import opened_part
 from .format import BUNDLE_LIMITS, BundleLimits, Liveness, Part, Thread, event_of
-from .write import CLAIM
+from .write import CLAIM, REDACTED
 
 Use: TypeAlias = Literal["continue", "read"]
 
-PLACE = "base:place"  # a thread that stands for the session until its own are there
+_BASE = re.compile(r"base:[0-9a-f]{32}")  # threads that stand in for others, for a while
 NOWHERE = "nowhere: it was imported to be read"  # what seals a session that is not to go on
 
 
@@ -72,6 +75,11 @@ class _Job(Struct, frozen=True, kw_only=True):
 
     def key(self, thread: str) -> Key:
         return Key(self.scope.tenant, self.scope.session, thread)
+
+    @property
+    def place(self) -> Key:
+        """A thread that stands for the session until its own are there."""
+        return base_of(self.scope, hashlib.sha256(self.bundle.id.encode()).digest())
 
 
 async def import_bundle(
@@ -141,18 +149,23 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
 async def _import(job: _Job, *, names: bool) -> Imported:
     document = job.bundle.document
     origin = _claim_name(job)
-    known = origin in await job.store.claims(job.scope)
+    # In this order: what comes between is from an import of the same bundle at the same time.
+    known = not await _threads(job) or origin in await job.store.claims(job.scope)
     holder = await job.store.claim(job.scope.tenant, origin, job.scope)
-    if holder != job.scope:
-        return _imported(job, holder)
-    there = {row.thread: row for row in await _threads(job)}
+    if holder != job.scope:  # perhaps of an import that was cut, and is finished now
+        job, known = replace(job, scope=holder), True
     written: list[Key] = []
     try:
+        there = {row.thread: row for row in await _threads(job)}
+        known = known and await _is_ours(job, there)
         if there and (not known or (job.use == "continue" and _sealed(there.values()))):
             raise SessionExists(
                 tenant=job.scope.tenant, session=job.scope.session, thread=min(there)
             )
         missing = [thread for thread in order(document.threads) if thread.thread not in there]
+        if document.mode != "local":
+            mark = f"{REDACTED}{document.mode}:{job.scope.session}"
+            await job.store.claim(job.scope.tenant, mark, job.scope)
         held = await _claim(job, document.session.claims) if names and missing else ()
         blobs = await _blobs(job)
         events = 0
@@ -162,7 +175,7 @@ async def _import(job: _Job, *, names: bool) -> Imported:
         await _undo(job, written, origin, known=known)
         raise
     finally:
-        await job.store.delete(job.key(PLACE))
+        await job.store.delete(job.place)
     fresh = bool(missing or blobs)
     return _imported(job, job.scope, fresh=fresh, events=events, blobs=blobs, held=held)
 
@@ -170,7 +183,30 @@ async def _import(job: _Job, *, names: bool) -> Imported:
 async def _threads(job: _Job) -> list[Row]:
     """The threads that are there, but for what an import that was cut has left."""
     rows = await threads_of(job.store, job.scope)
-    return [row for row in rows if not row.thread.startswith("base:")]
+    return [row for row in rows if _BASE.fullmatch(row.thread) is None]
+
+
+async def _is_ours(job: _Job, there: Collection[str]) -> bool:
+    """Whether the threads that are there are from this bundle, however far they went on: an import
+    that was cut after its claim may have found the id taken."""
+    mine = [thread for thread in job.bundle.document.threads if thread.thread in there]
+    for thread in mine:
+        last = await _last(_poured(job, thread))
+        before = thread.head + 1
+        found = await _last(
+            job.store.read(job.key(thread.thread), after=thread.head - 1, before=before)
+        )
+        if found is None or last is None or (found.id, found.at) != (last.id, last.at):
+            return False
+    return bool(mine) or not there
+
+
+async def _last(events: AsyncGenerator[Event, None]) -> Event | None:
+    last = None
+    async with aclosing(events):
+        async for event in events:
+            last = event
+    return last
 
 
 def _sealed(rows: Iterable[Row]) -> bool:
@@ -238,7 +274,7 @@ async def _blobs(job: _Job) -> int:
     have = {ref.sha256 for ref in await job.store.blobs(job.scope)}
     blobs = [b for b in job.bundle.document.blobs if b.part is not None and b.sha256 not in have]
     if blobs:
-        await restore_base(job.store, job.key(PLACE), _none(), 0)
+        await restore_base(job.store, job.place, _none(), 0)
     for blob in blobs:
         data = await asyncio.to_thread(job.bundle.blob, blob.sha256)
         if await job.store.put_blob(job.scope, data) != BlobRef(blob.sha256, blob.size):

@@ -14,6 +14,21 @@ from .archive import Filed, Held, Parts
 from .format import BUNDLE_LIMITS, Part
 
 
+def check_path(path: Path | None) -> None:
+    """Refuse where no file can be, before anything is done."""
+    if path is None:
+        return
+    problem = None
+    if not path.parent.is_dir():
+        problem = f"is in {str(path.parent)!r}, which is no folder"
+    elif path.is_dir():
+        problem = f"is {str(path)!r}, which is a folder"
+    if problem is not None:
+        raise InvalidValue(
+            field="to", problem=problem, remedy="name a file in a folder that is there"
+        )
+
+
 class Spool:
     """The parts so far. `close` removes what is in files."""
 

@@ -30,10 +30,12 @@ from .redaction.manifest import Mode
 from .redaction.scrub import Scrub, ScrubConfig
 from .renaming import renamed
 from .sections import Digest
-from .spool import Spool
+from .spool import Spool, check_path
 from .summary import About, Summary
 
 CLAIM = "bundle:"  # + a bundle's id: the claim of a session that was imported from it
+REDACTED = "redacted:"  # + the mode of that bundle and the session, where something was replaced
+MODES: tuple[Mode, ...] = ("local", "sanitized", "replay_only")  # the most faithful first
 
 
 class _Host(Protocol):
@@ -113,6 +115,7 @@ async def export_bundle(
     """
     store, scope = _origin(session)
     _check(mode, purpose, threads, upto, move_to)
+    await _check_faithful(store, scope, mode)
     job = _Job(
         store=store,
         scope=scope,
@@ -125,18 +128,22 @@ async def export_bundle(
         progress=progress or (lambda events: None),
     )
     path = None if to is None else Path(to)
-    if purpose != "move":
-        return await _export(job, path)
-    name = move_to or "a bundle"
-    for row in await threads_of(store, scope):
-        check_place(row, name)
-    before = [row.thread for row in await threads_of(store, scope) if row.sealed is None]
-    try:
-        await seal(store, scope, name)
-        return await _export(job, path)
-    except BaseException:
-        await unseal(store, scope, name, "the export failed", threads=before)
-        raise
+    await asyncio.to_thread(check_path, path)
+    return await (
+        _move(job, path, move_to or "a bundle") if purpose == "move" else _export(job, path)
+    )
+
+
+async def _check_faithful(store: Store, scope: Scope, mode: Mode) -> None:
+    """Refuse to call faithful what came here with something replaced."""
+    for name in await store.claims(scope):
+        came = name.split(":")[1] if name.startswith(REDACTED) else "local"
+        if came in MODES and MODES.index(mode) < MODES.index(came):
+            raise InvalidValue(
+                field="mode",
+                problem=f"is {mode}, and the session came from a bundle that is {came}",
+                remedy=f"export it as {came}",
+            )
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +158,25 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     blobs: bool
     scrub: Scrub
     progress: Callable[[int], None]
+
+
+async def _move(job: _Job, path: Path | None, name: str) -> Bundle | Written:
+    """Seal and export, again if a thread was begun meanwhile."""
+    rows = await threads_of(job.store, job.scope)
+    for row in rows:
+        check_place(row, name)
+    opened: set[str] = set()
+    try:
+        while True:
+            opened |= {row.thread for row in rows if row.sealed is None}
+            await seal(job.store, job.scope, name)
+            made = await _export(job, path)
+            rows = await threads_of(job.store, job.scope)
+            if all(row.sealed is not None for row in rows):
+                return made
+    except BaseException:
+        await unseal(job.store, job.scope, name, "the export failed", threads=opened)
+        raise
 
 
 def _scrub(mode: Mode, config: ScrubConfig | None) -> Scrub:
@@ -242,7 +268,8 @@ async def _bundle(job: _Job, logs: Sequence[tuple[Log, Parent | None]], spool: S
         job.scrub.id(job.scope.tenant, "$.session.tenant"),
         job.scrub.id(job.scope.session, "$.session.session"),
     )
-    about = About(tenant=tenant, session=session, mode=job.mode, purpose=job.purpose, upto=job.upto)
+    upto = None if job.upto is None else min(job.upto, logs[0][0].end)
+    about = About(tenant=tenant, session=session, mode=job.mode, purpose=job.purpose, upto=upto)
     summary = Summary(about)
     blobs, moved = await _blobs(job, spool)
     for n, (log, parent) in enumerate(logs):
@@ -394,7 +421,7 @@ async def _claims(job: _Job, summary: Summary) -> list[str]:
     """The session's names; a part of a session has none. Those of surfaces follow from the log."""
     if job.threads is not None or job.upto is not None:
         return []
-    names = [n for n in await job.store.claims(job.scope) if not n.startswith(CLAIM)]
+    names = [n for n in await job.store.claims(job.scope) if not n.startswith((CLAIM, REDACTED))]
     if job.mode == "local":
         return names
     others = [name for name in names if not name.startswith(SURFACE_CLAIM)]

@@ -77,6 +77,8 @@ async def validate(
             out.print(*(plain(str(fault)) for fault in error.faults))
             if error.more:
                 out.print(f"and {error.more} more")
+            if all(fault.code == "secret" for fault in error.faults):
+                out.remark("--allow-secrets accepts them, as an import of a local bundle does")
         return 1
     document = found.bundle.document
     if out.json:

@@ -98,14 +98,21 @@ def file_name(id: str, suffix: str) -> str:
 async def placed(target: Path, *, force: bool) -> AsyncGenerator[Path, None]:
     """A path to write to in the place of `target`; it is there, whole, when all went well. What
     was there before is replaced only with `force`."""
-    target = await asyncio.to_thread(_ready, target, force)
-    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=".holdfast-", dir=target.parent)
-    draft = Path(folder) / target.name
     try:
-        yield draft
-        await asyncio.to_thread(_put, draft, target, force)
-    finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        target = await asyncio.to_thread(_ready, target, force)
+        folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=".holdfast-", dir=target.parent)
+        try:
+            draft = Path(folder) / target.name
+            yield draft
+            await asyncio.to_thread(_put, draft, target, force)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    except OSError as error:
+        raise InvalidValue(
+            field="out",
+            problem=f"{str(target)!r} cannot be written ({error.strerror or error})",
+            remedy="name another file",
+        ) from error
 
 
 def _ready(target: Path, force: bool) -> Path:

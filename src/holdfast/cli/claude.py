@@ -12,6 +12,7 @@ from cyclopts import App, Group, Parameter
 
 from ..adapters.claude import ClaudeSessionStore
 from ..adapters.claude.files import Problem, Transcript, find, projects_folder
+from ..adapters.claude.summaries import fold
 from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
 from ..errors import InvalidValue
 from .options import EVERYWHERE, Common, look_into, place
@@ -95,6 +96,7 @@ def _find(paths: list[Path]) -> tuple[list[Transcript], int]:
 async def _opened(
     common: Common, *, create: bool = False, dry_run: bool = False
 ) -> AsyncGenerator[ClaudeSessionStore, None]:
+    await asyncio.to_thread(fold, None, [])  # says that the extra is missing, and is slow at first
     if create and not dry_run:
         made = ClaudeSessionStore(common.url, tenant=common.tenant)
         if (path := place(common.url)) is not None:

@@ -71,6 +71,8 @@ def serve(
         raise UsageError("serve takes an agent as module:name, or --config FILE")
     if agents and config is not None:
         raise UsageError("serve takes agents or --config, not both")
+    if config is not None and any(option is not None for option in (auth, model, sandbox)):
+        raise UsageError("--auth, --model and --sandbox stand in the file that --config names")
     named, speaks = dict(map(_named, agents)), Choice()
     for at in named.values():
         speaks = speaks if speaks.default else choose(find(at), model)
@@ -95,10 +97,13 @@ def serve(
     scheme = "http" if tls_cert is None else "https"
     out = common.output()
     where = shown(common.url) if config is None else str(config)
-    out.remark(f"serving {scheme}://{host}:{port}/v1 from {where}; Ctrl-C ends it")
-    if speaks.offline is not None:
-        out.remark(f"no vendor is asked, since {speaks.offline}: the model is {speaks.default}")
-    run(plan)
+
+    def begun() -> None:
+        out.remark(f"serving {scheme}://{host}:{port}/v1 from {where}; Ctrl-C ends it")
+        if speaks.offline is not None:
+            out.remark(f"no vendor is asked, since {speaks.offline}: the model is {speaks.default}")
+
+    run(plan, begun)
 
 
 def _named(agent: str) -> tuple[str, str]:

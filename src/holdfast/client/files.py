@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import wire
 from .parts import Part
-from .transport import decoded
+from .transport import Query, decoded
 
 BYTES = "application/octet-stream"
 
@@ -47,7 +47,7 @@ class FilesPart(Part):
     async def remove(self, path: str, *, all: bool = False) -> None:
         """Remove a file or an empty folder; with `all`, a folder with what is in it."""
         place = self._place
-        query = {"path": path, "all": all}
+        query: Query = {"path": path, "all": all}
         await place.transport.raw("DELETE", f"{place.path}/files", query=query)
 
     @property

@@ -52,12 +52,14 @@ class Threads(Generic[S]):
 
     async def rename(self, title: str, thread: str | None = None) -> None:
         """Give a thread another title, this one unless another is named."""
-        name, body = part(thread or self.id), wire.RenameThread(title=title)
+        name = part(self.id if thread is None else thread)
+        body = wire.RenameThread(title=title)
         await self._place.call("PATCH", f"/threads/{name}", wire.SessionView, body=body)
 
     async def delete(self, thread: str | None = None) -> None:
         """Remove a thread, this one unless another is named; forks of it stay whole."""
-        await self._place.call("DELETE", f"/threads/{part(thread or self.id)}", type(None))
+        name = part(self.id if thread is None else thread)
+        await self._place.call("DELETE", f"/threads/{name}", type(None))
 
     async def edit(self, seq: int, text: str) -> S:
         """Go back to before message `seq` was read and send other words, in a thread of its

@@ -248,7 +248,13 @@ def _plain(query: Query | None) -> httpx.QueryParams:
 
 
 def part(text: str) -> str:
-    """A name as a part of a path."""
+    """A name as a part of a path (`InvalidValue` where it would lead elsewhere)."""
+    if text in ("", ".", "..") or "/" in text:
+        raise InvalidValue(
+            field="name",
+            problem=f"{text[:100]!r} cannot stand in a path",
+            remedy="give a name that is not empty, no dots alone, and has no slash",
+        )
     return quote(text, safe="")
 
 

@@ -30,15 +30,17 @@ class Again(Struct, frozen=True):
     dropped: tuple[int, ...]
     asked: tuple[Asked, ...]
 
-    def events(self, text: str | None = None) -> Iterator[NewEvent]:
-        """What to write into the fork; `text` are other words for the last message."""
+    def events(self, text: str | None = None, actor: str | None = None) -> Iterator[NewEvent]:
+        """What to write into the fork; `text` are other words for the last message, and `actor`
+        is who says them, if that is not who sent it."""
         if self.dropped:
             yield NewEvent.of("queue.changed", ev.QueueChanged(remove=[*self.dropped]))
         for number, one in enumerate(self.asked, 1):
             message = one.message if number > 1 else replace(one.message, how="queue")
+            who = one.actor
             if text is not None and number == len(self.asked):
-                message = replace(message, text=text)
-            yield NewEvent.of("message.received", message, actor=one.actor)
+                message, who = replace(message, text=text), actor or who
+            yield NewEvent.of("message.received", message, actor=who)
 
 
 async def again(live: Live, seq: int) -> Again:

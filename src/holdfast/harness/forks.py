@@ -84,11 +84,12 @@ class Forks(View, Generic[S]):
             await _keep(ground, where, then)
         return await self._host.open(where.session, where.thread)
 
-    async def edit(self, seq: int, text: str) -> S:
+    async def edit(self, seq: int, text: str, *, actor: str | None = None) -> S:
         """Go back to before message `seq` was read and send other words, with all else that it
-        came with, in a thread of its own. `InvalidValue` where `seq` is no message."""
+        came with, in a thread of its own. They are `actor`'s, or of whoever sent it.
+        `InvalidValue` where `seq` is no message."""
         check_text("text", text)
-        return await self._again(seq, text)
+        return await self._again(seq, text, actor)
 
     async def regenerate(self, seq: int) -> S:
         """Ask message `seq` again, with all that it came with, in a thread of its own.
@@ -113,12 +114,12 @@ class Forks(View, Generic[S]):
             await StateView(ground).replace(then.data)
         return forked
 
-    async def _again(self, seq: int, text: str | None = None) -> S:
+    async def _again(self, seq: int, text: str | None = None, actor: str | None = None) -> S:
         ground, outputs = self._ground, self._ground.config.outputs
         ground.check()
         back = await again(ground.live, seq)
         forked = await self.fork(at=back.at)
-        last = await forked.append(*back.events(text))
+        last = await forked.append(*back.events(text, actor))
         for number, one in enumerate(reversed(back.asked)):
             if (known := outputs.get((ground.live.log, one.seq))) is not None:
                 outputs[forked.live.log, last - number] = known

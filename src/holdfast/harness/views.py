@@ -64,10 +64,17 @@ class ModeView(View):
         config = self._ground.config
         return config.mode(self._state) if name is None else config.agent.known_mode(name)
 
-    async def switch(self, mode: str, text: str | None = None) -> bool:
+    async def switch(
+        self,
+        mode: str,
+        text: str | None = None,
+        *,
+        key: str | None = None,
+        actor: str | None = None,
+    ) -> bool:
         """Work in another mode from the next step on, with the model that was chosen there;
-        `text` is received as a message then. False where it was the mode already;
-        `InvalidValue` where that mode does not follow this one."""
+        `text` is received as a message then, with `key` and `actor` as in `post`. False where it
+        was the mode already; `InvalidValue` where that mode does not follow this one."""
         ground, agent = self._ground, self._ground.config.agent
         left: Mode | None = None
         await ground.catch_up()
@@ -81,7 +88,7 @@ class ModeView(View):
                 await called(agent.mode(mode).on_enter, ground, text)
                 break
         if text is not None:
-            await ground.post(text)
+            await ground.post(text, key=key, actor=actor)
         return changed
 
 
@@ -279,12 +286,14 @@ class Queue(View):
             raise InvalidValue(field="seqs", problem=problem, remedy=remedy)
         await self._change(ev.QueueChanged(order=[*seqs]), seqs)
 
-    async def edit(self, seq: int, text: str) -> None:
-        """Let the model read other words."""
+    async def edit(self, seq: int, text: str, *, actor: str | None = None) -> None:
+        """Let the model read other words, which are `actor`'s."""
         check_text("text", text)
-        await self._change(ev.QueueChanged(texts={str(seq): text}), (seq,))
+        await self._change(ev.QueueChanged(texts={str(seq): text}), (seq,), actor)
 
-    async def _change(self, payload: ev.QueueChanged, seqs: Sequence[int]) -> None:
+    async def _change(
+        self, payload: ev.QueueChanged, seqs: Sequence[int], actor: str | None = None
+    ) -> None:
         """Only what still waits can be changed: where the log grew meanwhile, look again."""
         ground, id = self._ground, new_id()
         ground.check_open()
@@ -295,7 +304,7 @@ class Queue(View):
                     raise InvalidValue(
                         field="seq", problem=f"{seq} does not wait", remedy="list the queue again"
                     )
-            event = NewEvent.of("queue.changed", payload, id=id)
+            event = NewEvent.of("queue.changed", payload, id=id, actor=actor)
             try:
                 await ground.append(event, expected=state.head)
             except HeadMoved as moved:

@@ -3,7 +3,7 @@ but through here."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
@@ -36,6 +36,7 @@ class Asking:
         self.again: bool = state.get("again", False)  # whether it may have been begun before
         self.base = base
         self._target: dict[str, str] = state.get("target", {})
+        self.still: Callable[[], Awaitable[bool]] | None = state.get("still")
 
     def note(self, **target: str) -> None:
         """Have it written into the audit record what else is asked for."""
@@ -66,7 +67,7 @@ class Asking:
         """Where a session is, and the row of a thread of it (`SessionNotFound`)."""
         place, row = await self.service.places.find(self.caller, id, thread)
         if thread == "main":
-            await self.service.adopt(place, row)
+            await self.service.adopting.adopt(place, row)
         return place, row
 
     @asynccontextmanager
@@ -84,7 +85,7 @@ class Asking:
             if main is None:
                 raise SessionNotFound(tenant=row.tenant, session=row.session)
             row = main
-            await self.service.adopt(place, row)
+            await self.service.adopting.adopt(place, row)
         return self.service.serves(row)
 
     def view(

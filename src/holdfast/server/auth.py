@@ -3,8 +3,10 @@ a principal in it, and the scopes that say what it may do."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import ipaddress
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
@@ -61,6 +63,29 @@ class Caller(Struct, frozen=True, kw_only=True):
         """Go on only with this scope (`Forbidden`)."""
         if not self.may(scope):
             raise Forbidden(problem=f"this needs the scope {scope}", scope=scope)
+
+
+class Known:
+    """Tokens by which somebody was known, the latest so many; as hashes."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._hashes: OrderedDict[bytes, None] = OrderedDict()
+
+    def __contains__(self, shown: Credentials) -> bool:
+        token = shown.bearer()
+        return token is not None and _hash(token) in self._hashes
+
+    def add(self, shown: Credentials) -> None:
+        if (token := shown.bearer()) is not None:
+            self._hashes[_hash(token)] = None
+            self._hashes.move_to_end(_hash(token))
+            while len(self._hashes) > self._room:
+                self._hashes.popitem(last=False)
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
 class AuthHandler(Protocol):

@@ -57,7 +57,7 @@ async def bring(
     brought = await service.loading.bring(data.source, data.files, name)
     if brought.agent is None:
         return engine.agent_key(data.agent), brought
-    agent = service.loading.adopt(brought.agent, engine)
+    agent = service.loading.adopt(brought.agent, engine, place.tenant)
     await service.loading.keep(place, brought.agent)
     return agent, brought
 
@@ -70,21 +70,27 @@ def told(brought: Brought) -> dict[str, object]:
 
 
 async def settle(
-    service: Service, place: Place, id: str, agent: str, brought: Brought, given: Mapping[str, str]
+    service: Service,
+    engine: Engine,
+    place: Place,
+    id: str,
+    agent: str,
+    brought: Brought,
+    given: Mapping[str, str],
 ) -> None:
     """Put what was brought where the session finds it. A session for which that fails is
     removed again."""
-    _, engine, _ = service.serves_agent(agent)
     try:
-        if brought.agent is not None:
-            await service.loading.keep(place, brought.agent)  # it may have been forgotten meanwhile
+        if brought.agent is not None:  # it may have been forgotten meanwhile
+            service.loading.adopt(brought.agent, engine, place.tenant)
+            await service.loading.keep(place, brought.agent)
         give(engine, place, id, given)
         await _fill(engine, place, id, agent, brought)
     except BaseException:
         with contextlib.suppress(HoldfastError):
             await engine.delete(place, agent, id)
             await service.places.forget(place, id)
-            await service.forget_agent(place, agent)
+            await service.adopting.forget(place, agent)
         raise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
@@ -24,7 +25,7 @@ from ..events import new_id
 from ..store import wall_clock
 from . import once
 from .audit import AuditRecord
-from .auth import Caller, Credentials
+from .auth import Caller, Credentials, NoAuth
 from .failure import JSON, Answer, answer
 from .service import Service
 
@@ -100,17 +101,20 @@ class Passing:
 
     async def _known(self) -> Caller:
         service, address = self._service, self._address or ""
-        service.refusals.check(address)
         shown = Credentials(
             method=self._scope["method"],
             path=self._scope["path"],
             headers=self._headers,
             address=self._address,
         )
+        if shown not in service.known:  # whom others' guesses are not to keep out
+            service.refusals.check(address)
         caller = await service.authenticate(shown)
         if caller is None:
-            service.refusals.take(address)
+            if not isinstance(service.settings.auth, NoAuth):  # where nothing can be guessed
+                service.refusals.take(address)
             raise Unauthorized()
+        self._scope["state"]["still"] = functools.partial(service.still, shown, caller)
         return caller
 
     @property
@@ -145,9 +149,11 @@ class Passing:
         if length.isdigit() and int(length) > limit:
             raise RequestTooLarge(limit=limit)
         try:
-            async with asyncio.timeout(limits.body_seconds):
-                body = await read(receive, limit)
+            async with asyncio.timeout(limits.body_seconds) as patience:
+                with self._service.reading(patience):
+                    body = await read(receive, limit)
         except TimeoutError:
+            self._service.check_open()
             raise RequestTooSlow(seconds=limits.body_seconds) from None
         if body and not raw:
             self._check_json(body)
@@ -157,6 +163,12 @@ class Passing:
         found = self._headers.get("content-type", "")
         if found.partition(";")[0].strip().lower() != JSON:
             raise UnsupportedMedia(found=found[:100], wanted=JSON)
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            raise InvalidValue(
+                field="body", problem="is no UTF-8", remedy="encode it as UTF-8"
+            ) from None
         depth = self._service.limits.depth
         if too_deep(body, depth):
             raise InvalidValue(
@@ -184,6 +196,7 @@ class Passing:
         query = scope.get("query_string", b"")
         hash = once.request_hash(scope["method"], scope["path"], query, body)
         asked = once.Asked(key=key, hash=hash, session=scope["path_params"].get("session_id"))
+        target = self._target
 
         async def work(record: str, again: bool) -> once.Answered:
             state["again"] = again
@@ -192,7 +205,7 @@ class Passing:
                 await next_app(scope, receive, caught.send)
             except Exception as error:
                 return _of(hash, self._failure(error))
-            return caught.answer(hash)
+            return caught.answer(hash, target.get("session"))
 
         done = await (await self._service.once()).do(caller, asked, work)
         await self._say(done.status, done.headers, done.body)
@@ -229,7 +242,8 @@ class Passing:
         if self._opt.get("public"):
             return
         target = {name: str(value) for name, value in scope.get("path_params", {}).items()}
-        session = target.pop("session_id", None)
+        noted = {**self._target}
+        session = target.pop("session_id", None) or noted.pop("session", None)
         handler = scope["route_handler"]
         self._service.audit.put(
             AuditRecord(
@@ -243,7 +257,7 @@ class Passing:
                 principal=None if caller is None else caller.principal,
                 key=None if caller is None else caller.key,
                 session=session,
-                target={**target, **self._target},
+                target={**target, **noted},
                 code=self._code or scope["state"].get("code"),
                 address=self._address,
             )
@@ -266,9 +280,13 @@ class Caught:
         elif message["type"] == "http.response.body":
             self._body += message["body"]
 
-    def answer(self, hash: str) -> once.Answered:
+    def answer(self, hash: str, session: str | None) -> once.Answered:
         return once.Answered(
-            hash=hash, status=self._status, headers=self._headers, body=bytes(self._body)
+            hash=hash,
+            status=self._status,
+            headers=self._headers,
+            body=bytes(self._body),
+            session=session,
         )
 
 

@@ -106,6 +106,7 @@ class HoldfastEngine:
         self._settings, self._new = settings, harness
         self._envs = Envs()
         self.adopted: dict[str, Agent] = {}
+        self._adopters: set[tuple[str, str]] = set()  # tenants, and what they brought
         self.limits = limits or ServerLimits()
         self._harnesses: dict[tuple[str, int, str], Harness] = {}
         self._keys: dict[str, str] = {}  # the name of each agent, by its key
@@ -152,15 +153,21 @@ class HoldfastEngine:
             return name
         raise UnknownAgent(agent=str(name), available=self.agents)
 
-    def adopt(self, agent: Agent) -> None:
-        """Serve one more agent, which is in no list (`InvalidAgent`, `RateLimited`)."""
-        if agent.key in self.adopted:
-            return
-        limit = self.limits.loaded_agents
-        if len(self.adopted) >= limit:
-            raise RateLimited(what="loaded agents in one process", limit=limit, retry_after=60.0)
-        self._make(agent, "memory:", "main")
-        self.adopted[agent.key] = agent
+    def adopt(self, agent: Agent, tenant: str) -> None:
+        """Serve one more agent, for this tenant alone, and in no list (`InvalidAgent`,
+        `RateLimited`)."""
+        if agent.key not in self.adopted:
+            limit = self.limits.loaded_agents
+            if len(self.adopted) >= limit:
+                what = "loaded agents in one process"
+                raise RateLimited(what=what, limit=limit, retry_after=60.0)
+            self._make(agent, "memory:", "main")
+            self.adopted[agent.key] = agent
+        self._adopters.add((tenant, agent.key))
+
+    def has_adopted(self, agent: str, tenant: str) -> bool:
+        """Whether a tenant brought this agent."""
+        return (tenant, agent) in self._adopters
 
     async def take_up(self, place: Place, agent: str) -> None:
         """Look for work of an agent that was adopted."""
@@ -169,6 +176,7 @@ class HoldfastEngine:
     async def drop(self, place: Place, agent: str) -> None:
         """Serve an agent no more that was adopted for sessions there."""
         harness = self._harnesses.pop((agent, id(place.store), place.tenant), None)
+        self._adopters.discard((place.tenant, agent))
         if not any(known == agent for known, _, _ in self._harnesses):
             self.adopted.pop(agent, None)
         if harness is not None:
@@ -217,13 +225,21 @@ class HoldfastEngine:
         self._uses.pop((harness, id), None)
         return receipt
 
+    async def clear(self, place: Place, agent: str, id: str) -> None:
+        """Let go of a session that is about to be removed, and remove what it has outside of the
+        store's own."""
+        harness = await self._harness(place, agent).start()
+        await harness.close(id, grace=0.0, reason="delete")
+        await harness.config.sandbox.destroy(Scope(place.tenant, id))
+        self._uses.pop((harness, id), None)
+
     async def serve(self, place: Place) -> None:
         for agent in self._keys:
             await self._harness(place, agent).start()
 
     def _harness(self, place: Place, agent: str) -> Harness:
         name = self._keys.get(agent)
-        if name is None and agent not in self.adopted:
+        if name is None and not self.has_adopted(agent, place.tenant):
             raise UnknownAgent(agent=agent, available=self.agents)
         known = self._harnesses.get((agent, id(place.store), place.tenant))
         if known is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import HoldfastError
+from ..errors import HoldfastError, Unauthorized
 from ..events import Event
 from ..harness.live import Delta, Trouble
 from ..store import CaughtUp
@@ -22,6 +22,7 @@ HEARTBEAT = 10.0  # seconds without a word, at most
 PACE = 0.02  # seconds between two pieces to one reader, at least
 SHARE, SLOWEST = 0.00016, 0.08  # and more, the more readers there are: so much for each, at most …
 ROOM = 64 << 10  # characters that may wait for a reader before the log has to keep the rest
+LOOK = 2.0  # seconds between two looks whether a reader may still read
 BEGIN = b"retry: 1000\n\n"
 BEAT = b":\n\n"
 SHUTDOWN = End(reason="shutdown")
@@ -143,24 +144,39 @@ class Streams:
         """How long to wait between two pieces to one reader, with so many of them."""
         return max(self._least, min(len(self._open) * SHARE, SLOWEST))
 
-    async def chunks(self, reading: Reading) -> AsyncGenerator[bytes, None]:
-        """What is read, as server-sent events."""
+    async def chunks(
+        self, reading: Reading, still: Callable[[], Awaitable[bool]] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """What is read, as server-sent events, for as long as its reader may read: `still` is
+        asked every few seconds."""
         flow = Flow(reading, heartbeat=self._heartbeat, pace=self.pace)
         self._open.add(flow)
         if self.closed:
             flow.end(SHUTDOWN)
+        watching = None if still is None else asyncio.create_task(_watched(flow, still))
         try:
             async with contextlib.aclosing(flow.chunks()) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
             self._open.discard(flow)
+            if watching is not None:
+                await ended(watching)
 
     def close(self) -> None:
         """End all of them, and those that are still to come: the server goes away."""
         self.closed = True
         for flow in self._open:
             flow.end(SHUTDOWN)
+
+
+async def _watched(flow: Flow, still: Callable[[], Awaitable[bool]]) -> None:
+    """End a stream whose reader may not read it any more."""
+    while True:
+        await asyncio.sleep(LOOK)
+        if not await still():
+            break
+    flow.end(End(reason="closed", error=failure(Unauthorized())))
 
 
 def frame(part: Part, log: str, after: int) -> bytes:

@@ -109,19 +109,20 @@ class Loading:
         loaded, found = await fetch(self._loaders[source.loader], source.source)
         whole = {**msgspec.to_builtins(loaded.described), **source.options}
         described = manifest.described(whole, "options")
+        manifest.check_asks(described)
         if self._harden is not None:
             described = self._harden(described)
         kept = Kept(engine, described)
         return Brought(files={**found, **given}, agent=kept, identity=loaded.identity)
 
-    def adopt(self, kept: Kept, engine: Engine) -> str:
-        """Have an engine serve an agent; its key."""
+    def adopt(self, kept: Kept, engine: Engine, tenant: str) -> str:
+        """Have an engine serve an agent for a tenant; its key."""
         adopt = getattr(engine, "adopt", None)
         if adopt is None:
             problem, remedy = "serves no agents that are brought", "ask for another"
             raise InvalidValue(field="engine", problem=problem, remedy=remedy)
         try:
-            adopt(self._agent(kept))
+            adopt(self._agent(kept), tenant)
         except InvalidAgent as error:
             problem, remedy = "; ".join(error.faults), "mend its description"
             raise InvalidValue(field="source", problem=problem, remedy=remedy) from error
@@ -157,9 +158,9 @@ class Loading:
             pass
         return None
 
-    async def undone(self, place: Place, known: Callable[[str], bool]) -> list[str]:
-        """The agents that are not known yet, and whose sessions want a driver."""
-        agents = [agent async for agent in self.all(place) if not known(agent)]
+    async def undone(self, place: Place) -> list[str]:
+        """The agents whose sessions want a driver."""
+        agents = [agent async for agent in self.all(place)]
         if not agents:
             return []
         wheres = await place.store.runnable(place.tenant, agents=agents, limit=LIMITS.page)

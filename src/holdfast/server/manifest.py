@@ -102,6 +102,18 @@ def described(value: Any, name: str = "manifest") -> Described:
         raise InvalidValue(field=name, problem=problem, remedy=remedy) from error
 
 
+def check_asks(described: Described) -> None:
+    """Refuse an agent that would not ask where the server's tools do: who brings it is not who
+    decides. `harden` may still say so."""
+    for n, mode in enumerate(described.modes):
+        if mode.approval == "auto":
+            raise InvalidValue(
+                field=f"modes[{n}].approval",
+                problem="is 'auto', and would ask nobody about the tools of this server",
+                remedy="use ask, deny or tool",
+            )
+
+
 def _found(names: Sequence[str], tools: Mapping[str, Tool], field: str) -> list[Tool]:
     for name in names:
         if name not in tools:

@@ -42,6 +42,7 @@ LONGEST = 255  # characters of a key
 KEPT = 24 * 3_600  # seconds that an answer is remembered
 PATIENCE = 60.0  # seconds that a duplicate waits for the answer
 BATCH = 100
+SESSION = "session"  # that an answer is about, in the metadata of its row
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -53,12 +54,13 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Answered(Struct, frozen=True, kw_only=True):
-    """How it was answered."""
+    """How it was answered; `session` is one that the request did not name, but made or found."""
 
     hash: str
     status: int
     headers: list[tuple[str, str]] = []
     body: bytes = b""
+    session: str | None = None
 
 
 Work: TypeAlias = Callable[[str, bool], Awaitable[Answered]]
@@ -158,7 +160,7 @@ class Once:
             answer = await work(record, again)
             if answer.status < 500 and answer.status not in (401, 403, 408, 429):
                 event = NewEvent.of("request.answered", answer, id=f"answer:{record}")
-                await self._store.append(where, [event], fence=lease)
+                await self._store.append(where, [*_about(answer), event], fence=lease)
                 await self._store.release(lease)
             else:
                 await self._forget(where, lease)
@@ -190,7 +192,9 @@ class Once:
 
     async def forget(self, tenant: str, session: str, but: str | None = None) -> int:
         """Forget all that was answered about a session."""
-        return await self._drop(Query(tenant=TENANT + tenant, workspace=session), but)
+        told = await self._drop(Query(tenant=TENANT + tenant, workspace=session), but)
+        made = Query(tenant=TENANT + tenant, metadata={SESSION: session})
+        return told + await self._drop(made, but)
 
     async def forget_person(self, tenant: str, user: str, but: str | None = None) -> int:
         """Forget all that a person has asked for."""
@@ -206,6 +210,13 @@ class Once:
                     count += 1
             if (cursor := page.cursor) is None:
                 return count
+
+
+def _about(answer: Answered) -> list[NewEvent]:
+    """What lets an answer be found by the session that it is about."""
+    if answer.session is None:
+        return []
+    return [NewEvent.of("metadata.changed", ev.MetadataChanged(set={SESSION: answer.session}))]
 
 
 def check_key(key: str) -> None:

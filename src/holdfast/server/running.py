@@ -3,9 +3,12 @@ handed over before a process goes."""
 
 from __future__ import annotations
 
+import copy
+import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import msgspec
 import uvicorn
 from litestar import Litestar
 from msgspec import Struct
+from uvicorn.config import LOGGING_CONFIG
 from uvicorn.supervisors import Multiprocess
 
 from ..errors import InvalidSettings
@@ -86,9 +90,25 @@ def app() -> Litestar:
     return create_app(plan.settings())
 
 
-def run(plan: Plan) -> None:
-    """Serve until a signal comes."""
+def logs() -> dict[str, Any]:
+    """How this process writes its log: what went wrong, and audit records if they go there, to
+    stderr. A program that has set its own logging up keeps it."""
+    config: dict[str, Any] = copy.deepcopy(LOGGING_CONFIG)
+    own = [*logging.getLogger().handlers, *logging.getLogger("holdfast").handlers]
+    if all(isinstance(handler, logging.NullHandler) for handler in own):
+        config["formatters"]["bare"] = {"format": "%(message)s"}
+        stderr = {"class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
+        config["handlers"]["bare"] = {**stderr, "formatter": "bare"}
+        config["loggers"]["holdfast"] = {"handlers": ["default"], "level": "WARNING"}
+        audit = {"handlers": ["bare"], "level": "INFO", "propagate": False}
+        config["loggers"]["holdfast.audit"] = audit
+    return config
+
+
+def run(plan: Plan, begun: Callable[[], None] = lambda: None) -> None:
+    """Serve until a signal comes. `begun` is called once the settings have proved right."""
     settings = plan.settings()  # whatever is wrong is told before anything is bound
+    begun()
     os.environ[VARIABLE] = msgspec.json.encode(plan).decode()
     config = uvicorn.Config(
         FACTORY,
@@ -105,6 +125,7 @@ def run(plan: Plan) -> None:
         server_header=False,
         timeout_graceful_shutdown=int(settings.grace) + MORE,
         log_level="warning",
+        log_config=logs(),
     )
     # uvicorn hands the signal on when all is done: it was heeded, and nothing has failed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))

@@ -6,16 +6,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterator
 from importlib.metadata import version
 
 from ..catalog import Row
-from ..errors import HarnessClosed, HoldfastError, UnknownAgent, UnknownEngine
+from ..errors import HarnessClosed, HoldfastError, UnknownEngine
+from .adopting import Adopting, serving
 from .audit import Audit
-from .auth import AuthHandler, Caller, Credentials
-from .engines import Engine, Place
+from .auth import AuthHandler, Caller, Credentials, Known
+from .engines import Engine
 from .flow import Streams
 from .keys import KeyAuth, Keys
-from .limits import Gate, Rate
+from .limits import BUCKETS, Gate, Rate
 from .loading import Loading
 from .once import Once
 from .places import Places
@@ -45,6 +47,7 @@ class Service:
             "stream": Gate(limits.streams, "streams at a time"),
             "all": Gate(limits.requests, "requests at a time, of all"),
         }
+        self.known = Known(BUCKETS)
         self._auth = settings.auth if not isinstance(settings.auth, str) else None
         self._once: Once | None = None
         self._opening = asyncio.Lock()
@@ -53,9 +56,11 @@ class Service:
         self._background: set[asyncio.Task[None]] = set()
         self.loading = Loading(settings.by_name(), settings.tools, settings.harden)
         self.loaders = self.loading.names
-        self._adopting: asyncio.Task[None] | None = None
+        self.adopting = Adopting(self.engines, self.loading)
+        self._taking: asyncio.Task[None] | None = None
         self.version = version("holdfast")
         self.leaving = asyncio.Event()
+        self.bodies: set[asyncio.Timeout] = set()
         self._ended = False
 
     # Opening and closing
@@ -70,8 +75,8 @@ class Service:
             await self.serve(tenant)
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep(), name="sweep")
-        if self._adopting is None and self.loaders:
-            self._adopting = asyncio.create_task(self._take_up(), name="adopt")
+        if self._taking is None and self.loaders:
+            self._taking = asyncio.create_task(self._take_up(), name="adopt")
 
     async def serve(self, tenant: str) -> None:
         """Look for work of a tenant from now on."""
@@ -91,7 +96,7 @@ class Service:
             return
         self._ended = True
         self.leave()
-        for task in (self._sweeping, self._adopting):
+        for task in (self._sweeping, self._taking):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -110,6 +115,18 @@ class Service:
         """Take no more requests, and let those end that wait for something."""
         self.leaving.set()
         self.streams.close()
+        for patience in self.bodies:
+            if not patience.expired():
+                patience.reschedule(0.0)
+
+    @contextlib.contextmanager
+    def reading(self, patience: asyncio.Timeout) -> Iterator[None]:
+        """Wait for a body, but not when the server goes away."""
+        self.bodies.add(patience)
+        try:
+            yield
+        finally:
+            self.bodies.discard(patience)
 
     def check_open(self) -> None:
         """Refuse to begin anything while the server goes away."""
@@ -122,12 +139,26 @@ class Service:
         """Whoever asks, if the server knows them."""
         self.check_open()
         known = await (await self._handler()).authenticate(shown)
+        if known is not None:
+            self.known.add(shown)
         new = known is not None and known.tenant not in self._serving
         if known is not None and new and len(self._serving) < self.limits.tenants:
             task = asyncio.create_task(self._serve_later(known.tenant))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
         return known
+
+    async def still(self, shown: Credentials, caller: Caller) -> bool:
+        """Whether this is the same caller as before, with no fewer scopes. Where that cannot be
+        told, it is."""
+        try:
+            known = await self.authenticate(shown)
+        except HoldfastError:
+            return True
+        return known is not None and (
+            (known.tenant, known.principal) == (caller.tenant, caller.principal)
+            and known.scopes >= caller.scopes
+        )
 
     async def _serve_later(self, tenant: str) -> None:
         with contextlib.suppress(HoldfastError):  # the next request tries again
@@ -156,65 +187,23 @@ class Service:
 
     def serves(self, row: Row) -> tuple[str, Engine, str]:
         """The engine that drives a session, its name, and the agent's key."""
-        return self.serves_agent(row.agent)
-
-    def serves_agent(self, agent: str | None) -> tuple[str, Engine, str]:
-        """The engine that serves an agent, its name, and the agent's key."""
-        for name, engine in self.engines.items():
-            with contextlib.suppress(UnknownAgent):
-                return name, engine, engine.agent_key(agent)
-        available = sorted({agent for one in self.engines.values() for agent in one.agents})
-        raise UnknownAgent(agent=agent or "", available=available)
-
-    async def adopt(self, place: Place, row: Row) -> None:
-        """Have the agent of a session served that somebody brought, here or on another replica."""
-        if not self.loaders or row.agent is None or self._knows(row.agent):
-            return
-        kept = await self.loading.kept(place, row.agent)
-        if kept is not None and kept.engine in self.engines:
-            self.loading.adopt(kept, self.engines[kept.engine])
-
-    def _knows(self, agent: str) -> bool:
-        with contextlib.suppress(UnknownAgent):
-            self.serves_agent(agent)
-            return True
-        return False
+        return serving(self.engines, row.agent)
 
     async def _take_up(self) -> None:
-        """Take up the runs of agents that were brought to a replica which is gone."""
         while True:
             for tenant in sorted(self._serving):
                 try:
-                    await self._adopt_all(await self.places.place(tenant))
+                    await self.adopting.take_up(await self.places.place(tenant))
                 except HoldfastError as error:
                     LOGGER.warning("runs of loaded agents are not taken up: %s", error.code)
             await asyncio.sleep(LOOK)
-
-    async def _adopt_all(self, place: Place) -> None:
-        for agent in await self.loading.undone(place, self._knows):
-            kept = await self.loading.kept(place, agent)
-            if kept is not None and kept.engine in self.engines:
-                engine = self.engines[kept.engine]
-                self.loading.adopt(kept, engine)
-                await engine.take_up(place, agent)  # type: ignore[attr-defined]  # it adopts
-
-    async def forget_agent(self, place: Place, agent: str) -> None:
-        """Forget an agent that was brought, once no session needs it."""
-        if self.loaders and await self.loading.forget(place, agent):
-            with contextlib.suppress(UnknownAgent):
-                engine = self.serves_agent(agent)[1]
-                await engine.drop(place, agent)  # type: ignore[attr-defined]  # it adopts
-
-    async def _tidy(self, place: Place) -> None:
-        for agent in [agent async for agent in self.loading.all(place)] if self.loaders else ():
-            await self.forget_agent(place, agent)
 
     async def _sweep(self) -> None:
         while True:
             for tenant in sorted(self._serving):
                 try:
                     await (await self.once()).sweep(tenant)
-                    await self._tidy(await self.places.place(tenant))
+                    await self.adopting.tidy(await self.places.place(tenant))
                 except HoldfastError as error:
                     LOGGER.warning("old answers are not swept: %s", error.code)
             await asyncio.sleep(SWEEP)

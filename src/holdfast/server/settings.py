@@ -8,9 +8,7 @@ In a file, an agent is `module:name`. Secrets stand in the environment: wherever
 from __future__ import annotations
 
 import functools
-import importlib
 import os
-import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -116,7 +114,7 @@ class Settings:
         if isinstance(self.stores, str):
             return _kind(self.stores)
         if isinstance(self.stores, StoreRegistry):
-            return next((kind for kind in self.stores.kinds if kind != "memory"), "memory")
+            return self.stores.first
         return next(iter(self.stores), "memory")
 
     def check(self) -> None:
@@ -205,20 +203,10 @@ def _resolved(value: Any, path: str, environ: Mapping[str, str], faults: list[st
 
 
 def _made(at: Any, faults: list[str]) -> Iterator[Made]:
-    module_name, colon, name = str(at).partition(":")
-    if not (colon and module_name and name):
-        faults.append(f"agent {at!r}: write module:name")
-        return
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
-        faults.append(f"agent {at!r}: {error}")
-        return
+    found = tabled.named(at, "agent", faults)
     if isinstance(found, Agent) or callable(found):
         yield found
-    else:
+    elif found is not None:
         faults.append(f"agent {at!r} is {type(found).__name__}: name an Agent")
 
 

@@ -87,6 +87,11 @@ class StoreRegistry:
         """The names that `get` knows, in order."""
         return sorted(self._kinds)
 
+    @property
+    def first(self) -> str:
+        """The kind that was registered first; `memory` only where there is no other."""
+        return next((kind for kind in self._kinds if kind != "memory"), "memory")
+
     def register(
         self, kind: str, source: str | Builder, *, allow: Mapping[str, Permitted] | None = None
     ) -> None:

@@ -365,3 +365,29 @@ def test_every_verb_has_help(cli: Cli) -> None:
     assert ended.code == 0
     for verb in ("validate", "schema", "inspect", "diff", "replay", "convert"):
         assert verb in ended.out
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line(cli: Cli) -> None:
+    ended = cli("export", "s", "--out", "n" * 300 + ".zip")
+    assert ended.code == 1
+    assert "cannot be written" in ended.err
+    assert "Traceback" not in ended.err
+    assert files() == []
+
+
+def test_what_is_refused_is_told_with_what_helps(cli: Cli, url: str) -> None:
+    async def waits(store: Store) -> None:
+        await store.append(key("open"), [created(), said(f"use {TOKEN}")], create=True)
+
+    write(url, waits)
+    for mode in MODES:
+        assert cli("export", "open", "--mode", mode, "--out", f"{mode}.zip").code == 0
+    ended = cli("import", "replay-only.zip", "--as", "x", "--accept-redacted")
+    assert "--read-only" in ended.err
+    assert "--accept-redacted" not in ended.err
+    ended = cli("import", "sanitized.zip", "--as", "x")
+    assert ended.code == 1
+    assert "--accept-redacted" not in ended.err  # which would not help: something is open in it
+    ended = cli("bundle", "validate", "local.zip")
+    assert (ended.code, TOKEN in ended.out + ended.err) == (1, False)
+    assert "--allow-secrets" in ended.err

@@ -394,7 +394,11 @@ async def test_a_bundle_with_secrets_is_not_valid_unless_that_is_said() -> None:
     made = (await export_bundle((store, SHOP), "local")).to_json()
     with pytest.raises(InvalidBundle) as found:
         await validate_bundle(made)
-    assert paths(found.value) == {"$.threads[0].events[7]": "secret"}
+    assert paths(found.value) == {
+        "$.source": "secret",  # its task
+        "$.threads[0].events[7]": "secret",
+        "$.transcript.sections[0].messages[4]": "secret",
+    }
     assert secret not in str(found.value) + repr(found.value)
     await validate_bundle(made, allow_secrets=True)
     assert (

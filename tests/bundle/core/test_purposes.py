@@ -4,6 +4,7 @@ same bundle twice is one session."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import (
+    Appended,
     InvalidValue,
     LeaseHeld,
     NotContinuable,
@@ -135,12 +137,42 @@ async def test_a_move_that_is_repeated_gives_the_same_bundle() -> None:
 async def test_a_move_whose_export_fails_leaves_the_source_open(tmp_path: Path) -> None:
     source = MemoryStore()
     await waiting(source)
-    with pytest.raises(OSError, match="No such file"):
+
+    def full(events: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with pytest.raises(OSError, match="no space"):
         await export_bundle(
-            (source, WAITS), "local", purpose="move", to=tmp_path / "missing" / "a.zip"
+            (source, WAITS), "local", purpose="move", to=tmp_path / "a.zip", progress=full
         )
     await source.append(key("waits"), [said("still here")])
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["missing/a.zip", "."])
+async def test_where_no_file_can_be_nothing_is_begun(tmp_path: Path, name: str) -> None:
+    source = MemoryStore()
+    await waiting(source)
+    before = (await rows_of(source, WAITS))["main"].head
+    with pytest.raises(InvalidValue) as refused:
+        await export_bundle((source, WAITS), "local", purpose="move", to=tmp_path / name)
+    assert refused.value.field == "to"
+    assert (await rows_of(source, WAITS))["main"].head == before
+
+
+async def test_a_thread_that_is_begun_during_a_move_comes_along() -> None:
+    source = MemoryStore()
+    await waiting(source)
+    begun: list[asyncio.Task[Appended]] = []
+
+    def begin(events: int) -> None:
+        if not begun:
+            late = source.append(key("waits", thread="late"), [said("wait")], create=True)
+            begun.append(asyncio.get_running_loop().create_task(late))
+
+    made = await export_bundle((source, WAITS), "local", purpose="move", progress=begin)
+    assert {thread.thread for thread in made.document.threads} == {"main", "late"}
+    assert all(row.sealed for row in (await rows_of(source, WAITS)).values())
 
 
 async def test_what_is_being_driven_is_not_moved() -> None:
@@ -421,3 +453,15 @@ async def test_a_large_bundle_is_not_held_in_memory(tmp_path: Path) -> None:
     target = MemoryStore()
     assert (await import_bundle(target, tmp_path / "a.zip", purpose="read")).events == 19
     assert not isinstance(written, Bundle)
+
+
+async def test_a_single_json_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    source = MemoryStore()
+    await shop(source)
+    await source.put_blob(SHOP, bytes(13 << 20))  # as base64, more than 16 MiB
+    with pytest.raises(InvalidValue, match="archive"):
+        await export_bundle((source, SHOP), "local", purpose="move", to=tmp_path / "a.json")
+    assert os.listdir(tmp_path) == []
+    await source.append(key(SHOP.session), [said("still here")])
+    await export_bundle((source, SHOP), "local", purpose="move", to=tmp_path / "a.zip")
+    assert (await import_bundle(MemoryStore(), tmp_path / "a.zip")).fresh

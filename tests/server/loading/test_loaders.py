@@ -14,7 +14,6 @@ from holdfast import InvalidValue, key, tool
 from holdfast.errors import OutsideSandbox
 from holdfast.harness.sandbox import LocalSandbox, Place
 from holdfast.server.loaders import (
-    File,
     GitLoader,
     InlineLoader,
     Loader,
@@ -23,6 +22,7 @@ from holdfast.server.loaders import (
     load,
 )
 from holdfast.server.manifest import described, read
+from holdfast.wire import File
 
 MANIFEST = """
 name = "Support"

@@ -228,19 +228,23 @@ async def test_without_a_sandbox_an_agent_brings_no_files() -> None:
         await api.fails("session_not_found", "GET", "/sessions/two")
 
 
+@pytest.mark.parity("computeragent", 57)
 @pytest.mark.parametrize("kind", places.SHARED)
 async def test_any_replica_goes_on_with_a_session_of_a_loaded_agent(
     kind: str, tmp_path: Path
 ) -> None:
     url = places.url(kind, tmp_path)
     async with serving(brought(tmp_path, url)) as first:
-        await first("PUT", "/sessions/one", {"source": INLINE})
+        files = [{"path": "a.txt", "content": "kept"}]
+        await first("PUT", "/sessions/one", {"source": INLINE, "files": files})
         item = await first.ask_for_refund("one")
     async with serving(brought(tmp_path, url)) as second:
         view = await second("GET", "/sessions/one")
         assert view["row"]["agent"].startswith("support@")
         await second("POST", f"/sessions/one/pending/{item}/approve", {})
         await second.until("/sessions/one/status", lambda s: s["phase"] == "idle" and not s["run"])
+        file = await second.ask("GET", "/sessions/one/files/content?path=a.txt")
+        assert file.text == "kept"
         shown = await second("GET", "/sessions/one/transcript")
         assert "Refunded." in str(shown["items"][-1])
         await second("DELETE", "/sessions/one")
@@ -308,3 +312,28 @@ async def test_variables_reach_commands_and_nothing_else(tmp_path: Path) -> None
         body = {"envs": {"TOKEN": secret}}
         refused = await api.fails("invalid_value", "PUT", "/sessions/one", body)
         assert secret not in str(refused)
+
+
+async def test_a_persons_folders_and_agents_go_with_them(api: Api, tmp_path: Path) -> None:
+    await api("PUT", "/sessions/anns", {"source": INLINE})
+    await api("PUT", "/sessions/bobs", {"source": INLINE}, by="bob@acme")
+    assert len(folders(tmp_path)) == 2
+    officer = "dpo@acme+people:erase,sessions:all"
+    done = await api("DELETE", "/people/ann?reason=asked", by=officer)
+    assert done["sessions"] == ["anns"]
+    assert (len(folders(tmp_path)), len(await kept(api))) == (1, 1)
+    await api("DELETE", "/people/bob?reason=asked", by=officer)
+    assert (folders(tmp_path), await kept(api)) == ([], [])
+
+
+async def test_a_bundle_brings_no_agent_of_another_tenant(api: Api) -> None:
+    await api("PUT", "/sessions/one", {"source": INLINE})
+    query = "mode=local&purpose=copy"
+    bundle = await api.ask("GET", f"/sessions/one/bundle?{query}", by="ann@acme+admin")
+    assert bundle.status_code == 200, bundle.text
+    taken = await api.ask("POST", "/bundles", by="eve@other+admin", content=bundle.content)
+    assert taken.status_code < 300, taken.text
+    session = taken.json()["session"]
+    answer = await api.ask("GET", f"/sessions/{session}/status", by="eve@other+admin")
+    assert answer.json()["error"]["code"] == "unknown_agent"
+    assert await kept(api, "other") == []

@@ -20,6 +20,7 @@ from holdfast.wire import End
 from .scene import PATIENCE, STORY, Sent, harness, names, read, sent, texts
 
 
+@pytest.mark.parity("mastra-session", 172)
 @pytest.mark.parity("computeragent", 67, 69, 74, 81)
 async def test_a_cursor_gives_exactly_what_follows_it_also_after_a_restart(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'one.db'}"
@@ -125,6 +126,7 @@ async def test_an_input_that_is_no_message_is_refused_before_anything_is_sent() 
                 await begin(session, Wish(input=wrong))
 
 
+@pytest.mark.parity("mastra-session", 171)
 @pytest.mark.parity("computeragent", 77)
 async def test_silence_is_broken_and_a_server_that_goes_says_so() -> None:
     async with harness(MemoryStore()) as serving:
@@ -230,6 +232,7 @@ async def test_a_log_that_was_begun_anew_is_not_taken_for_the_old_one() -> None:
     assert end.data["reason"] == "resync"
 
 
+@pytest.mark.parity("mastra-session", 170)
 async def test_a_store_that_fails_is_told_of_and_nothing_is_missed() -> None:
     async with connect("memory:") as inner, harness(inner) as serving:
         session = await serving.get_or_create("s")

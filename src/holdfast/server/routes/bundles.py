@@ -15,11 +15,11 @@ from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
 from ...bundle import Imported, Mode, export_bundle, import_bundle, validate_bundle
-from ...errors import Forbidden, SessionNotFound
+from ...errors import Forbidden, HoldfastError, SessionNotFound
 from ...events import Scope
 from ...wire.bundles import BundleShown
 from ..asking import Ask, Asking, SessionId
-from .sessions import check_id
+from .sessions import check_id, unsettle
 
 SCOPE = {"scope": "bundles"}
 TAKEN = {**SCOPE, "body": "raw"}
@@ -95,7 +95,10 @@ async def take(
     store: Text = None,
 ) -> Imported:
     """Make a session of a bundle, under its own id or another. The same bundle again is the same
-    session. Somebody else's needs the scope `sessions:all`."""
+    session. Somebody else's needs the scope `sessions:all`. To go on with one needs the scope
+    `pending:decide`, and where two persons decide `admin`: what it says was allowed is."""
+    if purpose == "continue":
+        ask.caller.need("admin" if ask.service.settings.two_person else "pending:decide")
     if session is not None:
         check_id(session)
     data = await request.body()
@@ -107,22 +110,28 @@ async def take(
     check_id(id)
     place = await ask.service.places.place(caller.tenant, store)
     await ask.service.places.settle(place, id, {})
-    done = await import_bundle(
-        place.store,
-        data,
-        session=id,
-        tenant=caller.tenant,
-        purpose=purpose,
-        accept_redacted=accept_redacted,
-        allow_secrets=True,
-        names=all,
-    )
+    try:
+        done = await import_bundle(
+            place.store,
+            data,
+            session=id,
+            tenant=caller.tenant,
+            purpose=purpose,
+            accept_redacted=accept_redacted,
+            allow_secrets=True,
+            names=all,
+        )
+    except HoldfastError:
+        await unsettle(place, ask, id)
+        raise
     try:
         await ask.find(done.session)
     except SessionNotFound:  # its log says that it is another's than its document does
         if done.fresh:
             await place.store.delete(Scope(caller.tenant, done.session))
+            await unsettle(place, ask, id)
         raise _not_yours() from None
+    ask.note(session=done.session)
     return done
 
 

@@ -90,7 +90,7 @@ async def events(
     async with AsyncExitStack() as opened:
         session = await opened.enter_async_context(ask.session(session_id, thread))
         wish = Wish(after=place, until=until, input=input, deltas=deltas)
-        chunks = ask.service.streams.chunks(await begin(session, wish))
+        chunks = ask.service.streams.chunks(await begin(session, wish), ask.still)
         return EventStream(chunks, opened.pop_all())
 
 

@@ -258,7 +258,7 @@ async def edit_follow_up(
     """Let the model read other words."""
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
-        await session.queue.edit(seq, data.text)
+        await session.queue.edit(seq, data.text, actor=ask.actor)
         return Followed(items=await session.queue.list())
 
 
@@ -287,7 +287,7 @@ async def edit(
 ) -> SessionView:
     """Go back to before a message and send other words, in a thread of its own."""
     async with ask.session(session_id, thread) as session:
-        forked = await session.thread.edit(seq, data.text)
+        forked = await session.thread.edit(seq, data.text, actor=ask.actor)
     return await _thread(ask, session_id, forked.key.thread)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from litestar import get, post
@@ -9,7 +10,7 @@ from litestar.params import JSONBody, PathParameter
 
 from ...codec import typed
 from ...errors import AlreadyDecided, Forbidden
-from ...events import ModelCalled, RunStarted
+from ...events import Event, ModelCalled, QueueChanged, RunStarted
 from ...harness.inbox import Decision
 from ...harness.session import Session
 from ...wire import Answer, Approve, Asks, Deny, Extend
@@ -101,16 +102,41 @@ async def _decide(
 
 async def _another(ask: Asking, session: Session) -> None:
     """Refuse to let those decide who have asked for what is to be decided."""
-    live, run = session.live, session.live.state.active
-    asked = {session.identity.user}
-    first = run.seq if run is not None else live.state.head + 1
-    async for event in live.store.read(session.key, after=first - 1, log=live.log):
-        payload = typed(event)
-        for seq in payload.inputs if isinstance(payload, (RunStarted, ModelCalled)) else ():
-            message = await live.event(seq)
-            asked.add(message.actor if message is not None else None)
+    asked = {session.identity.user, *await _askers(session)}
+    parent = await _parent(session)
+    while parent is not None:  # which may have handed it on to a sub-agent
+        async with ask.session(session.key.session, parent) as above:
+            await above.catch_up()
+            asked |= await _askers(above)
+            parent = await _parent(above)
     if ask.actor in asked:
         raise Forbidden(problem="somebody else has to decide this")
+
+
+async def _parent(session: Session) -> str | None:
+    row = await session.live.store.row(session.key)
+    return None if row is None or row.parent is None else row.parent.thread
+
+
+async def _askers(session: Session) -> set[str | None]:
+    """Those whose words the run that is going has read."""
+    live, run = session.live, session.live.state.active
+    if run is None:
+        return set()
+    inputs: set[int] = set()
+    async for event in live.store.read(session.key, after=run.seq - 1, log=live.log):
+        payload = typed(event)
+        if isinstance(payload, (RunStarted, ModelCalled)):
+            inputs.update(payload.inputs)
+    first = min(inputs, default=live.state.head + 1)
+    events = live.store.read(session.key, after=first - 1, log=live.log)
+    return {event.actor async for event in events if event.seq in inputs or _rewords(event, inputs)}
+
+
+def _rewords(event: Event, inputs: Collection[int]) -> bool:
+    """Whether somebody gave one of these messages other words."""
+    payload = typed(event) if event.kind == "queue.changed" else None
+    return isinstance(payload, QueueChanged) and any(str(seq) in payload.texts for seq in inputs)
 
 
 HANDLERS: list[Any] = [waiting, approve, deny, answer, extend]

@@ -16,6 +16,7 @@ from ...codec import check_name
 from ...errors import Forbidden
 from ...sessions import PersonErased, PersonRecord, Sessions
 from ..asking import Ask, Asking
+from ..engines import Place
 
 LINES = "application/x-ndjson"
 BASE = "/people/{user:str}"
@@ -69,23 +70,31 @@ async def erase(
     check_name("user", user)
     place = await ask.service.places.place(ask.caller.tenant, store)
     sessions = Sessions(place.store, tenant=place.tenant, actor=ask.actor)
-    if not dry_run:
-        await _stop(ask, sessions, user)
+    agents = set() if dry_run else await _stop(ask, place, sessions, user)
     done = await sessions.erase_person(user, reason=reason, shared=shared, dry_run=dry_run)
     if not dry_run:
         answers = await ask.service.once()
         await answers.forget_person(place.tenant, user, ask.once)
         for session in (*done.sessions, *done.events):
             await answers.forget(place.tenant, session, ask.once)
+        for agent in sorted(agents):
+            await ask.service.adopting.forget(place, agent)
     return done
 
 
-async def _stop(ask: Asking, sessions: Sessions, user: str) -> None:
-    """End the runs of the person's sessions, wherever they are driven."""
+async def _stop(ask: Asking, place: Place, sessions: Sessions, user: str) -> set[str]:
+    """End the runs of the person's sessions, wherever they are driven, and remove what these
+    have outside of the store; the agents that served them."""
+    agents: set[str] = set()
     async for row in sessions.walk(user=user):
-        if row.hold is None and row.run in ("running", "waiting"):
+        if row.hold is not None:
+            continue
+        if row.run in ("running", "waiting"):
             async with ask.session(row.session) as session:
                 await session.abort("erased", actor=ask.actor)
+        await ask.service.adopting.clear(place, row)
+        agents.add(row.agent or "")
+    return agents
 
 
 HANDLERS: list[Any] = [export, erase]

@@ -31,6 +31,7 @@ async def create(ask: Ask, data: JSONBody[CreateSession]) -> SessionView:
     id = data.id if data.id is not None else ask.new_id()
     place, _ = await _begin(ask, id, data, new=True)
     row = await _row(place, id)
+    ask.note(session=id)
     return ask.view(place, row, created=True)
 
 
@@ -86,17 +87,18 @@ async def _begin(ask: Asking, id: str, data: GetOrCreate, *, new: bool) -> tuple
         fresh = await engine.begin(place, id, created, ids)
     except HoldfastError:
         if new:
-            await _forget(place, ask, id)
-        await service.forget_agent(place, agent)
+            await unsettle(place, ask, id)
+        await service.adopting.forget(place, agent)
         raise
     if new and not fresh:
         raise SessionExists(tenant=place.tenant, session=id)
     if fresh:
-        await bringing.settle(service, place, id, agent, brought, data.envs)
+        await bringing.settle(service, engine, place, id, agent, brought, data.envs)
     return place, fresh
 
 
-async def _forget(place: Place, ask: Asking, id: str) -> None:
+async def unsettle(place: Place, ask: Asking, id: str) -> None:
+    """Forget where a session was going to be that was not begun."""
     if await place.store.row(Key(place.tenant, id, "main")) is None:
         await ask.service.places.forget(place, id)
 
@@ -209,7 +211,7 @@ async def remove(ask: Ask, session_id: SessionId) -> Receipt:
     _, engine, agent = await ask.engine_of(place, row)
     receipt = await engine.delete(place, agent, session_id)
     await ask.service.places.forget(place, session_id)
-    await ask.service.forget_agent(place, agent)
+    await ask.service.adopting.forget(place, agent)
     await (await ask.service.once()).forget(place.tenant, session_id, ask.once)
     return receipt
 

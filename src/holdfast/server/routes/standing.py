@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from litestar import MediaType, Response, delete, get, patch, post, put
 from litestar.params import JSONBody, QueryParameter
 
+from ...errors import Forbidden
 from ...harness.display import to_json
 from ...harness.session import Session
 from ...wire import (
@@ -23,7 +24,7 @@ from ...wire import (
     SwitchMode,
     UsageShown,
 )
-from ..asking import Ask, SessionId, Thread
+from ..asking import Ask, Asking, SessionId, Thread
 
 READ = {"scope": "sessions:read"}
 WRITE = {"scope": "sessions:write"}
@@ -60,10 +61,7 @@ async def switch_mode(
 ) -> ModeShown:
     """Work in another mode from the next step on; `text` is received as a message then."""
     async with ask.session(session_id, thread) as session:
-        if ask.once is None or data.text is None:
-            return _mode(session, await session.mode.switch(data.mode, data.text))
-        changed = await session.mode.switch(data.mode)
-        await session.post(data.text, key=ask.once, actor=ask.actor)
+        changed = await session.mode.switch(data.mode, data.text, key=ask.once, actor=ask.actor)
         return _mode(session, changed)
 
 
@@ -149,7 +147,10 @@ async def permissions(ask: Ask, session_id: SessionId, thread: Thread = "main") 
 async def set_permission(
     ask: Ask, session_id: SessionId, data: JSONBody[SetRule]
 ) -> PermissionsShown:
-    """Allow, ask about or deny a tool or a category, in the whole session."""
+    """Allow, ask about or deny a tool or a category, in the whole session. Where two persons
+    decide, nothing can be allowed for good."""
+    if data.rule == "allow":
+        _one_by_one(ask)
     async with ask.session(session_id) as session:
         await session.permissions.set(tool=data.tool, category=data.category, rule=data.rule)
         return _permissions(session)
@@ -159,7 +160,9 @@ async def set_permission(
 async def grant(
     ask: Ask, session_id: SessionId, data: JSONBody[Grant], thread: Thread = "main"
 ) -> PermissionsShown:
-    """Ask no more about a tool or a category, as long as this driver drives."""
+    """Ask no more about a tool or a category, as long as this driver drives. Not where two
+    persons decide."""
+    _one_by_one(ask)
     async with ask.session(session_id, thread) as session:
         await session.permissions.grant(tool=data.tool, category=data.category)
         return _permissions(session)
@@ -177,6 +180,13 @@ async def revoke(
     async with ask.session(session_id, thread) as session:
         await session.permissions.revoke(tool=tool, category=category)
         return _permissions(session)
+
+
+def _one_by_one(ask: Asking) -> None:
+    """Refuse to allow what nobody has asked for yet, where two persons have to agree: whoever
+    asks later may be the same."""
+    if ask.service.settings.two_person:
+        raise Forbidden(problem="two persons decide here, about each call by itself")
 
 
 def _permissions(session: Session) -> PermissionsShown:

@@ -101,6 +101,7 @@ async def resolve(ask: Ask, data: JSONBody[Resolve]) -> SessionView:
         row = await sessions.resolve_session(message)
     except SurfaceTaken as taken:
         raise await _masked(ask, place, taken) from None
+    ask.note(session=row.session)
     return ask.view(place, replace(row, agent=row.agent or agent))
 
 

@@ -1,0 +1,90 @@
+"""The engine `claude-agent-sdk` of a server: agents whose model is the Claude Agent SDK, with
+sessions that any replica goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ... import events as ev
+from ...catalog import Query
+from ...codec import typed
+from ...events import Key
+from ...harness.agent import Agent
+from ...harness.host import Harness
+from ...server.engines import HoldfastEngine, Place
+from ...store import Receipt, Store
+from .provider import NAMESPACE, ClaudeProvider
+from .reading import all_rows
+from .store import ClaudeSessionStore
+
+TENANT = "~claude:"  # + the tenant: the SDK's own sessions are not in anybody's lists
+
+
+class ClaudeEngine(HoldfastEngine):
+    """The harness, with the SDK for a model. The SDK's own sessions are in the same store, and go
+    with the session that they belong to."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent] | Sequence[Agent],
+        *,
+        model: str,
+        claude: Mapping[str, Any],
+        **settings: Any,
+    ) -> None:
+        self._cwd = claude.get("cwd")
+
+        def harness(agent: Agent, *, storage: Store | str, tenant: str, **more: Any) -> Harness:
+            provider = ClaudeProvider(storage, tenant=TENANT + tenant, **claude)
+            given = {"default_model": f"{NAMESPACE}/{model}", **more}
+            given["providers"] = [provider, *given.pop("providers", ())]
+            return Harness(agent, storage=storage, tenant=tenant, **given)
+
+        super().__init__(agents, harness=harness, **settings)
+
+    async def delete(self, place: Place, agent: str, id: str) -> Receipt:
+        await self.clear(place, agent, id)
+        return await super().delete(place, agent, id)
+
+    async def clear(self, place: Place, agent: str, id: str) -> None:
+        await super().clear(place, agent, id)
+        if theirs := await _theirs(place, id):
+            from claude_agent_sdk import project_key_for_directory  # noqa: PLC0415 - an extra
+
+            sessions = ClaudeSessionStore(place.store, tenant=TENANT + place.tenant)
+            project = await asyncio.to_thread(project_key_for_directory, self._cwd)
+            for session in sorted(theirs):
+                await sessions.delete({"project_key": project, "session_id": session})
+
+
+def claude_engine(
+    agents: Mapping[str, Agent] | Sequence[Agent],
+    *,
+    model: str = "claude-sonnet-4-5",
+    cwd: str | None = None,
+    allowed_tools: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> ClaudeEngine:
+    """An engine whose agents are asked through the SDK, by `model` unless one says otherwise.
+
+        create_app(engines={"claude-agent-sdk": claude_engine([desk])}, …)
+
+    What is told of the SDK is as for `ClaudeProvider`; `settings` are those of the harness.
+    """
+    claude = {"cwd": cwd, "allowed_tools": allowed_tools, "env": env, "options": options}
+    return ClaudeEngine(agents, model=model, claude=claude, **settings)
+
+
+async def _theirs(place: Place, id: str) -> set[str]:
+    """The SDK's sessions that a session has used, in any thread."""
+    found: set[str] = set()
+    for row in await all_rows(place.store, Query(tenant=place.tenant, session=id)):
+        async for event in place.store.read(Key(row.tenant, row.session, row.thread)):
+            if isinstance(payload := typed(event), ev.MessageCompleted):
+                bound = [part.get("claude") for part in payload.parts if isinstance(part, dict)]
+                found |= {str(claude["session"]) for claude in bound if claude}
+    return found
