@@ -7,15 +7,13 @@ that nobody has used for a while. Nothing of a session is lost by that: all of i
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from .. import events as ev
-from ..errors import HeadMoved, HoldfastError, InvalidValue, RateLimited, UnknownAgent
+from ..errors import HeadMoved, InvalidValue, RateLimited, UnknownAgent
 from ..events import Key, NewEvent, Scope
 from ..harness.agent import Agent
 from ..harness.host import GRACE, Harness
@@ -23,8 +21,8 @@ from ..harness.session import Session
 from ..store import Receipt, Store
 from .envs import Envs, Supplied
 from .limits import ServerLimits
+from .uses import Uses
 
-LOOK = 0.1  # of the idle time: how often unused sessions are looked for
 Made: TypeAlias = "Agent | Callable[..., Harness]"
 
 
@@ -76,15 +74,6 @@ class Engine(Protocol):
         ...
 
 
-@dataclass
-class _Use:
-    """How a session is used that is open: by how many now, when last, and which threads."""
-
-    users: int = 0
-    last: float = 0.0
-    threads: frozenset[str] = frozenset()
-
-
 class HoldfastEngine:
     """The harness, as an engine: one for each agent, store and tenant, made when first needed.
 
@@ -112,8 +101,7 @@ class HoldfastEngine:
         self._keys: dict[str, str] = {}  # the name of each agent, by its key
         for name, made in self._made.items():
             self._keys[self._probe(name, made)] = name
-        self._uses: dict[tuple[Harness, str], _Use] = {}
-        self._tidying: asyncio.Task[None] | None = None
+        self._uses = Uses(self.limits)
 
     def _probe(self, name: str, made: Made) -> str:
         """The key of an agent; all that is wrong with it is found here."""
@@ -180,8 +168,7 @@ class HoldfastEngine:
         if not any(known == agent for known, _, _ in self._harnesses):
             self.adopted.pop(agent, None)
         if harness is not None:
-            for use in [use for use in self._uses if use[0] is harness]:
-                del self._uses[use]
+            self._uses.forget(harness)
             await (await harness.start()).opened.aclose(0.0)  # its models are others' too
 
     def give(self, place: Place, id: str, envs: Mapping[str, str]) -> None:
@@ -210,19 +197,13 @@ class HoldfastEngine:
         self, place: Place, agent: str, id: str, thread: str = "main"
     ) -> AsyncGenerator[Session, None]:
         harness = self._harness(place, agent)
-        use = self._uses.setdefault((harness, id), _Use())
-        use.users, use.threads = use.users + 1, use.threads | {thread}
-        try:
-            self._tidy()
+        with self._uses.use(harness, id, thread):
             yield await harness.open(id, thread)
-        finally:
-            use.users -= 1
-            use.last = time.monotonic()
 
     async def delete(self, place: Place, agent: str, id: str) -> Receipt:
         harness = await self._harness(place, agent).start()
         receipt = await harness.delete(id)
-        self._uses.pop((harness, id), None)
+        self._uses.forget(harness, id)
         return receipt
 
     async def clear(self, place: Place, agent: str, id: str) -> None:
@@ -231,7 +212,7 @@ class HoldfastEngine:
         harness = await self._harness(place, agent).start()
         await harness.close(id, grace=0.0, reason="delete")
         await harness.config.sandbox.destroy(Scope(place.tenant, id))
-        self._uses.pop((harness, id), None)
+        self._uses.forget(harness, id)
 
     async def serve(self, place: Place) -> None:
         for agent in self._keys:
@@ -248,36 +229,8 @@ class HoldfastEngine:
             self._harnesses[agent, id(place.store), place.tenant] = known
         return known
 
-    # Sessions that nobody uses
-
-    def _tidy(self) -> None:
-        if self._tidying is None or self._tidying.done():
-            self._tidying = asyncio.create_task(self._close_unused(), name="tidy")
-
-    async def _close_unused(self) -> None:
-        while self._uses:
-            await asyncio.sleep(self.limits.idle_seconds * LOOK)
-            for harness, session in [*self._unused()]:
-                if (harness, session) not in self._uses:
-                    with contextlib.suppress(HoldfastError):
-                        await harness.close(session)
-
-    def _unused(self) -> Iterator[tuple[Harness, str]]:
-        """Those that were idle for long, and of more than may be open those that were idle for
-        longest. What is running stays."""
-        now = time.monotonic()
-        idle = [(use, place) for place, use in self._uses.items() if not use.users]
-        too_many = len(self._uses) - self.limits.open_sessions
-        for number, (use, place) in enumerate(sorted(idle, key=lambda one: one[0].last)):
-            old = now - use.last >= self.limits.idle_seconds
-            if (old or number < too_many) and not _runs(*place, use.threads):
-                del self._uses[place]
-                yield place
-
     async def aclose(self, grace: float = GRACE) -> None:
-        if self._tidying is not None:
-            self._tidying.cancel()
-            await asyncio.gather(self._tidying, return_exceptions=True)
+        await self._uses.aclose()
         harnesses = [*self._harnesses.values()]
         ends = await asyncio.gather(
             *(harness.aclose(grace) for harness in harnesses), return_exceptions=True
@@ -285,8 +238,3 @@ class HoldfastEngine:
         for error in ends:
             if isinstance(error, BaseException):
                 raise error
-
-
-def _runs(harness: Harness, session: str, threads: Collection[str]) -> bool:
-    found = (harness.get(session, thread) for thread in threads)
-    return any(live is not None and live.run.is_running for live in found)
