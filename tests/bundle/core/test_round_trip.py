@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from itertools import count
+from contextlib import AsyncExitStack
+from itertools import count, permutations
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,24 @@ async def _through(store: Store, plan: Plan, scope: Scope) -> None:
     assert after["blobs"] == before["blobs"]
     assert set(after["claims"]) - set(before["claims"]) == {f"bundle:{made.id}"}
     assert (await bundle(store, scope)).to_json() == written
+
+
+async def test_a_session_goes_from_every_store_into_every_other_unchanged(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        stores = {
+            kind: await stack.enter_async_context(connect(place(tmp_path, kind))) for kind in KINDS
+        }
+        source = MemoryStore()
+        await shop(source)
+        first = (await export_bundle((source, SHOP), "local")).to_json()
+        for one, other in permutations(stores.values(), 2):
+            await import_bundle(one, first)
+            again = (await export_bundle((one, SHOP), "local")).to_json()
+            await import_bundle(other, again)
+            last = (await export_bundle((other, SHOP), "local")).to_json()
+            assert first == again == last
+            await one.delete(SHOP)
+            await other.delete(SHOP)
 
 
 @pytest.mark.parity("user-demand", 56)
