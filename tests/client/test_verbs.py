@@ -16,7 +16,7 @@ from holdfast import (
     SessionNotFound,
 )
 from holdfast.client import Stream
-from holdfast.errors import Unauthorized
+from holdfast.errors import Unauthorized, UnknownEngine, UnknownStore
 from holdfast.harness.display import Display
 
 from .scene import PATIENCE, SECRET, STORY, connected
@@ -39,7 +39,7 @@ async def test_a_message_is_answered_and_what_happened_can_be_read() -> None:
         assert row.session == "s"
 
 
-@pytest.mark.parity("computeragent", "S13")
+@pytest.mark.parity("computeragent", "S13", "S20")
 async def test_a_stream_shows_what_happens_and_has_the_result() -> None:
     async with connected() as client, asyncio.timeout(PATIENCE):
         session = await client.get_or_create()
@@ -56,6 +56,23 @@ async def test_a_stream_shows_what_happens_and_has_the_result() -> None:
         seen = [item.seq async for item in second if isinstance(item, Event)]
         assert seen[0] == second.seq
         assert second.result.text == "Good day."
+        assert second.result is second.result
+
+
+@pytest.mark.parity("computeragent", "S16", "S17")
+async def test_a_name_that_is_nearly_right_is_guessed_and_the_right_one_works() -> None:
+    async with connected() as client, asyncio.timeout(PATIENCE):
+        with pytest.raises(UnknownStore, match="did you mean 'memory'"):
+            await client.get_or_create("s", session_store={"kind": "memroy"})
+        with pytest.raises(UnknownEngine, match="did you mean 'holdfast'"):
+            await client.get_or_create("s", engine="holdfats")
+        with pytest.raises(UnknownEngine) as unlike:
+            await client.get_or_create("s", engine="xyzzy")
+        assert "did you mean" not in str(unlike.value)
+        with pytest.raises(SessionNotFound):
+            await client.open("s")
+        session = await client.get_or_create("s", session_store={"kind": "memory"})
+        assert (await session.send("Good day?")).text == "Good day."
 
 
 async def test_an_approval_is_given_once_and_by_whom_is_known() -> None:

@@ -74,7 +74,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (errors.LogDamaged(**LOG, problem="event 7 cannot be read", seq=7), "event 7 cannot be read"),
     (
         errors.UnknownStore(kind="s3", available=["memory", "sqlite"]),
-        "there is no store of kind 's3'; there are memory, sqlite",
+        "there is no store of kind 's3'; there are: memory, sqlite",
     ),
     (errors.ModelError(model="a/b", problem="refused", status=401), "a/b: refused"),
     (errors.Diverged(model="a/b", problem="another prompt", step=2), "a/b: another prompt"),
@@ -157,11 +157,11 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.UnknownEngine(engine="x", available=["holdfast"]),
-        "there is no engine 'x'; there are holdfast",
+        "there is no engine 'x'; there are: holdfast",
     ),
     (
         errors.UnknownAgent(agent="x", available=["shop"]),
-        "there is no agent 'x'; there are shop",
+        "there is no agent 'x'; there are: shop",
     ),
     (
         errors.UnknownLoader(loader="x", available=["local", "git"]),

@@ -53,3 +53,12 @@ class MissingExtra(HoldfastError, ImportError):
 
     def __str__(self) -> str:
         return f"{self.needed_for} needs an optional package: pip install 'holdfast[{self.extra}]'"
+
+
+def instead(name: str, available: list[str]) -> str:
+    """What there is in place of a name that is unknown, and which of it was perhaps meant."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
+
+    near = get_close_matches(name, available, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return f"{meant}there are: {', '.join(available) or 'none'}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from .root import HoldfastError
+from .root import HoldfastError, instead
 
 
 @dataclass(eq=False, kw_only=True)
@@ -145,7 +144,7 @@ class UnknownEngine(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"there is no engine {self.engine!r}; there are {', '.join(self.available)}"
+        return f"there is no engine {self.engine!r}; {instead(self.engine, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -158,7 +157,7 @@ class UnknownAgent(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"there is no agent {self.agent!r}; there are {', '.join(self.available)}"
+        return f"there is no agent {self.agent!r}; {instead(self.agent, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -171,10 +170,7 @@ class UnknownLoader(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        near = get_close_matches(self.loader, self.available, n=1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        there = ", ".join(self.available) or "none"
-        return f"there is no loader {self.loader!r}; {meant}there are: {there}"
+        return f"there is no loader {self.loader!r}; {instead(self.loader, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .root import HoldfastError
+from .root import HoldfastError, instead
 
 
 @dataclass(eq=False, kw_only=True)
@@ -240,4 +240,4 @@ class UnknownStore(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"there is no store of kind {self.kind!r}; there are {', '.join(self.available)}"
+        return f"there is no store of kind {self.kind!r}; {instead(self.kind, self.available)}"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidValue
+from ..errors.root import instead
 from ..harness.agent import Agent, Mode
 from ..harness.tools import Tool
 
@@ -117,12 +117,9 @@ def check_asks(described: Described) -> None:
 def _found(names: Sequence[str], tools: Mapping[str, Tool], field: str) -> list[Tool]:
     for name in names:
         if name not in tools:
-            near = get_close_matches(name, tools, n=1)
-            meant = f"did you mean {near[0]!r}? " if near else ""
-            offered = ", ".join(sorted(tools)) or "none"
             raise InvalidValue(
                 field=field,
                 problem=f"name {name!r}, which this server does not offer",
-                remedy=f"{meant}use one of: {offered}",
+                remedy=instead(name, sorted(tools)),
             )
     return [tools[name] for name in names]
