@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import inspect
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -419,9 +420,18 @@ def id_of(raw: dict[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
+def schema_of(type: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON Schema of a type, the same on every Python: some keep the indent of docstrings."""
+    schema = msgspec.json.schema(type)
+    for one in schema["$defs"].values():
+        if "description" in one:
+            one["description"] = inspect.cleandoc(one["description"])
+    return schema
+
+
 def bundle_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a document, made from the types."""
-    schema = msgspec.json.schema(Document)
+    schema = schema_of(Document)
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID,

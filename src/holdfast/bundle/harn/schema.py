@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ..format import schema_of
 from .check import NESTED, ROOT
 from .shapes import MODES, SCHEMA_ID, TYPE, VERSION, HarnBundle
 
@@ -22,7 +23,7 @@ NAMES = {
 
 def harn_schema() -> dict[str, Any]:
     """Draft 2020-12. It asks for what validation asks for, and takes further fields everywhere."""
-    schema = msgspec.json.schema(HarnBundle)
+    schema = schema_of(HarnBundle)
     types = schema["$defs"]
     root = types["HarnBundle"]
     root["required"] = list(ROOT)
