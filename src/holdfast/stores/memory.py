@@ -145,7 +145,7 @@ class MemoryStore:
                 if op.do == "drop_draft":
                     entry.drafts.pop(op.key, None)
         self._logs[key] = entry
-        self._wakes.wake(key)
+        self._wakes.tell(key, plan)
         return Appended(plan.seqs, plan.row.head, len(plan.fresh))
 
     async def read(

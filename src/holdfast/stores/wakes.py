@@ -1,20 +1,65 @@
-"""Waking followers: who waits for which log, and the loop that `follow` is on every store."""
+"""Waking followers: who waits for which log, and the loop that `follow` is on every store.
+
+What this process appends itself is told to its followers as it stands; what others append is
+said, and looked up in the store.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from ..events import Event, Key
 from ..store import CaughtUp, Store
-from .rules import found
+from .rules import Extension, found
+
+MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # told and not yet taken; beyond, the store is asked
+
+
+class Follower:
+    """One who waits for what comes after event `after` of one incarnation of a log."""
+
+    def __init__(self, log: str, after: int) -> None:
+        self.log, self.after = log, after
+        self._told: list[Event] = []
+        self._bytes = 0
+        self._look = True
+        self._woken = asyncio.Event()
+
+    def tell(self, log: str, events: Sequence[Event]) -> None:
+        """These were appended, one after the other."""
+        self._told += events
+        self._bytes += sum([len(event.data) for event in events])
+        much = len(self._told) > MOST_EVENTS or self._bytes > MOST_BYTES
+        if much or log != self.log:
+            self.wake()
+        self._woken.set()
+
+    def wake(self, head: int | None = None) -> None:
+        """Something happened; where `head` is given, it is no more than that the log grew."""
+        if head is None or head > (self._told[-1].seq if self._told else self.after):
+            self._told, self._bytes, self._look = [], 0, True
+            self._woken.set()
+
+    async def woken(self) -> list[Event] | None:
+        """Wait; then all that was told and follows, or None: the store must be asked."""
+        if not self._look:
+            await self._woken.wait()
+        # Cleared before the store is asked: what is appended meanwhile wakes us again.
+        self._woken.clear()
+        told, self._told, self._bytes = self._told, [], 0
+        new = [event for event in told if event.seq > self.after]
+        # Numbers are dense: where one is missing, somebody else was between.
+        gap = any(event.seq != n for n, event in enumerate(new, self.after + 1))
+        look, self._look = self._look or gap, False
+        return None if look else new
 
 
 class Wakes:
     """The waiting followers of one store, all on one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, set[asyncio.Event]] = {}
+        self._waiting: dict[Key, set[Follower]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -23,44 +68,61 @@ class Wakes:
         """The logs that someone follows."""
         return list(self._waiting)
 
-    def add(self, key: Key) -> asyncio.Event:
-        woken = asyncio.Event()
-        self._waiting.setdefault(key, set()).add(woken)
-        return woken
+    def add(self, key: Key, follower: Follower) -> None:
+        self._waiting.setdefault(key, set()).add(follower)
 
-    def remove(self, key: Key, woken: asyncio.Event) -> None:
+    def remove(self, key: Key, follower: Follower) -> None:
         waiting = self._waiting.get(key, set())
-        waiting.discard(woken)
+        waiting.discard(follower)
         if not waiting:
             self._waiting.pop(key, None)
 
-    def wake(self, key: Key) -> None:
-        for woken in self._waiting.get(key, ()):
-            woken.set()
+    def tell(self, key: Key, done: Extension | None) -> None:
+        """This process appended to a log; None if it is not known what."""
+        for follower in self._waiting.get(key, ()):
+            if done is None or not done.fresh:
+                follower.wake()
+            else:
+                follower.tell(done.row.log, done.fresh)
+
+    def wake(self, key: Key, head: int | None = None) -> None:
+        """Something happened to a log: it grew up to `head`, or anything."""
+        for follower in self._waiting.get(key, ()):
+            follower.wake(head)
 
     def wake_all(self) -> None:
         for waiting in self._waiting.values():
-            for woken in waiting:
-                woken.set()
+            for follower in waiting:
+                follower.wake()
 
 
 async def follow(
-    store: Store, wakes: Wakes, key: Key, after: int, log: str | None
+    store: Store,
+    wakes: Wakes,
+    key: Key,
+    after: int,
+    log: str | None,
+    begun: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Event | CaughtUp, None]:
-    """Read to the end, say so, then read again after each wake."""
+    """Read to the end, say so, then go on with each wake. `begun` is called when it waits."""
     row = found(key, await store.row(key), log)
+    follower = Follower(row.log, after)
     caught_up = False
-    woken = wakes.add(key)
+    wakes.add(key, follower)
+    begun()
     try:
         while True:
-            # Cleared before the read: what is appended during it wakes us again.
-            woken.clear()
-            async for event in store.read(key, after=after, log=row.log):
-                after = event.seq
-                yield event
+            told = await follower.woken()
+            if told is None:
+                async for event in store.read(key, after=follower.after, log=row.log):
+                    follower.after = event.seq
+                    yield event
+            else:
+                for event in told:
+                    follower.after = event.seq
+                    yield event
             if not caught_up:
                 caught_up = True
-                yield CaughtUp(row.log, after)
-            await woken.wait()
+                yield CaughtUp(row.log, follower.after)
     finally:
-        wakes.remove(key, woken)
+        wakes.remove(key, follower)

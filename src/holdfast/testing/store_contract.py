@@ -43,6 +43,7 @@ from .samples import (
     past,
     plant,
     read_all,
+    row_of,
     seal,
     seqs,
     snapshot,
@@ -284,6 +285,31 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
             )
         for items in (seen, again):
             assert [e.seq for e in items if isinstance(e, Event)] == list(range(1, 22))
+
+    async def test_what_a_follower_is_told_is_what_is_read(self, store: Store) -> None:
+        await begin(store)
+        text = "x" * (store.info().apart + 1)
+        large = NewEvent.of("note.made", text, id="large", actor="a", cause="c", run="r", v=3)
+        async with aclosing(store.follow(KEY, after=1)) as following:
+            await take(following, 1)
+            for n in range(5):
+                await store.append(KEY, [note(f"x{n}"), large, note(f"y{n}")])
+            head = (await row_of(store)).head
+            assert await take(following, head - 1) == await read_all(store, after=1)
+
+    async def test_an_append_whose_caller_went_away_is_followed(self, store: Store) -> None:
+        await begin(store)
+        async with aclosing(store.follow(KEY, after=1)) as following:
+            await take(following, 1)
+            for n in range(10):
+                left = asyncio.create_task(store.append(KEY, [note(f"left {n}")]))
+                for _ in range(n // 2):
+                    await asyncio.sleep(0)
+                left.cancel()
+                await asyncio.wait([left])
+            await store.append(KEY, [note("last")])
+            head = (await row_of(store)).head
+            assert await take(following, head - 1) == await read_all(store, after=1)
 
     async def test_a_follower_ends_when_the_log_goes(self, store: Store) -> None:
         await begin(store)

@@ -59,6 +59,7 @@ class Append:
         self._newborn: Entry | None = None
         self._known: dict[str, int] = {}
         self._looked: tuple[str, int] = ("", 0)
+        self.written: Extension | None = None
 
     async def run(self) -> Appended:
         """Append, or find that it was done."""
@@ -111,6 +112,7 @@ class Append:
         if after.drafts:
             await drop_drafts(self._db, after, plan.changes)
         await self._take_back(batch)
+        self.written = plan
         return Appended(plan.seqs, plan.row.head, len(plan.fresh))
 
     async def _carry_out(

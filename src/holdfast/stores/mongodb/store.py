@@ -135,7 +135,7 @@ class MongoStore:
         appending = Append(self._db, self._heads, self._project, key, events, guards)
         large = sum([len(event.data) for event in events]) > LARGE
         done = await self._ride(appending.run, long=large)
-        self._wakes.wake(key)
+        self._wakes.tell(key, appending.written)
         return done
 
     async def read(

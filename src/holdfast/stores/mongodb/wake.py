@@ -11,6 +11,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from pymongo.errors import PyMongoError
 
@@ -26,7 +27,10 @@ SLOW = 1.0  # … and with one
 PAUSE = 0.2  # seconds to wait after an error
 MANY = 200  # logs asked for at a time
 
-_ONLY_IDS: list[Document] = [{"$project": {"documentKey": 1, "operationType": 1}}]
+_HEAD = ("updateDescription", "updatedFields", "head")
+_ONLY_HEADS: list[Document] = [
+    {"$project": {"documentKey": 1, "operationType": 1, ".".join(_HEAD): 1}}
+]
 
 
 class Watch:
@@ -92,16 +96,17 @@ class Watch:
             place = found.get(key)
             if key not in self._followed or (place and place == self._places.get(key)):
                 continue
+            known, _ = self._places.get(key, ("", 0))
             self._forget(key)
             if place is not None:
                 self._places[key] = place
                 self._keys[place[0]] = key
-            self._wakes.wake(key)
+            self._wakes.wake(key, place[1] if place is not None and place[0] == known else None)
 
     async def _listen(self) -> None:
         while True:
             try:
-                async with await self._db.logs.watch(_ONLY_IDS) as changes:
+                async with await self._db.logs.watch(_ONLY_HEADS) as changes:
                     self._wakes.wake_all()  # for what came before it was open
                     async for change in changes:
                         self._heard(change)
@@ -115,7 +120,7 @@ class Watch:
         if log is None:
             self._wakes.wake_all()
         elif log in self._keys:
-            self._wakes.wake(self._keys[log])
+            self._wakes.wake(self._keys[log], _head(change))
 
     async def aclose(self) -> None:
         """Stop."""
@@ -123,3 +128,11 @@ class Watch:
         await ended(*tasks)
         self._places.clear()
         self._keys.clear()
+
+
+def _head(change: Document) -> int | None:
+    """Up to where a log grew, if that is what the change is."""
+    part: Any = change
+    for name in _HEAD:
+        part = part.get(name, {})
+    return part if isinstance(part, int) else None

@@ -196,6 +196,7 @@ class Append:
         self._entry: Entry | None = None
         self._known: dict[str, int] = {}
         self._looked = False  # whether the two above are what the database said
+        self.written: Extension | None = None
 
     async def __call__(self) -> Appended:
         async with self._heads.turn(self._key):
@@ -292,6 +293,7 @@ class Append:
         lease = entry.lease if entry else LeaseState()
         left = Entry(answer["id"], answer["version"], base, shared, lease, plan.row)
         self._heads.put(self._key, left)
+        self.written = plan
         return Appended(plan.seqs, plan.row.head, len(plan.fresh))
 
 

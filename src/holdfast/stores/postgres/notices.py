@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...events import Key
+from ..rules import Extension
 from ..wakes import Wakes
 from .columns import encode
 from .database import Database, Link
@@ -40,12 +41,13 @@ class Notices:
         self._silent = asyncio.Event()  # set while there is nothing left to say
         self._seen: dict[Key, tuple[int, int] | None] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._process = 0  # of the server, that says it for us
         self._hears = False
         self._closed = False
 
-    def grew(self, key: Key) -> None:
-        """An append to a log was committed by this process."""
-        self._wakes.wake(key)
+    def grew(self, key: Key, done: Extension | None = None) -> None:
+        """An append to a log was committed by this process, or something else happened to it."""
+        self._wakes.tell(key, done)
         if self._closed or not self._database.can_say:
             return
         self._grown.add(digest(key))
@@ -93,6 +95,7 @@ class Notices:
             self._said.set()
 
         conn.add_termination_listener(ended)
+        self._process = conn.get_server_pid()
         listening = False
         try:
             while not lost.is_set():
@@ -126,6 +129,8 @@ class Notices:
         self._silent.set()
 
     def _heard(self, conn: object, process: int, channel: str, payload: object) -> None:
+        if process == self._process:
+            return  # our own words, and our followers know
         grown = set(str(payload).split())
         for key in self._wakes.followed():
             if digest(key) in grown:

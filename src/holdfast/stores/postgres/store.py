@@ -131,7 +131,7 @@ class PostgresStore:
         )
         done = await append()
         if done.fresh:
-            self._notices.grew(key)
+            self._notices.grew(key, append.written)
         return done
 
     def read(

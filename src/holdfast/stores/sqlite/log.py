@@ -17,7 +17,7 @@ from ... import catalog
 from ...catalog import Project, Row, RowChange
 from ...codec import fingerprint
 from ...errors import HoldfastError, LogDamaged
-from ...events import Appended, Event, Key, NewEvent
+from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
 from ..frames import damaged
@@ -154,7 +154,7 @@ def append(
     fence: Lease | None,
     log: str | None,
     create: bool,
-) -> Appended:
+) -> Extension:
     """Carry out one append; writes nothing if it is refused."""
     entry = recent.get(key) or lookup(conn, key)
     begins = entry is None and create and log is None
@@ -186,7 +186,7 @@ def append(
         write(conn, bodies, entry, plan, hashes)
     drafts = entry.drafts and has_drafts(conn, entry.id)
     recent[key] = Entry(entry.id, entry.base, entry.shared, entry.lease, plan.row, drafts)
-    return Appended(plan.seqs, plan.row.head, len(plan.fresh))
+    return plan
 
 
 def _hope(

@@ -38,12 +38,12 @@ from ...store import (
 from .. import paging, rules
 from ..lock import FileLock
 from ..paging import batches, read_in_pages
-from ..rules import APART
+from ..rules import APART, Extension
 from ..wakes import Wakes, follow
 from . import beside, find, history, remove, schema, upkeep
 from . import log as logs
 from .bodies import Bodies, InDatabase
-from .writer import Readers, Watcher, Writer
+from .writer import Readers, Writer
 
 RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
@@ -71,12 +71,15 @@ class SqliteStore:
         self._clock = clock
         self._lock = lock
         self._bodies = bodies
-        self._writer = Writer(conn, lock, bodies)
         self._wakes = Wakes()
-        self._readers = Readers(self._connect)
-        self._watcher = Watcher(
-            self._connect, self._wakes.wake_all, wanted=lambda: bool(self._wakes)
+        self._writer = Writer(
+            conn,
+            lock,
+            bodies,
+            watching=lambda: bool(self._wakes),
+            changed=self._wakes.wake_all,
         )
+        self._readers = Readers(self._connect)
 
     @classmethod
     async def open(
@@ -119,7 +122,7 @@ class SqliteStore:
         check(key, events)
         hashes = [fingerprint(event) for event in events]
 
-        def job(conn: sqlite3.Connection) -> Appended:
+        def job(conn: sqlite3.Connection) -> Extension:
             return logs.append(
                 conn,
                 self._bodies,
@@ -136,9 +139,8 @@ class SqliteStore:
             )
 
         size = sum([len(event.data) for event in events])
-        done = await self._writer.run(job, size=size, appends=True)
-        self._wakes.wake(key)
-        return done
+        done = await self._writer.run(job, size=size, appended=partial(self._wakes.tell, key))
+        return Appended(done.seqs, done.row.head, len(done.fresh))
 
     def read(
         self,
@@ -170,8 +172,7 @@ class SqliteStore:
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
-        self._watcher.start()
-        return follow(self, self._wakes, key, after, log)
+        return follow(self, self._wakes, key, after, log, begun=self._writer.watch)
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
         check_name("thread", thread)
@@ -410,7 +411,6 @@ class SqliteStore:
         )
 
     async def aclose(self) -> None:
-        await self._watcher.aclose()
         await self._readers.aclose()
         await self._writer.aclose()
         self._lock.close()

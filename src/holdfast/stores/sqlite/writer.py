@@ -1,14 +1,17 @@
-"""The one thread that writes, and the pool of connections that read.
+"""The one thread that writes and watches, and the pool of connections that read.
 
 Every job waiting is carried out in one transaction, so that many sessions share one
 fsync. A refused job (a `HoldfastError`) writes nothing and does not disturb its
 neighbours; a failed transaction fails all of its jobs as `StoreUnavailable`. A job
 that was handed over runs even when its caller is cancelled: ids make the retry safe.
+While somebody follows, what other processes commit is noticed by the same connection, to
+which its own commits are no news.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -29,13 +32,15 @@ Job = Callable[[sqlite3.Connection], Any]
 MOST_JOBS = 256
 MOST_BYTES = 8 << 20
 MOST_RECENT = 1_024
+LOOK = 0.02  # seconds between two looks at what others commit, while somebody follows
 
 
 class _Waiting:
     """A job and who waits for it. `alone` runs outside a transaction (VACUUM needs that);
-    `appends` is true of an append, which keeps `Writer.recent` true itself."""
+    `appended` is of an append, which keeps `Writer.recent` true itself, and is told its result,
+    whoever still waits for that."""
 
-    __slots__ = ("alone", "appends", "error", "future", "job", "result", "size")
+    __slots__ = ("alone", "appended", "error", "future", "job", "result", "size")
 
     def __init__(
         self,
@@ -44,26 +49,36 @@ class _Waiting:
         *,
         size: int = 0,
         alone: bool = False,
-        appends: bool = False,
+        appended: Callable[[Any], None] | None = None,
     ) -> None:
         self.job = job
         self.future = future
         self.size = size
         self.alone = alone
-        self.appends = appends
+        self.appended = appended
         self.result: Any = None
         self.error: BaseException | None = None
 
 
 class Writer:
-    """Runs jobs on one connection in one thread, many to a transaction."""
+    """Runs jobs on one connection in one thread, many to a transaction. While `watching` is
+    true, `changed` is called on the loop when another process has committed."""
 
-    def __init__(self, conn: sqlite3.Connection, lock: FileLock, bodies: Bodies) -> None:
+    def __init__(
+        self,
+        conn: sqlite3.Connection,
+        lock: FileLock,
+        bodies: Bodies,
+        *,
+        watching: Callable[[], bool],
+        changed: Callable[[], None],
+    ) -> None:
         self._conn = conn
         self._lock = lock
         self._bodies = bodies
         self.recent: dict[Key, Entry] = {}
         self._seen = -1
+        self._watching, self._changed = watching, changed
         self._loop = asyncio.get_running_loop()
         self._gathered: list[_Waiting] = []
         self._handed: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
@@ -72,11 +87,15 @@ class Writer:
         self._thread.start()
 
     async def run(
-        self, job: Callable[[sqlite3.Connection], T], *, size: int = 0, appends: bool = False
+        self,
+        job: Callable[[sqlite3.Connection], T],
+        *,
+        size: int = 0,
+        appended: Callable[[T], None] | None = None,
     ) -> T:
         """The job's result, once its transaction is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._put(_Waiting(job, future, size=size, appends=appends))
+        self._put(_Waiting(job, future, size=size, appended=appended))
         return await future
 
     async def run_alone(self, job: Callable[[sqlite3.Connection], T]) -> T:
@@ -84,6 +103,10 @@ class Writer:
         future: asyncio.Future[T] = self._loop.create_future()
         self._put(_Waiting(job, future, alone=True))
         return await future
+
+    def watch(self) -> None:
+        """Somebody follows from now on."""
+        self._handed.put([])
 
     def _put(self, waiting: _Waiting) -> None:
         if self._closed:
@@ -103,10 +126,11 @@ class Writer:
         todo: deque[_Waiting] = deque()
         while True:
             if not todo:
-                handed = self._handed.get()
+                handed = self._next()
                 if handed is None:
                     return
                 todo.extend(handed)
+                continue
             batch = [todo.popleft()]
             size = batch[0].size
             while not batch[0].alone:
@@ -119,6 +143,19 @@ class Writer:
             self._carry_out(batch)
             self._loop.call_soon_threadsafe(_deliver, batch)
 
+    def _next(self) -> list[_Waiting] | None:
+        """What is handed over next; meanwhile, look what others do."""
+        while self._watching():
+            try:
+                return self._handed.get(timeout=LOOK)
+            except queue.Empty:
+                self._look()
+        return self._handed.get()
+
+    def _look(self) -> None:
+        with contextlib.suppress(sqlite3.Error):  # a follower's own read meets it and reports it
+            self._check_recent()
+
     def _more(self, todo: deque[_Waiting]) -> bool:
         try:
             handed = self._handed.get_nowait()
@@ -128,7 +165,7 @@ class Writer:
             self._handed.put(None)
             return False
         todo.extend(handed)
-        return True
+        return bool(todo)
 
     def _carry_out(self, batch: list[_Waiting]) -> None:
         try:
@@ -154,7 +191,7 @@ class Writer:
             if self._bodies.begun(conn):
                 self._forget()
             for waiting in batch:
-                if not waiting.appends:
+                if waiting.appended is None:
                     self._forget()
                 try:
                     waiting.result = waiting.job(conn)
@@ -174,8 +211,12 @@ class Writer:
         """`recent` holds the logs that were appended to last, as the tables have them: until
         another connection commits, a job is no append, or a transaction fails."""
         (version,) = self._conn.execute("PRAGMA data_version").fetchone()
-        if version != self._seen or len(self.recent) > MOST_RECENT:
+        if version != self._seen:
             self._seen = version
+            self._forget()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+                self._loop.call_soon_threadsafe(self._changed)
+        elif len(self.recent) > MOST_RECENT:
             self._forget()
 
     def _forget(self) -> None:
@@ -195,6 +236,8 @@ class Writer:
 
 def _deliver(batch: list[_Waiting]) -> None:
     for waiting in batch:
+        if waiting.appended is not None and waiting.error is None:
+            waiting.appended(waiting.result)
         if waiting.future.done():
             continue  # its caller was cancelled
         if waiting.error is not None:
@@ -238,54 +281,3 @@ class Readers:
             await asyncio.to_thread(self._threads.shutdown)
             for conn in self._idle:
                 conn.close()
-
-
-class Watcher:
-    """Notices what other processes commit: one thread that polls `PRAGMA data_version`
-    while somebody follows."""
-
-    def __init__(
-        self,
-        connect: Callable[[], sqlite3.Connection],
-        changed: Callable[[], None],
-        *,
-        wanted: Callable[[], bool],
-        every: float = 0.02,
-    ) -> None:
-        self._connect = connect
-        self._changed = changed
-        self._wanted = wanted
-        self._every = every
-        self._loop = asyncio.get_running_loop()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin to poll, unless it does already."""
-        if self._thread is None and not self._stop.is_set():
-            self._thread = threading.Thread(target=self._poll, name="holdfast-watcher", daemon=True)
-            self._thread.start()
-
-    def _poll(self) -> None:
-        conn = self._connect()
-        try:
-            seen = None
-            while not self._stop.wait(self._every):
-                if not self._wanted():
-                    continue
-                try:
-                    (version,) = conn.execute("PRAGMA data_version").fetchone()
-                except sqlite3.Error:
-                    continue  # a follower's own read will meet the fault and report it
-                if version != seen:
-                    seen = version
-                    self._loop.call_soon_threadsafe(self._changed)
-        except RuntimeError:
-            pass  # the loop is closed: nobody is left to tell
-        finally:
-            conn.close()
-
-    async def aclose(self) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
