@@ -42,6 +42,7 @@ LARGEST = (1 << 53) - 1  # what every store and every reader of JSON holds exact
 
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _WHOLE = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+_decode = msgspec.json.Decoder().decode
 _PIECE = 256 << 10  # bytes of a text that are looked at together
 _BLANKS = (b" ", b"\t")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -180,7 +181,7 @@ def check_data(data: Raw) -> None:
             remedy="make it with NewEvent.of",
         )
     try:
-        msgspec.json.decode(text)
+        _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidValue(
             field="data", problem=f"is not JSON ({error})", remedy="make it with NewEvent.of"

@@ -89,7 +89,7 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires: int | None = None
 
 
-class Op(Struct, frozen=True, array_like=True, omit_defaults=True):
+class Op(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One operation on a row, as data: `["put", "labels", "vip", true]` in JSON."""
 
     do: Literal[

@@ -27,14 +27,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
 
-class Scope(Struct, frozen=True, order=True):
+class Scope(Struct, frozen=True, order=True, gc=False):
     """Names one session."""
 
     tenant: str
     session: str
 
 
-class Key(Struct, frozen=True, order=True):
+class Key(Struct, frozen=True, order=True, gc=False):
     """Names one log: a thread of a session."""
 
     tenant: str
@@ -94,7 +94,7 @@ def _not_a_number(value: Any) -> bool:
     return False
 
 
-class NewEvent(Struct, frozen=True, kw_only=True):
+class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
     """A fact that is not in a log yet. Its id is the idempotency key."""
 
     kind: str
@@ -111,7 +111,7 @@ class NewEvent(Struct, frozen=True, kw_only=True):
         return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
 
 
-class Event(NewEvent, frozen=True, kw_only=True):
+class Event(NewEvent, frozen=True, kw_only=True, gc=False):
     """A fact in its log: `seq` is dense from 1, `at` is the store's clock, UTC in ms."""
 
     seq: int
@@ -126,7 +126,7 @@ class Event(NewEvent, frozen=True, kw_only=True):
         return msgspec.json.decode(self.data)
 
 
-class Appended(Struct, frozen=True):
+class Appended(Struct, frozen=True, gc=False):
     """What an append did: a number per input event, known or new; how many were new."""
 
     seqs: tuple[int, ...]

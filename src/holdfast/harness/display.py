@@ -441,8 +441,9 @@ def _subagent(shown: ToolShown) -> SubagentShown:
 class Stage:
     """The display of one log as it grows: events are put in, and looked at when somebody asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = WAITING) -> None:
         self._display = Display()
+        self._most = most
         self._waiting: list[Event] = []
 
     def begin(self, state: State, events: Iterable[Event]) -> None:
@@ -454,10 +455,12 @@ class Stage:
         if any(getattr(self._display, name) != said for name, said in names.items()):
             self._display = _drawn(replace(self._display, **names), self._display.state)
 
-    def put(self, event: Event) -> None:
+    def put(self, event: Event, state: State) -> None:
+        """One more event, and the state after it."""
         self._waiting.append(event)
-        if len(self._waiting) > WAITING:
-            self.now()
+        if len(self._waiting) > self._most:
+            first = since(state)
+            self.begin(state, [event for event in self._waiting if event.seq >= first])
 
     def now(self, flying: Said | None = None) -> Display:
         """The display at this moment."""

@@ -155,7 +155,7 @@ class Live:
         self.state = fold((event,), self.state)
         self.history.add(event)
         self.speech.arrived(event)
-        self.stage.put(event)
+        self.stage.put(event, self.state)
         self.audience.tell(event)
         self.stuck = None
         for look in self.watchers:

@@ -193,12 +193,14 @@ async def test_a_client_goes_on_from_any_moment(log: list[Event]) -> None:
 
 
 async def test_a_stage_that_nobody_looked_at_comes_to_the_same(log: list[Event]) -> None:
-    stage = Stage()
-    stage.begin(fold(log[:3]), log[:3])
-    stage.name(session="s", modes=NAMED.modes, default=NAMED.default)
-    for item in log[3:]:
-        stage.put(item)
-    assert stage.now() == played(log, NAMED)[-1]
+    for most in (3, len(log)):
+        stage, state = Stage(most), fold(log[:3])
+        stage.begin(state, log[:3])
+        stage.name(session="s", modes=NAMED.modes, default=NAMED.default)
+        for item in log[3:]:
+            state = fold((item,), state)
+            stage.put(item, state)
+        assert stage.now() == played(log, NAMED)[-1]
 
 
 @pytest.mark.parity("mastra-session", 147)

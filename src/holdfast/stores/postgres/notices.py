@@ -24,7 +24,7 @@ from .failure import passing
 
 LOOK = 1.0  # seconds between two looks while notices arrive
 POLL = 0.05  # seconds between two looks where they cannot
-GATHER = 0.01  # seconds in which appends share a notice
+GATHER = 0.02  # seconds in which appends share a notice
 MOST = 400  # digests that fit into a notice, which has 8,000 bytes at most
 
 
