@@ -77,8 +77,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--rounds needs at least 1")
     if chosen.late is not None and chosen.late < Sizes().early:
         parser.error(f"--late needs at least {Sizes().early}")
-    if chosen.keep and (chosen.quick or chosen.only or chosen.no_peers):
-        parser.error("--keep is for whole runs")
+    if chosen.keep and (chosen.quick or chosen.no_peers):
+        parser.error("--keep is for runs with all counts and all peers")
     chosen.names = names
     return chosen
 
@@ -129,7 +129,8 @@ def main(given: Sequence[str] | None = None) -> int:
     elif settings.rounds < Sizes().rounds:
         print(f"\n{settings.rounds} rounds are few: the bars are judged by {Sizes().rounds}.")
     if chosen.keep:
-        keep(Path(__file__).with_name("README.md"), about, settings.rounds, results)
+        page = Path(__file__).with_name("README.md")
+        keep(page, about, settings.rounds, results, [*WORKLOADS])
     if chosen.json:
         chosen.json.write_bytes(as_json(about, settings, results))
     return 0 if all(holds(bar) for result in results for bar in result.bars) else 1

@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -129,31 +130,53 @@ def tables(results: list[Result]) -> list[tuple[str, list[str], list[list[str]]]
     ]
 
 
-def markdown(results: list[Result], *, aligned: bool = True) -> str:
-    """The tables and notes as Markdown, which also reads well as it is when aligned."""
+def notes(results: list[Result]) -> list[tuple[str, str]]:
+    """What else is to be said, each with its workload."""
+    return [(result.name, note) for result in results for note in result.notes]
+
+
+def markdown(results: list[Result]) -> str:
+    """The tables and notes as Markdown, which also reads well as it is."""
     lines = []
     for title, columns, rows in tables(results):
         widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-        if not aligned:
-            widths = [3] * len(widths)
-        lines += [f"{title}:", ""]
-        for row in (columns, ["-" * width for width in widths], *rows):
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
-    for result in results:
-        lines += [f"- {result.name}: {note}" for note in result.notes]
+        lines += _table(title, columns, rows, widths)
+    lines += [f"- {name}: {note}" for name, note in notes(results)]
     return "\n".join(lines)
 
 
-def keep(readme: Path, about: Machine, rounds: int, results: list[Result]) -> None:
-    """Put the tables in place of what stands below the heading "Results" of a page."""
-    before, heading, _ = readme.read_text("utf-8").partition("## Results\n")
+def _table(title: str, columns: list[str], rows: list[list[str]], widths: list[int]) -> list[str]:
+    lines = [f"{title}:", ""]
+    for row in (columns, ["-" * width for width in widths], *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def keep(
+    readme: Path, about: Machine, rounds: int, results: list[Result], order: Sequence[str]
+) -> None:
+    """Put the tables below the heading "Results" of a page. What stands there of workloads that
+    were not measured now stays; `order` is that of all workloads."""
+    before, heading, old = readme.read_text("utf-8").partition("## Results\n")
     if not heading:
         raise ValueError(f"{readme} has no heading Results")
-    tables = markdown(results, aligned=False)
-    text = f"{before}{heading}\n{about}; {rounds} rounds.\n\n{tables}\n"
-    readme.write_text(text, "utf-8")
+    stays = {*order} - {result.name for result in results}
+    lines = []
+    for title, columns, rows in tables(results):
+        _, _, table = old.partition(f"{title}:\n\n")
+        known = [
+            [cell.strip() for cell in line[1:-1].split("|")]
+            for line in table.partition("\n\n")[0].splitlines()
+        ]
+        both = [row for row in known if row[0] in stays] + rows
+        both.sort(key=lambda row: order.index(row[0]))
+        lines += _table(title, columns, both, [3] * len(columns))
+    said = [line[2:].partition(": ")[::2] for line in old.splitlines() if line.startswith("- ")]
+    said = [each for each in said if each[0] in stays] + notes(results)
+    lines += [f"- {name}: {note}" for name, note in sorted(said, key=lambda s: order.index(s[0]))]
+    text = f"{before}{heading}\n{about}; {rounds} rounds.\n\n" + "\n".join(lines)
+    readme.write_text(f"{text}\n", "utf-8")
 
 
 def as_json(about: Machine, settings: Settings, results: list[Result]) -> bytes:

@@ -21,6 +21,7 @@ from litestar.datastructures import State
 import holdfast
 from holdfast.events import NewEvent
 from holdfast.server import NoAuth, ServerLimits, create_app
+from holdfast.server.running import collect_rarely
 
 from .harness import Instant, shop
 from .streams import Clock
@@ -68,6 +69,7 @@ def main() -> None:
     config = uvicorn.Config(
         app, port=int(port), log_level="error", access_log=False, ws="none", timeout_keep_alive=120
     )
+    collect_rarely()  # as `holdfast serve` does
     uvicorn.Server(config).run()
 
 

@@ -162,11 +162,30 @@ def test_results_are_kept_below_their_heading(tmp_path: Path, settings: Settings
     page = tmp_path / "page.md"
     page.write_text("# How fast\n\n## Results\n\nold\n")
     result = Result(name="w", title="W", figures=[Figure(name="ours", unit="ms", values=[1.0])])
-    keep(page, machine(settings), 9, [result])
+    keep(page, machine(settings), 9, [result], ["w"])
     text = page.read_text()
     assert text.startswith("# How fast\n\n## Results\n")
     assert "| w   | ours | 1.00 ms |" in text
     assert "\nold\n" not in text
+
+
+def test_results_of_other_workloads_stay(tmp_path: Path, settings: Settings) -> None:
+    page, about = tmp_path / "page.md", machine(settings)
+    page.write_text("## Results\n")
+
+    def measured(name: str, value: float) -> Result:
+        figure = Figure(name="ours", unit="ms", values=[value])
+        bar = Bar(name="ours", way="most", bar=5.0, unit="ms", values=[value])
+        return Result(name=name, title=name, figures=[figure], bars=[bar], notes=[f"at {value}"])
+
+    for results in ([measured("b", 1.0), measured("a", 2.0)], [measured("b", 3.0)]):
+        keep(page, about, 9, results, ["a", "b"])
+    text = page.read_text()
+    assert [line for line in text.splitlines() if line.startswith(("| a", "| b", "- "))] == [
+        *("| a   | ours | 2.00 ms | ≤ 5 ms | met |", "| b   | ours | 3.00 ms | ≤ 5 ms | met |"),
+        *("| a   | ours | 2.00 ms |     |", "| b   | ours | 3.00 ms |     |"),
+        *("- a: at 2.0", "- b: at 3.0"),
+    ]
 
 
 def test_a_turn_is_four_entries_of_three_kilobytes() -> None:
