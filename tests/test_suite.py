@@ -31,6 +31,7 @@ def test_fails_for_a_reason(): assert False
 """
 
 
+@pytest.mark.parity("user-demand", 36)
 def test_a_skipped_test_fails(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

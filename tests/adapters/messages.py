@@ -16,13 +16,16 @@ USAGE = {"input_tokens": 1, "output_tokens": 1}
 
 
 class Api(ThreadingHTTPServer):
-    """`requests` holds the bodies of all messages that were to be answered, in order."""
+    """`requests` holds the bodies of all messages that were to be answered, in order, `keys` the
+    keys that came with them."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.requests: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.more = ""  # what else is answered
 
     @property
     def url(self) -> str:
@@ -43,7 +46,8 @@ class _Answers(BaseHTTPRequestHandler):
             self._send("application/json", json.dumps({"input_tokens": 1}).encode())
             return
         self.server.requests.append(body)
-        answer = f"Answer {len(self.server.requests)}."
+        self.server.keys.append(self.headers.get("x-api-key"))
+        answer = f"Answer {len(self.server.requests)}.{self.server.more}"
         if body.get("stream"):
             events = "".join(
                 f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
@@ -90,8 +94,9 @@ def _message(model: str) -> dict[str, Any]:
 def _stream(text: str, model: str) -> Iterator[dict[str, Any]]:
     yield {"type": "message_start", "message": _message(model)}
     yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-    delta = {"type": "text_delta", "text": text}
-    yield {"type": "content_block_delta", "index": 0, "delta": delta}
+    for piece in (text[:20], text[20:]):
+        delta = {"type": "text_delta", "text": piece}
+        yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
     end = {"stop_reason": "end_turn", "stop_sequence": None}
     yield {"type": "message_delta", "delta": end, "usage": USAGE}

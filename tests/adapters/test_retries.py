@@ -80,6 +80,7 @@ async def test_another_batch_after_a_failure_is_another_batch(store: Store, at: 
     assert await sessions.load(at) == [entry(n=2), entry(n=1), entry(n=1)]
 
 
+@pytest.mark.parity("user-demand", 35)
 @KEYS
 async def test_the_entries_with_a_uuid_are_stored_once_whoever_sends_them_again(
     store: Store, at: Any

@@ -113,6 +113,7 @@ def test_what_is_imported_is_exported_again(tmp_path: Path, projects: Path, cli:
     assert list(tmp_path.rglob("*.part")) == []
 
 
+@pytest.mark.parity("user-demand", 35)
 def test_a_second_time_adds_and_writes_nothing(tmp_path: Path, projects: Path, cli: Cli) -> None:
     cli("import", "--create")
     before = ask(os.environ["HOLDFAST_STORE"], lambda s: s.list_session_summaries(PROJECT))

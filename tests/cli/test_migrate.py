@@ -50,6 +50,7 @@ def test_a_store_that_is_up_to_date(shop: str, tmp_path: Path, cli: Cli) -> None
     )
 
 
+@pytest.mark.parity("user-demand", 49)
 def test_a_store_that_is_too_new(shop: str, tmp_path: Path, cli: Cli) -> None:
     set_version(shop, 9)
     before = files(tmp_path / "here")
@@ -112,6 +113,7 @@ def test_the_sample_survives(url: str, cli: Cli) -> None:
     assert cli("verify", "--store", url).code == 0
 
 
+@pytest.mark.parity("user-demand", 49)
 @pytest.mark.parametrize("kind", ["postgres", "mongodb"])
 def test_a_database_is_migrated(kind: str, tmp_path: Path, cli: Cli) -> None:
     named = ("--store", servers.url(kind, tmp_path))

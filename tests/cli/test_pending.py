@@ -71,6 +71,25 @@ def test_the_inbox_lists_all_sessions_oldest_first_with_the_ids_to_use(
     assert [item["id"] for item in only] == ["only"]
 
 
+def test_the_inbox_warns_of_what_could_do_much_harm(shop: str, cli: Cli) -> None:
+    def asked(id: str, risk: str) -> NewEvent:
+        return NewEvent.of("pending.opened", {"id": id, "what": "approval", "risk": risk})
+
+    async def risky(store: Store) -> None:
+        begun = NewEvent.of("session.created", {"agent": "shop"})
+        asks = [asked("p1", "destructive"), asked("p2", "medium")]
+        await store.append(key("risky"), [begun, *asks], create=True)
+
+    write(shop, risky)
+    ended = cli("pending", "--session", "risky")
+    head, first, second = [re.split(r"  +", line) for line in ended.out.splitlines()]
+    assert head == ["SESSION", "ITEM", "WHAT", "RISK", "SINCE", "TITLE"]
+    assert first[3] == "destructive"
+    assert "medium" not in second
+    items = cli("pending", "--session", "risky", "--json").json["items"]
+    assert [item["risk"] for item in items] == ["destructive", "medium"]
+
+
 def test_the_inbox_has_pages(inbox: str, cli: Cli) -> None:
     first = cli("pending", "--limit", "3", "--json").json
     assert len(first["items"]) == 3

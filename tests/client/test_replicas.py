@@ -12,6 +12,7 @@ import pytest
 from .checks import storm
 
 
+@pytest.mark.parity("user-demand", 25, 29, 30)
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parity("computeragent", 75, 81)

@@ -45,6 +45,7 @@ async def kinds(session: Session) -> list[str]:
     return [event.kind for event in await session.events()]
 
 
+@pytest.mark.parity("user-demand", 27, 30)
 @pytest.mark.parity("mastra-session", 172, 173)
 @pytest.mark.parity("computeragent", "S15")
 async def test_a_stream_that_is_cut_goes_on_and_begins_no_second_run() -> None:
@@ -112,6 +113,32 @@ async def test_a_server_that_is_not_there_is_told_of_in_time_and_without_the_key
         assert SECRET not in f"{failed.value!r} {failed.value.__cause__!r}"
 
 
+async def test_an_address_where_no_server_ever_was_is_not_tried_for_long() -> None:
+    """With the whole of its patience, the client would try for longer than the test may last."""
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    patience = Patience(total=10 * PATIENCE, reach=0.5)
+    async with asyncio.timeout(PATIENCE), Client(nowhere, SECRET, patience=patience) as client:
+        for ask in (client.get_or_create("s"), anext(aiter(client.session("s").follow()))):
+            with pytest.raises(ServerUnavailable, match=f"{nowhere} .*`holdfast serve`"):
+                await ask
+
+
+async def test_a_server_that_was_there_is_waited_for(tmp_path: Path) -> None:
+    store, port = f"sqlite:{tmp_path / 'shared.db'}", free_port()
+    apps = [await asyncio.to_thread(app, store) for _ in range(2)]
+    patience = Patience(reach=0.001, total=PATIENCE)
+    async with Client(f"http://127.0.0.1:{port}", SECRET, patience=patience) as client:
+        async with serving(apps[0], port):
+            session = await client.get_or_create("s")
+        sending = asyncio.create_task(session.send("Good day?"))
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait({sending}, timeout=0.5)  # there is nobody
+            assert not sending.done()
+            async with serving(apps[1], port):
+                assert (await sending).text == "Good day."
+
+
+@pytest.mark.parity("user-demand", 25, 28)
 async def test_following_goes_on_from_any_cursor_on_any_server(tmp_path: Path) -> None:
     async with two(tmp_path) as (one, other), asyncio.timeout(PATIENCE):
         session = await one.get_or_create("s")
@@ -199,6 +226,7 @@ async def test_a_rolling_restart_loses_no_run_and_nobody_notices(tmp_path: Path)
                 assert [e.kind for e in events].count("run.started") == 1
 
 
+@pytest.mark.parity("user-demand", 29)
 @pytest.mark.parity("computeragent", 78)
 async def test_a_reader_that_goes_or_reads_nothing_does_not_hold_up_the_run() -> None:
     async with connected(delay=0.005) as client, asyncio.timeout(PATIENCE):
@@ -218,6 +246,7 @@ async def test_a_reader_that_goes_or_reads_nothing_does_not_hold_up_the_run() ->
             assert (await session.wait()).text == STORY
 
 
+@pytest.mark.parity("user-demand", 25, 26)
 @pytest.mark.parity("computeragent", 69)
 async def test_a_cursor_comes_by_header_or_query_and_the_header_goes_before() -> None:
     async with connected() as client, asyncio.timeout(PATIENCE):

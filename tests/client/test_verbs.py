@@ -16,7 +16,7 @@ from holdfast import (
     SessionNotFound,
 )
 from holdfast.client import Stream
-from holdfast.errors import Unauthorized, UnknownEngine, UnknownStore
+from holdfast.errors import SessionMoved, Unauthorized, UnknownEngine, UnknownStore
 from holdfast.harness.display import Display
 
 from .scene import PATIENCE, SECRET, STORY, connected
@@ -172,6 +172,7 @@ async def test_a_display_is_fetched_once_and_then_made_of_what_happens() -> None
         assert await session.display.get() == seen[-1]
 
 
+@pytest.mark.parity("user-demand", 24)
 async def test_a_session_that_is_not_there_is_the_same_error_as_in_the_library() -> None:
     async with connected() as client, asyncio.timeout(PATIENCE):
         for call in (
@@ -228,6 +229,10 @@ async def test_a_session_is_taken_along_as_a_bundle_and_a_person_is_given_what_i
         data = await client.bundles.export("s", mode="local", purpose="copy")
         about = await client.bundles.validate(data, allow_secrets=True)
         assert (about.session, about.threads) == ("s", ["main"])
+        moved = await client.bundles.move("s", to="elsewhere")
+        assert (await client.bundles.validate(moved, allow_secrets=True)).purpose == "move"
+        with pytest.raises(SessionMoved):
+            await session.send("More.")
         await session.delete()
         assert (await client.bundles.load(data)).session == "s"
         assert [m.text for m in await session.transcript()] == ["Tell a story.", STORY]
@@ -235,6 +240,7 @@ async def test_a_session_is_taken_along_as_a_bundle_and_a_person_is_given_what_i
         assert {record.session for record in found} == {"s"}
         erased = await client.people.erase("shared-secret", reason="asked for")
         assert [*erased.sessions] == ["s"]
+        assert [record async for record in client.people.export("of/another name")] == []
         assert (await client.list()).items == []
 
 

@@ -54,6 +54,7 @@ async def verified(store: Store) -> list[Any]:
     return [damage async for damage in store.verify()]
 
 
+@pytest.mark.parity("user-demand", 49)
 @pytest.mark.parity("harness-kernel", 111)
 async def test_it_says_what_it_said(kept: Kept) -> None:
     says = kept.says
@@ -65,6 +66,7 @@ async def test_it_says_what_it_said(kept: Kept) -> None:
     assert await verified(kept.store) == []
 
 
+@pytest.mark.parity("user-demand", 49)
 @pytest.mark.parity("harness-kernel", 111)
 async def test_its_logs_go_on(kept: Kept) -> None:
     for log in kept.says["logs"]:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast import NewEvent, Store, key
 
 pytest_plugins = ["holdfast.testing.plugin"]
@@ -33,6 +35,7 @@ async def test_each_fixture_is_an_open_store(
     assert kinds == ["memory", "sqlite", "file"]
 
 
+@pytest.mark.parity("user-demand", 36)
 def test_a_strangers_suite_needs_no_configuration_for_the_contract(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(STRANGERS_SUITE)
     strict = ["--strict-markers", "--strict-config", "-p", "no:cacheprovider", "-k", "stale or row"]

@@ -34,6 +34,7 @@ def test_a_damaged_event_keeps_no_other_from_being_erased(tmp_path: Path) -> Non
     assert erasing_beside(tmp_path).problems == []
 
 
+@pytest.mark.parity("user-demand", 6)
 @BOTH
 def test_of_two_processes_with_wrong_clocks_one_wins(kind: str, tmp_path: Path) -> None:
     assert skewed_races(kind, tmp_path, rounds=50).problems == []

@@ -392,6 +392,7 @@ RUBBISH: dict[str, Any] = {
 }
 
 
+@pytest.mark.parity("user-demand", 24)
 @pytest.mark.parametrize("rubbish", RUBBISH)
 async def test_an_index_of_rubbish_is_rebuilt(tmp_path: Path, rubbish: str) -> None:
     created = NewEvent.of(

@@ -107,6 +107,7 @@ async def test_a_spoiled_row_is_listed_and_rebuilt(tmp_path: Path, doc: bytes | 
         await scene.check_other(store)
 
 
+@pytest.mark.parity("user-demand", 24, 72)
 async def test_a_row_that_says_something_else_is_rebuilt(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await prepared(path)

@@ -23,6 +23,7 @@ from .full import SIZES
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.parity("user-demand", 42)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_full_disk_refuses_and_harms_nothing(kind: str, tmp_path: Path) -> None:
     run = subprocess.run(

@@ -61,6 +61,7 @@ async def view(store: Store) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parity("user-demand", 42)
 @pytest.mark.parametrize("what", ERRORS)
 async def test_a_refused_write_is_a_typed_error_and_leaves_nothing(
     what: str, place: servers.Faulty, url: str, store: Store

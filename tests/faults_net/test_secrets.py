@@ -105,6 +105,7 @@ async def test_the_odd_password_is_the_right_one(
     assert tells(*texts, *records) == []
 
 
+@pytest.mark.parity("user-demand", 57)
 @pytest.mark.usefixtures("user")
 async def test_a_wrong_password_is_not_told(
     kind: str, server: servers.Private, records: list[str]
@@ -114,6 +115,7 @@ async def test_a_wrong_password_is_not_told(
     assert tells(*told_of(told.value), *records) == []
 
 
+@pytest.mark.parity("user-demand", 57)
 async def test_an_unreachable_server_is_told_without_the_password(
     kind: str, records: list[str]
 ) -> None:
@@ -123,6 +125,7 @@ async def test_an_unreachable_server_is_told_without_the_password(
     assert tells(*told_of(told.value), *records) == []
 
 
+@pytest.mark.parity("user-demand", 57)
 @pytest.mark.usefixtures("user")
 async def test_a_cut_connection_is_told_without_the_password(
     kind: str, server: servers.Private, records: list[str]
@@ -136,6 +139,7 @@ async def test_a_cut_connection_is_told_without_the_password(
     assert tells(*told_of(told.value), *records) == []
 
 
+@pytest.mark.parity("user-demand", 57)
 @pytest.mark.parametrize(
     "wrong", ["&pooler=sometimes", "&no_such_option=1", "&schema=Not-a-Name", "&patience=soon"]
 )

@@ -104,6 +104,7 @@ def body(kind: str = "some_error") -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": told}}
 
 
+@pytest.mark.parity("user-demand", 57)
 @pytest.mark.parametrize(
     ("status", "kind"),
     [

@@ -71,6 +71,7 @@ async def test_one_event_is_lost_and_its_neighbours_are_not(
     assert (await store.append(KEY, [note("on")])).seqs == (COUNT + 1,)
 
 
+@pytest.mark.parity("user-demand", 42)
 async def test_a_missing_batch_is_told_and_hides_nothing_behind_it(
     store: MongoStore, raw: Raw
 ) -> None:

@@ -65,6 +65,7 @@ async def test_a_newer_schema_is_refused(url: str, raw: Raw) -> None:
     assert (refused.value.found, refused.value.known) == (schema.VERSION + 1, schema.VERSION)
 
 
+@pytest.mark.parity("user-demand", 49)
 async def test_a_half_made_database_is_finished(url: str, raw: Raw) -> None:
     await raw.meta.update_one({"_id": "holdfast"}, {"$set": {"version": 0}})
     await raw.logs.drop_index("key")
@@ -136,6 +137,7 @@ def test_an_address_that_cannot_be_meant_is_refused(url: str) -> None:
     assert "SECRET" not in str(refused.value)
 
 
+@pytest.mark.parity("user-demand", 45)
 @pytest.mark.parametrize(
     "query",
     [

@@ -62,6 +62,7 @@ async def test_a_delete_leaves_nothing(store: MongoStore, raw: Raw) -> None:
     assert await left(raw) == {}
 
 
+@pytest.mark.parity("user-demand", 52)
 @pytest.mark.parametrize("finisher", ["delete", "purge", "begin"])
 async def test_a_delete_that_was_cut_is_hidden_and_finished(
     store: MongoStore, other: MongoStore, raw: Raw, finisher: str

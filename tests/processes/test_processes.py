@@ -26,6 +26,7 @@ def test_a_crowd_that_appends_loses_and_doubles_nothing(kind: str, tmp_path: Pat
     assert checks.crowd(kind, tmp_path, appends=15).problems == []
 
 
+@pytest.mark.parity("user-demand", 6)
 @pytest.mark.parity("harness-kernel", 109)
 def test_of_two_processes_that_expect_one_head_one_wins(kind: str, tmp_path: Path) -> None:
     assert checks.race(kind, tmp_path, rounds=50).problems == []
@@ -36,6 +37,7 @@ def test_a_frozen_holder_writes_nothing_after_a_takeover(kind: str, tmp_path: Pa
     assert checks.frozen(kind, tmp_path, rounds=2).problems == []
 
 
+@pytest.mark.parity("user-demand", 9)
 def test_a_message_at_the_moment_of_release_is_driven(kind: str, tmp_path: Path) -> None:
     assert checks.handover(kind, tmp_path, rounds=50).problems == []
 

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -268,6 +269,7 @@ def test_applying_in_two_batches_is_applying_at_once(log: list[Event], data: st.
     assert second == apply(row, log, changes)
 
 
+@pytest.mark.parity("user-demand", 24, 72)
 @given(log=PLAIN_LOGS.filter(bool))
 def test_row_and_state_tell_the_same(log: list[Event]) -> None:
     row = Row(tenant="main", session="s", thread="main", log="l")

@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+@pytest.mark.parity("user-demand", 52)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("do", ["delete", "delete_main", "erase", "restore", "fork", "purge"])
 def test_what_is_cut_is_finished_by_the_next(kind: str, do: str, folder: Path) -> None:

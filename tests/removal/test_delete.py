@@ -67,6 +67,7 @@ def marks_of(scene: Scene) -> list[str]:
 # A whole session
 
 
+@pytest.mark.parity("user-demand", 52)
 @pytest.mark.parametrize("kind", ALL)
 async def test_a_deleted_session_is_invisible_to_every_method(kind: str, tmp_path: Path) -> None:
     async with opened(kind, tmp_path) as store:
@@ -101,6 +102,7 @@ async def test_a_deleted_session_is_invisible_to_every_method(kind: str, tmp_pat
         assert [await view(store, scope, scene) for scope in BYSTANDERS] == beside
 
 
+@pytest.mark.parity("user-demand", 52)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_after_a_purge_no_raw_file_holds_anything_of_it(kind: str, tmp_path: Path) -> None:
     async with opened(kind, tmp_path) as store:
@@ -117,6 +119,7 @@ async def test_after_a_purge_no_raw_file_holds_anything_of_it(kind: str, tmp_pat
         assert holding(tmp_path, mark) == []
 
 
+@pytest.mark.parity("user-demand", 52)
 @pytest.mark.parametrize("kind", ALL)
 async def test_the_receipt_counts_what_went(kind: str, tmp_path: Path) -> None:
     async with opened(kind, tmp_path) as store:
@@ -136,6 +139,7 @@ async def test_the_receipt_counts_what_went(kind: str, tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.parity("user-demand", 52)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_receipt_names_every_file_that_still_holds_something(
     kind: str, tmp_path: Path

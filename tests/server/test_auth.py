@@ -366,6 +366,30 @@ async def test_the_guesses_of_others_keep_nobody_out_who_is_known() -> None:
         await api("GET", "/sessions")
 
 
+async def test_a_key_that_was_never_seen_gets_in_while_others_guess() -> None:
+    limits = ServerLimits(rate=None, refusals=0.1)
+    async with serving(settings(limits=limits, auth="keys")) as api:
+        guesses = ["hk_" + "x" * 55, "hk_short", "x"]
+        refused = [(await api.ask("GET", "/sessions", by=by)).status_code for by in guesses]
+        assert refused == [401, 429, 429]
+        made = await Keys(await service_of(api.app).places.store()).create(principal="ann")
+        await api("GET", "/sessions", by=made.key)
+        wrong = made.key[:-1] + ("a" if made.key[-1] != "a" else "b")
+        await api.fails("rate_limited", "GET", "/sessions", by=wrong)
+
+
+async def test_no_more_keys_are_looked_up_than_may_be_at_a_time() -> None:
+    limits = ServerLimits(rate=None, refusals=0.1, concurrent=1)
+    async with serving(settings(limits=limits, auth="keys")) as api:
+        keys = Keys(await service_of(api.app).places.store())
+        made = await keys.create(principal="ann")
+        assert (await api.ask("GET", "/sessions", by="x")).status_code == 401
+        with service_of(api.app).gates["guess"].through("127.0.0.1"):
+            fields = await api.fails("rate_limited", "GET", "/sessions", by=made.key)
+        assert fields["limit"] == 1
+        await api("GET", "/sessions", by=made.key)
+
+
 async def test_no_more_requests_than_may_be_at_a_time() -> None:
     limits = ServerLimits(streams=1, concurrent=1, rate=None)
     async with serving(settings(limits=limits)) as api:

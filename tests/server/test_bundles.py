@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import zipfile
 from io import BytesIO
 from typing import Any
+
+import pytest
 
 from .scene import Api, Tokens, serving, settings
 
@@ -33,6 +36,55 @@ async def test_a_session_goes_on_on_another_server(url: str) -> None:
         assert [m["text"] for m in told["items"]] == ["Hi", "Good day."]
         done = await there("POST", "/sessions/one/messages?wait=true", {"content": "More"})
         assert done["status"] == "done"
+
+
+async def test_a_session_is_moved_to_another_server_and_goes_on_there_alone(url: str) -> None:
+    async with serving(settings(url)) as here, serving(settings()) as there:
+        item = await here.ask_for_refund("one")
+        path = "/sessions/one/bundle/move?to=there"
+        moved = await here.ask("POST", path, key="m")
+        assert moved.status_code == 200, moved.text
+        assert (await here.ask("POST", path, key="m")).content == moved.content
+        fields = await here.fails(
+            "session_moved", "POST", "/sessions/one/messages", {"content": "Hi"}
+        )
+        assert fields["to"] == "there"
+        made = await there("POST", "/bundles", headers=ZIP, content=moved.content, status=201)
+        assert made["session"] == "one"
+        await there("POST", f"/sessions/one/pending/{item}/approve")
+        told = await there.until("/sessions/one/transcript", lambda t: len(t["items"]) > 2)
+        assert told["items"][-1]["text"] == "Refunded."
+
+
+async def test_only_those_move_a_session_out_who_may_change_it(api: Api) -> None:
+    await api("PUT", "/sessions/one")
+    path = "/sessions/one/bundle/move"
+    await api.fails("session_not_found", "POST", path, by="bob@acme")
+    await api("POST", "/sessions/one/messages", {"content": "Slow"})
+    await api.until("/sessions/one/status", lambda s: s["run"])
+    await api.fails("lease_held", "POST", path)
+    await api("POST", "/sessions/one/abort")
+    await api.until("/sessions/one/status", lambda s: s["phase"] == "idle")
+    await api("POST", "/sessions/one/messages?wait=true", {"content": "Hi"})
+    async with serving(settings(auth=Tokens(("sessions:read", "bundles")))) as other:
+        fields = await other.fails("forbidden", "POST", path)
+        assert fields["scope"] == "sessions:write"
+
+
+@pytest.mark.parity("computeragent", "S30")
+async def test_a_bundle_that_comes_in_several_times_at_once_is_one_session(url: str) -> None:
+    async with serving(settings()) as here, serving(settings(url)) as there:
+        await here("PUT", "/sessions/one")
+        await here("POST", "/sessions/one/messages?wait=true", {"content": "Hi"})
+        bundle = await exported(here, "one", "?mode=local&purpose=copy")
+        sent = [there("POST", "/bundles", headers=ZIP, content=bundle) for _ in range(4)]
+        made = await asyncio.gather(*sent)
+        assert [one["session"] for one in made] == ["one"] * 4
+        again = await there("POST", "/bundles", headers=ZIP, content=bundle)
+        assert (any(one["fresh"] for one in made), again["fresh"]) == (True, False)
+        told = await there("GET", "/sessions/one/transcript")
+        assert [m["text"] for m in told["items"]] == ["Hi", "Good day."]
+        assert len((await there("GET", "/sessions"))["items"]) == 1
 
 
 async def test_a_bundle_as_json_without_secrets(api: Api) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import wire
 from holdfast.errors import HoldfastError, InvalidValue, ServerError
-from holdfast.server import ServerLimits
+from holdfast.server import MemoryAudit, ServerLimits
 from holdfast.server.app import service_of
 from holdfast.server.auth import caller
 from holdfast.store import Store
@@ -172,6 +172,33 @@ async def test_ids_that_try_to_be_paths_or_headers(api: Api) -> None:
     assert made["events"] == "/v1/sessions/a%250d%250aX-Evil%3A1/events"
 
 
+async def test_a_path_is_taken_as_it_is_or_not_at_all(api: Api) -> None:
+    """An empty part is not left out, nor is a slash within one a slash, nor what is no UTF-8
+    something else: each would be another session."""
+    audit = service_of(api.app).settings.audit
+    assert isinstance(audit, MemoryAudit)
+    await api("PUT", "/sessions/one")
+    await api("PUT", "/sessions/%EF%BF%BD")
+    found: list[tuple[str, str, int, bytes]] = [
+        ("PUT", "/v1/sessions//events", 404, b"not_found"),
+        ("PUT", "/v1//sessions/two", 404, b"not_found"),
+        ("PUT", "//v1/sessions/two", 404, b"not_found"),
+        ("DELETE", "/v1/sessions/one/", 404, b"not_found"),
+        ("GET", "/v1/sessions/", 404, b"not_found"),
+        ("GET", "/v1//health", 404, b"not_found"),
+        ("GET", "/v1/sessions/one%2fevents", 404, b"not_found"),
+        ("GET", "/v1/sessions/%ff", 400, b"invalid_value"),
+        ("PUT", "/v1/sessions/a%C3", 400, b"invalid_value"),
+        ("DELETE", "/v1/sessions/%FE", 400, b"invalid_value"),
+    ]
+    for method, path, status, code in found:
+        got, answer = await raw(api, request(f"{method} {path}"))
+        assert (got, b'{"error":{"code":"' + code in answer) == (status, True), path
+    assert {row["session"] for row in (await api("GET", "/sessions"))["items"]} == {"one", "\ufffd"}
+    assert audit.records[2].session is None
+    assert audit.records[2].status == 404
+
+
 async def test_headers_that_try_to_be_others(api: Api) -> None:
     line = "POST /v1/sessions"
     body = b"{}"
@@ -268,7 +295,7 @@ async def test_a_body_that_does_not_come_holds_up_no_end(api: Api) -> None:
     await writer.drain()
     service = service_of(api.app)
     async with asyncio.timeout(20):
-        while not service.bodies:  # noqa: ASYNC110
+        while not service.waits:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         service.leave()
         answer = await reader.read()

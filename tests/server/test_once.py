@@ -12,10 +12,10 @@ import pytest
 from holdfast import Harness, Key, LogConfig, NewEvent, Query, Scope, connect
 from holdfast.server import Caller, MemoryAudit
 from holdfast.server.app import service_of
-from holdfast.server.once import Answered, Asked, Once, name
+from holdfast.server.once import Answered, Asked, Once, name, request_hash
 from tests.sessions import places
 
-from .scene import Api, model, serving, settings, shop
+from .scene import PATIENCE, Api, model, serving, settings, shop
 
 ANN = Caller(tenant="acme", principal="ann", scopes=frozenset())
 
@@ -142,6 +142,39 @@ async def test_work_that_was_left_half_done_is_done_once(url: str) -> None:
         assert done == [False, True]  # it is told that it may have been begun before
         assert await once.do(ANN, asked, dies) == answer
         assert done == [False, True]
+
+
+async def test_a_duplicate_that_waits_for_another_replica_is_answered_at_the_end(
+    kept: str,
+) -> None:
+    body = b'{"title":"A"}'
+    hash = request_hash("PATCH", "/v1/sessions/one", b"", body)
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    async def works(record: str, again: bool) -> Answered:
+        begun.set()
+        await done.wait()
+        return Answered(hash=hash, status=200)
+
+    async with serving(settings(kept)) as api, connect(kept) as store:
+        await api("PUT", "/sessions/one")
+        asked = Asked(key="k", hash=hash, session="one")
+        other = asyncio.create_task(Once(store).do(ANN, asked, works))
+        service = service_of(api.app)
+        headers = {"content-type": "application/json"}
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+            again = api.ask("PATCH", "/sessions/one", key="k", content=body, headers=headers)
+            waiting = asyncio.create_task(again)
+            while not service.waits:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            service.leave()
+            answer = await waiting
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (503, "harness_closed")
+        assert error["retryable"]
+        done.set()
+        assert (await other).status == 200
 
 
 async def test_half_done_deeds_are_found_again(tmp_path: Path) -> None:

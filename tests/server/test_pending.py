@@ -145,6 +145,43 @@ async def test_with_two_persons_there_is_no_way_around() -> None:
         assert [e["actor"] for e in events if e["kind"] == "message.received"] == ["boss"]
 
 
+@pytest.mark.parametrize("how", ["regenerate", "fork"])
+async def test_with_two_persons_who_asks_again_has_asked(how: str) -> None:
+    """Asked again are the words of whoever sent them; that it was done is another's wish."""
+    async with serving(settings(two_person=True)) as api:
+        boss, chief = "boss@acme+sessions:all", "chief@acme+sessions:all"
+        await api("PUT", "/sessions/one", by="ann@acme")
+        said = {"content": "Refund it."}
+        await api("POST", "/sessions/one/messages?wait=true", said, by=chief)
+        seq = (await api("GET", "/sessions/one/transcript"))["items"][0]["seq"]
+        if how == "regenerate":
+            made = await api("POST", f"/sessions/one/messages/{seq}/regenerate", by=boss)
+        else:
+            made = await api("POST", "/sessions/one/threads/fork", {"at": seq - 1}, by=boss)
+            again = f"/sessions/one/messages?wait=true&thread={made['thread']}"
+            await api("POST", again, said, by=chief)
+        where = f"thread={made['thread']}"
+        asks = await api.until(f"/sessions/one/pending?{where}", lambda found: found["items"])
+        path = f"/sessions/one/pending/{asks['items'][0]['id']}/approve?{where}"
+        for by in ("ann@acme", boss, chief):
+            await api.fails("forbidden", "POST", path, by=by)
+        events = (await api("GET", f"/sessions/one/events?{where}"))["items"]
+        who = {e["kind"]: e.get("actor") for e in events}
+        assert (who["thread.forked"], who["message.received"]) == ("boss", "chief")
+        await api("POST", path, by="clerk@acme+sessions:all")
+
+
+async def test_with_two_persons_who_asked_does_not_say_how_long_it_waits() -> None:
+    """To prolong is to overrule whoever set the time, to shorten is to deny."""
+    async with serving(settings(two_person=True)) as api:
+        item = await api.ask_for_refund("one")
+        path = f"/sessions/one/pending/{item}/extend"
+        for seconds in (0.001, 3_600, None):
+            await api.fails("forbidden", "POST", path, {"seconds": seconds})
+        asks = await api("POST", path, {"seconds": 3_600}, by="boss@acme+sessions:all")
+        assert asks["items"][0]["expires"] is not None
+
+
 async def test_with_two_persons_words_in_a_queue_are_those_of_who_wrote_them() -> None:
     async with serving(settings(two_person=True)) as api:
         boss = "boss@acme+sessions:all"

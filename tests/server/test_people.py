@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import urlencode
+
+import pytest
 
 from holdfast import Query
+from holdfast.server import MemoryAudit
+from holdfast.server.app import service_of
 
 from .scene import Api, serving, settings
 
@@ -44,9 +49,24 @@ async def test_all_that_is_stored_of_a_person_is_given_out_and_erased(url: str) 
         assert "request 12" in events.text
 
 
-async def test_answers_that_were_kept_go_with_the_person(api: Api) -> None:
-    from holdfast.server.app import service_of
+@pytest.mark.parametrize("name", ["acme/ann", "..", "ann?x=1&y=%2F#z", "Ann Äpfel"])
+async def test_people_of_any_name_are_reached(api: Api, name: str) -> None:
+    """A name that cannot stand in a path stands in the query."""
+    await api("POST", "/sessions", {"id": "theirs", "user": name}, by=OFFICER)
+    query = urlencode({"user": name})
+    assert {one["session"] for one in await lines(api, f"/people?{query}", OFFICER)} == {"theirs"}
+    await api.fails("forbidden", "GET", f"/people?{query}", by="ann@acme")
+    done = await api("DELETE", f"/people?{query}&reason=asked", by=OFFICER)
+    assert done["sessions"] == ["theirs"]
+    audit = service_of(api.app).settings.audit
+    assert isinstance(audit, MemoryAudit)
+    assert audit.records[-1].target == {"user": name}
+    assert await lines(api, f"/people?{query}", OFFICER) == []
+    fields = await api.fails("invalid_value", "DELETE", "/people?reason=asked", by=OFFICER)
+    assert fields["field"] == "user"
 
+
+async def test_answers_that_were_kept_go_with_the_person(api: Api) -> None:
     await api("POST", "/sessions", {"title": "canary-title"}, key="k", by="ann@acme")
     await api("DELETE", "/people/ann?reason=x", by=OFFICER, key="erase")
     store = await service_of(api.app).places.store()

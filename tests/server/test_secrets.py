@@ -21,7 +21,7 @@ TOKEN = "sk-canary0123456789abcdefghij"
 
 
 @pytest.mark.parity("computeragent", "S28")
-@pytest.mark.parity("user-demand", 62)
+@pytest.mark.parity("user-demand", 57, 62)
 async def test_canaries_come_out_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     @tool
     async def leak() -> str:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,8 +22,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from holdfast.cli.app import run as cli
+from holdfast.errors import InvalidSettings
 from holdfast.server import NoAuth, ServerLimits, close_app, create_app
 from holdfast.server.app import service_of
+from holdfast.server.running import bound
 from tests.servers.process import free_port
 
 from .scene import PATIENCE, engine, listening, model, serving, settings
@@ -60,7 +63,7 @@ class Served:
         agent: str = "shop=shop:shop",
     ) -> None:
         (folder / "shop.py").write_text(program)
-        self.port = port or free_port()
+        self.port = free_port() if port is None else port
         self.url = f"http://127.0.0.1:{self.port}"
         words = ["serve", agent, "--store", "sqlite:x.db", "--port", str(self.port)]
         self.process = subprocess.Popen(
@@ -354,6 +357,42 @@ def test_a_server_says_what_it_is_told_to_log(tmp_path: Path) -> None:
     assert said.startswith(f"serving {server.url}/v1 from server.toml")
     records = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert [record["session"] for record in records] == ["c"]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_that_is_taken_is_said_in_one_clear_error(tmp_path: Path, workers: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = Served(tmp_path, "--workers", workers, port=port)
+        try:
+            assert server.process.wait(60) == 1
+            said = server.said()
+        finally:
+            server.close()
+    assert f"127.0.0.1:{port} cannot be listened at (Address already in use)" in said
+    assert "--port" in said
+    assert "serving" not in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
+def test_a_host_that_is_not_this_machine_is_said_in_one_clear_error(host: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"{host}:0 cannot be listened at .* --host"):
+        bound(host, 0)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_that_it_serves_is_said_when_it_does(tmp_path: Path, host: str) -> None:
+    server = Served(tmp_path, "--host", host, port=0)
+    try:
+        assert server.process.stdout is not None
+        first = server.process.stdout.readline().decode()
+        url = first.split()[1]
+        assert httpx.get(f"{url}/ready", timeout=PATIENCE).status_code == 200
+        assert url.startswith(f"http://{host}:")
+        assert server.ended() == 0
+    finally:
+        server.close()
 
 
 def test_what_cannot_be_served_is_not_said_to_be(

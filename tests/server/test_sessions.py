@@ -15,6 +15,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.parity("user-demand", 58)
 @pytest.mark.parity("computeragent", 49)
 @pytest.mark.parity("computeragent", 50)
 async def test_a_session_is_begun_under_a_new_id_or_a_given_one(api: Api) -> None:
@@ -46,6 +47,7 @@ async def test_a_second_session_with_an_id_is_refused(api: Api) -> None:
     assert await api("GET", "/sessions/one") == before
 
 
+@pytest.mark.parity("user-demand", 11)
 @pytest.mark.parity("computeragent", 52)
 async def test_of_many_that_begin_a_session_at_once_one_does(url: str) -> None:
     async with serving(settings(url)) as api:
@@ -118,6 +120,7 @@ async def test_a_deleted_session_is_gone(url: str) -> None:
         assert anew["row"]["head"] == 2
 
 
+@pytest.mark.parity("user-demand", 45)
 async def test_sessions_are_listed_page_by_page(url: str) -> None:
     async with serving(settings(url)) as api:
         for n in range(5):

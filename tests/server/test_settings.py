@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ from holdfast.server.running import Plan
 from holdfast.server.settings import read
 from holdfast.stores.registry import StoreRegistry
 
-from .scene import model
+from .scene import model, serving
 
-AGENT = "tests.server.scene:shop"
+DESK = Agent("desk", instructions="Help.")
 
 
 def test_every_fault_is_told_at_once() -> None:
@@ -95,6 +96,25 @@ def made(**settings: object) -> object:
     from .scene import shop
 
     return Harness(shop(), default_model=model(), **settings)  # type: ignore[arg-type]  # as given
+
+
+async def test_a_file_can_name_a_model_that_needs_no_key(tmp_path: Path) -> None:
+    text = """
+        [agents]
+        desk = "tests.server.test_settings:DESK"
+        [auth]
+        kind = "none"
+        [harness]
+        default_model = "scripted/offline"
+        """
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    async with serving(await asyncio.to_thread(Settings.load, file)) as api:
+        await api("PUT", "/sessions/one")
+        said = {"content": "Good day?"}
+        done = await api("POST", "/sessions/one/messages?wait=true", said)
+        assert "offline" in done["text"]
+        assert "Good day?" in done["text"]
 
 
 @pytest.mark.parametrize("text", ["[", "\xff"])

@@ -76,6 +76,7 @@ async def test_of_two_that_begin_a_session_at_once_one_does(sessions: Sessions) 
     assert await sessions.get("a") == winner
 
 
+@pytest.mark.parity("user-demand", 11)
 async def test_of_many_that_get_or_create_one_creates(sessions: Sessions) -> None:
     rows = await asyncio.gather(*(sessions.get_or_create("a", user="ann") for _ in range(8)))
     assert {seen.log for seen in rows} == {rows[0].log}

@@ -23,7 +23,7 @@ async def ended(sessions: Sessions, *names: str) -> None:
 
 
 @parity(TABLE, 47)
-@parity("user-demand", 51)
+@parity("user-demand", 42, 51)
 async def test_what_expired_is_deleted_after_its_time_and_not_before(
     sessions: Sessions, clock: Clock
 ) -> None:
@@ -114,6 +114,7 @@ async def test_what_was_in_use_in_another_thread_is_kept(sessions: Sessions, clo
     assert (await sessions.purge_expired(POLICY)).deleted == ["a"]
 
 
+@pytest.mark.parity("user-demand", 54)
 async def test_a_hold_refuses_deletion_with_its_reason(sessions: Sessions, clock: Clock) -> None:
     await sessions.create("a", user="ann")
     held = await sessions.hold("a", "case 17", actor="legal")

@@ -314,6 +314,7 @@ class Outbox:
         self.sent.append((surface, address, message))
 
 
+@pytest.mark.parity("user-demand", 76)
 @parity(TABLE, 70)
 async def test_what_is_said_goes_to_the_surfaces_of_the_session(sessions: Sessions) -> None:
     await sessions.create("a", user="ann", surface=WEB)
@@ -357,6 +358,7 @@ async def test_a_surface_that_fails_keeps_the_others_from_nothing(sessions: Sess
     assert len(outbox.sent) == 2
 
 
+@pytest.mark.parity("user-demand", 76)
 async def test_surfaces_of_one_session_see_one_order(sessions: Sessions) -> None:
     await sessions.create("a", user="ann", surface=WEB)
     await sessions.attach_surface("a", *SLACK)

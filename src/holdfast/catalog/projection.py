@@ -201,7 +201,7 @@ def _timer_planned(event: Event, p: ev.TimerPlanned, ops: list[Op]) -> None:
 
 def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
     item: dict[str, Any] = {"what": p.what, "at": event.at, "seq": event.seq}
-    for name in ("call", "assignee", "expires"):
+    for name in ("call", "assignee", "expires", "risk"):
         if (value := getattr(p, name)) is not None:
             item[name] = value
     if p.title is not None:

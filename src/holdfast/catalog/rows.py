@@ -87,6 +87,7 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str | None = None
     assignee: str | None = None
     expires: int | None = None
+    risk: str | None = None
 
 
 class Op(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):

@@ -21,7 +21,7 @@ from ..store import Store, wall_clock
 from .failure import UsageError
 from .options import EVERYWHERE, Common
 from .output import Output, plain
-from .render import ago, moment, shortened
+from .render import ago, moment, shortened, warning
 from .session import BY, By
 from .show import Session, Thread, row_of
 from .tail import while_read
@@ -66,7 +66,7 @@ async def pending(
             await while_read(_watch(out, store, query))
         page = await store.pending(query, cursor=cursor, limit=limit)
     if out.json:
-        out.emit({"items": [_whole(item) for item in page.items], "cursor": page.cursor})
+        out.emit({"items": [*map(msgspec.structs.asdict, page.items)], "cursor": page.cursor})
         return 0
     out.print(*_table(page.items, wall_clock(), out.console.width))
     if not page.items:
@@ -102,15 +102,11 @@ async def _all(store: Store, query: PendingQuery) -> dict[tuple[Key, str], Pendi
 
 def _tell(out: Output, change: str, item: Pending) -> None:
     if out.json:
-        out.emit({change: _whole(item)})
+        out.emit({change: msgspec.structs.asdict(item)})
     else:
         style = "green" if change == "opened" else "dim"
-        what = f"{item.session}  {item.id}  {_what(item)}  {item.title or ''}"
+        what = f"{item.session}  {item.id}  {_what(item)}  {item.title or ''}{warning(item.risk)}"
         out.print(Text.assemble((f"{change:<8}  ", style), plain(what.rstrip())))
-
-
-def _whole(item: Pending) -> dict[str, Any]:
-    return msgspec.structs.asdict(item)
 
 
 def _what(item: Pending) -> str:
@@ -125,6 +121,7 @@ def _table(items: Sequence[Pending], now: int, width: int) -> Iterator[Text]:
         "SESSION": [item.session for item in items],
         "ITEM": [item.id for item in items],
         "WHAT": [_what(item) for item in items],
+        "RISK": [str(item.risk) if warning(item.risk) else "" for item in items],
         "FOR": [item.assignee or "" for item in items],
         "SINCE": [ago(item.at, now) for item in items],
         "EXPIRES": [moment(item.expires) if item.expires else "" for item in items],

@@ -48,6 +48,11 @@ def number(count: int, what: str) -> str:
     return f"{count:,} {what if count == 1 else what + 's'}"
 
 
+def warning(risk: str | None) -> str:
+    """What is said of a call that could do much harm; of others, nothing."""
+    return f" [risk: {risk}]" if risk in ("high", "destructive") else ""
+
+
 def rows_text(rows: Sequence[Row], *, threads: bool, now: int, width: int) -> Iterator[Text]:
     """A list of sessions, or of the threads of one, in columns.
 

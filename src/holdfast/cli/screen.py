@@ -12,10 +12,11 @@ from ..codec import typed
 from ..errors import HoldfastError
 from ..events import Event
 from ..harness.live import Delta, Item, Trouble
+from ..harness.risk import risk
 from ..transcript import Message
 from .failure import scrubbed
 from .output import Output, json_text, plain
-from .render import moment
+from .render import moment, warning
 
 LONG = 500  # characters of a tool's result that are shown
 
@@ -122,7 +123,8 @@ class Screen:
                 yield f"… {json_text(progress.data)}", "dim"
             case ev.PendingOpened() as opened:
                 until = f" (until {moment(opened.expires)})" if opened.expires else ""
-                yield f"? {opened.what}: {opened.title or opened.id}{until}", "magenta"
+                harm = warning(risk(opened))
+                yield f"? {opened.what}: {opened.title or opened.id}{harm}{until}", "magenta"
             case ev.PendingSettled() as settled if event.id not in self.mine:
                 why = f": {settled.reason}" if settled.reason else ""
                 yield f"{settled.outcome} by {event.actor or 'someone'}{why}", "magenta"

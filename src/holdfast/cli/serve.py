@@ -12,7 +12,12 @@ from .agents import Choice, ModelRef, choose, find
 from .failure import UsageError
 from .options import EVERYWHERE, Common, place, shown
 
-Port = Annotated[int, Parameter(help="The port.", validator=validators.Number(gte=0, lte=65_535))]
+Port = Annotated[
+    int,
+    Parameter(
+        help="The port; 0 is any that is free.", validator=validators.Number(gte=0, lte=65_535)
+    ),
+]
 
 
 def serve(
@@ -98,8 +103,9 @@ def serve(
     out = common.output()
     where = shown(common.url) if config is None else str(config)
 
-    def begun() -> None:
-        out.remark(f"serving {scheme}://{host}:{port}/v1 from {where}; Ctrl-C ends it")
+    def begun(port: int) -> None:
+        name = f"[{host}]" if ":" in host else host
+        out.remark(f"serving {scheme}://{name}:{port}/v1 from {where}; Ctrl-C ends it")
         if speaks.offline is not None:
             out.remark(f"no vendor is asked, since {speaks.offline}: the model is {speaks.default}")
 

@@ -152,7 +152,7 @@ class Feed:
         """Everything to its end. The last part is an `End`, unless an error is raised:
         `LogReplaced` where the cursor is not of this log any more, `SessionNotFound` and
         `SessionMoved` where the session goes, `ServerUnavailable` where no server answers."""
-        waits = Waits(self._transport.patience.total)
+        waits = Waits(self._transport.total)
         while True:
             begun, least = time.monotonic(), 0.0
             try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from .. import wire
+from ..harness.sandbox.archive import Restored
 from .parts import Part
 from .transport import Query, decoded
 
-BYTES = "application/octet-stream"
+BYTES, GZIP = "application/octet-stream", "application/gzip"
 
 
 class FilesPart(Part):
@@ -49,6 +50,16 @@ class FilesPart(Part):
         place = self._place
         query: Query = {"path": path, "all": all}
         await place.transport.raw("DELETE", f"{place.path}/files", query=query)
+
+    async def archive(self) -> bytes:
+        """All files as a .tar.gz, but links and what is in `.git`."""
+        return await self._place.transport.raw("GET", f"{self._place.path}/files/archive")
+
+    async def restore(self, archive: bytes) -> Restored:
+        """Put the files of an archive into the folder, over those with the same path. It is
+        refused whole (`InvalidValue`, `OutsideSandbox`) if anything in it is wrong."""
+        raw, path = self._place.transport.raw, f"{self._place.path}/files/archive"
+        return decoded(await raw("PUT", path, body=archive, media=GZIP), Restored)
 
     @property
     def _content(self) -> str:

@@ -11,6 +11,8 @@ from ..sessions import PersonErased, PersonRecord
 from ..wire.bundles import BundleShown
 from .transport import Query, Transport, decoded, part
 
+PEOPLE = "/v1/people"  # by name in the query: it may be of any characters
+
 
 class Matter:
     """One matter of a server."""
@@ -41,6 +43,14 @@ class Bundles(Matter):
             "upto": upto,
         }
         return await self._transport.raw("GET", f"/v1/sessions/{part(id)}/bundle", query=query)
+
+    async def move(
+        self, id: str, *, to: str | None = None, form: Literal["archive", "json"] = "archive"
+    ) -> bytes:
+        """A session as a bundle with all as it is, to go on elsewhere: at this server it is
+        sealed, as moved to `to`. The same move again gives the same bundle."""
+        path, query = f"/v1/sessions/{part(id)}/bundle/move", {"to": to, "form": form}
+        return await self._transport.raw("POST", path, query=query)
 
     async def load(
         self,
@@ -79,8 +89,8 @@ class People(Matter):
     ) -> AsyncGenerator[PersonRecord, None]:
         """All that is stored of a person, event by event; with `shared`, also what is theirs in
         the sessions of others."""
-        path, query = f"/v1/people/{part(user)}", {"shared": shared}
-        async with self._transport.lines(path, query, accept="application/x-ndjson") as lines:
+        query: Query = {"user": user, "shared": shared}
+        async with self._transport.lines(PEOPLE, query, accept="application/x-ndjson") as lines:
             async for line in lines:
                 yield decoded(line, PersonRecord)
 
@@ -88,6 +98,5 @@ class People(Matter):
         self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
     ) -> PersonErased:
         """Delete a person's sessions, and erase their events in all others."""
-        query: Query = {"reason": reason, "shared": shared, "dry_run": dry_run}
-        path = f"/v1/people/{part(user)}"
-        return await self._transport.call("DELETE", path, PersonErased, query=query)
+        query: Query = {"user": user, "reason": reason, "shared": shared, "dry_run": dry_run}
+        return await self._transport.call("DELETE", PEOPLE, PersonErased, query=query)

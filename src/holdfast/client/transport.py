@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -38,30 +38,33 @@ Query = Mapping[str, str | int | float | bool | list[str] | None]
 
 class Patience(Struct, frozen=True, kw_only=True):
     """How long to wait, in seconds: for a connection, for an answer, for a word of a stream, and
-    in all for something that fails and may pass."""
+    in all for something that fails and may pass; `reach` is the same for a server that was never
+    there as long as the client is."""
 
     connect: float = 5.0
+    reach: float = 3.0
     answer: float = 60.0
     silence: float = 30.0
     total: float = 60.0
 
 
 class Waits:
-    """The pauses between attempts at one thing, as long as there is patience."""
+    """The pauses between attempts at one thing, as long as there is patience: so many seconds,
+    asked for anew each time, since it grows with the first answer."""
 
-    def __init__(self, total: float) -> None:
+    def __init__(self, total: Callable[[], float]) -> None:
         self._total = total
         self.again()
 
     def again(self) -> None:
         """It went well: the patience is whole again."""
-        self._until = time.monotonic() + self._total
+        self._since = time.monotonic()
         self._pause = FIRST
 
     async def wait(self, error: HoldfastError, least: float = 0.0) -> None:
         """Wait a little before the next attempt; raises the error when there were enough."""
         pause = max(least, self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - a crowd spreads
-        if time.monotonic() + pause > self._until:
+        if time.monotonic() + pause > self._since + self._total():
             raise error
         await asyncio.sleep(pause)
         self._pause = min(2 * self._pause, LONGEST)
@@ -85,6 +88,7 @@ class Transport:
         self._given, self._http = http, http
         self._opening = asyncio.Lock()
         self._closed = False
+        self._reached = False
 
     def __repr__(self) -> str:
         return f"<a way to {', '.join(self._urls)}>"
@@ -138,7 +142,7 @@ class Transport:
         if method != "GET":
             headers["idempotency-key"] = new_id() if key is None else quote(key, safe=PLAIN)
         content = body if isinstance(body, bytes) else b"" if body is None else encoded(body)
-        waits = Waits(self.patience.total)
+        waits = Waits(self.total)
         while True:
             try:
                 return await self._once(method, path, headers, content, query, wait)
@@ -176,6 +180,7 @@ class Transport:
             )
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise self._unreachable(error) from None
+        self._reached = True
         if response.status_code >= 400:
             raise error_of(response.content, response.status_code)
         return response.content
@@ -192,6 +197,7 @@ class Transport:
             async with http.stream(
                 "GET", self.url(path), headers=headers, params=_plain(query), timeout=timeout
             ) as response:
+                self._reached = True
                 if response.status_code >= 400:
                     raise error_of(await response.aread(), response.status_code)
                 async with contextlib.aclosing(split(response.aiter_raw())) as found:
@@ -206,9 +212,24 @@ class Transport:
         """The next address, for whoever found this one wanting."""
         self._at = (self._at + 1) % len(self._urls)
 
+    def total(self) -> float:
+        """How long to try in all: not so long where no server was ever found, but each address."""
+        patience = self.patience
+        if self._closed:
+            return 0.0
+        if self._reached:
+            return patience.total
+        others = patience.connect * (len(self._urls) - 1)
+        return min(patience.reach + others, patience.total)
+
     def _unreachable(self, error: Exception) -> ServerUnavailable:
-        where = urlsplit(self._urls[self._at]).netloc
-        return ServerUnavailable(problem=f"{where} cannot be reached ({type(error).__name__})")
+        """What is raised where an address does not answer. One that takes connections is there,
+        whatever becomes of them."""
+        problem = f"{self._urls[self._at]} cannot be reached ({type(error).__name__})"
+        self._reached |= not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+        if not self._reached:
+            problem += ": start a server there (`holdfast serve`), or give the client its address"
+        return ServerUnavailable(problem=problem)
 
 
 def _http() -> httpx.AsyncClient:

@@ -143,13 +143,14 @@ class ToolMissing(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SessionBusy(HoldfastError):
-    """A run is going, and the message was not to wait for it."""
+    """A run is going, since `since` in ms, and the message was not to wait for it."""
 
     code = "session_busy"
     retryable = True
 
     session: str
     run: str | None
+    since: int | None = None
 
     def __str__(self) -> str:
         return f"session {self.session!r} is busy with run {self.run!r}: wait, queue or steer"

@@ -273,7 +273,8 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
-    """`parked`: the call asked this itself, and goes on with the answer, whatever it is."""
+    """`parked`: the call asked this itself, and goes on with the answer, whatever it is. `risk`
+    is how much harm a call could do: a hint."""
 
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
@@ -283,6 +284,7 @@ class PendingOpened(Payload, frozen=True, kw_only=True):
     expires: int | None = None
     detail: Any = None
     parked: bool = False
+    risk: str | None = None
 
 
 class PendingSettled(Payload, frozen=True, kw_only=True):

@@ -37,16 +37,24 @@ class Acting(Effects):
         self.answer: Answer | None = None
         self.time = Allowance()
         self._depth, self._nested = depth, 0
+        self.open = False  # whether it is a call in the log, which has an end
+
+    def _acts(self) -> Driving:
+        """Refuses what a call does when its outcome is in the log: it was stopped, and did not
+        listen."""
+        if self.open and self.call not in self._driving.state.calls:
+            raise ToolError(problem="this call is over: nothing more can come of it")
+        return self._driving
 
     async def progress(self, data: Any) -> None:
         """Tell those who listen how far the call is; it is written to the log."""
         payload = ev.ProgressReported(call=self.call, data=data)
-        await self._driving.write(self._driving.event("progress.reported", payload))
+        await self._acts().write(self._driving.event("progress.reported", payload))
 
     async def invoke(self, tool: Tool | str, /, **arguments: Any) -> ToolResult:
         """Call another tool of this mode; it is asked about like any other."""
         self._nested += 1
-        invoke, id = self._driving.invoke, f"{self.call}.{self._nested}"
+        invoke, id = self._acts().invoke, f"{self.call}.{self._nested}"
         result: ToolResult = await invoke(self._driving, self, tool, arguments, id)
         return result
 
@@ -67,7 +75,7 @@ class Acting(Effects):
         sub = next((item for item in self.agent.subagents if item.name == name), None)
         if sub is None:
             raise ToolError(problem=f"there is no sub-agent {name!r}")
-        raise await begin(self._driving, self.call, sub, task, model=model, forked=forked)
+        raise await begin(self._acts(), self.call, sub, task, model=model, forked=forked)
 
     @property
     def tasks(self) -> tuple[ev.Task, ...]:
@@ -79,7 +87,7 @@ class Acting(Effects):
         if (size := len(msgspec.json.encode(tasks))) > LIMITS.map_bytes:
             raise ToolError(problem=f"the tasks have {size} bytes: keep to {LIMITS.map_bytes}")
         payload = ev.TaskChanged(tasks=tasks)
-        await self._driving.write(self._driving.event("task.changed", payload))
+        await self._acts().write(self._driving.event("task.changed", payload))
         return summary(tasks)
 
     @property

@@ -23,6 +23,7 @@ from .later import Later
 from .output import output_spec, wanted
 from .policy import hidden
 from .proposals import proposed
+from .tools.apart import asked_to_stop
 from .usage import normalised
 
 DRAFT = 0.25  # seconds between two writes of a draft
@@ -99,6 +100,7 @@ async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
         try:
             await _stream(driving, model, call, said)
         except Exception as error:
+            _check_going()
             fault = classify(error, source="model", policy=driving.config.policy)
             if n == attempts.times or said.begun or not retryable(fault):
                 raise
@@ -107,6 +109,13 @@ async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
         else:
             return said
     raise AssertionError("unreachable")
+
+
+def _check_going() -> None:
+    """End what was told to stop and has not listened: nobody waits for it any more, and the
+    next run may be going."""
+    if asked_to_stop():
+        raise asyncio.CancelledError
 
 
 async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
@@ -123,6 +132,7 @@ async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
         output=output,
         run=driving.run.id,
         step=driving.run.steps,
+        session=live.key.session,
     )
 
 
@@ -148,6 +158,7 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -
         chunks = heard(model, call)
         try:
             async for chunk in chunks:
+                _check_going()
                 said.add(chunk)
                 if isinstance(chunk, TextChunk):
                     flight.said.add(chunk.text)

@@ -18,6 +18,7 @@ from ..codec import typed
 from ..events import Event
 from ..state import CHILD, CallStatus, File, State, fold
 from .delta import Delta, Text
+from .risk import risk
 from .usage import Usage, spent
 
 TOOLS = 200  # calls of a run that are shown; of more, the oldest that have ended are not
@@ -85,13 +86,14 @@ class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that waits for a person."""
+    """Something that waits for a person; `risk` is a hint at the harm that a call could do."""
 
     what: str
     title: str
     call: str | None = None
     detail: Any = None
     expires: int | None = None
+    risk: str | None = None
 
 
 class SubagentShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -352,7 +354,12 @@ def _pending_opened(display: Display, event: Event, p: ev.PendingOpened | None) 
         call = p.id.removesuffix(CHILD)
         return _told(display, call, thread=f"sub/{call}")
     item = ItemShown(
-        what=p.what, title=p.title or p.what, call=p.call, detail=p.detail, expires=p.expires
+        what=p.what,
+        title=p.title or p.what,
+        call=p.call,
+        detail=p.detail,
+        expires=p.expires,
+        risk=risk(p),
     )
     return replace(display, pending={**display.pending, p.id: item})
 

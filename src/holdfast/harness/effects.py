@@ -29,28 +29,32 @@ class Effects(Reading):
         super().__init__(driving)
         self.call, self.name = call, name
 
+    def _acts(self) -> Driving:
+        """The way to write, for as long as the function has something to say."""
+        return self._driving
+
     async def update_state(self, function: Edit | None = None, /, **changes: Any) -> Any:
         """Set entries of the user state; or let a function change a copy of the latest, and
         return what it returns. It is called again where another writer was first."""
-        return await _change_state(self._driving, self.agent, function or setting(changes))
+        return await _change_state(self._acts(), self.agent, function or setting(changes))
 
     async def set_state(self, **entries: Any) -> None:
         """Replace the user state."""
-        await _change_state(self._driving, self.agent, setting(entries, all=True))
+        await _change_state(self._acts(), self.agent, setting(entries, all=True))
 
     async def emit(self, kind: str, payload: Any = None) -> None:
         """Write an event of the program's own."""
         checked = custom(self.agent.events, kind, payload)
-        await self._driving.write(self._driving.event(kind, checked, cause=self.call))
+        await self._acts().write(self._driving.event(kind, checked, cause=self.call))
 
     async def send(self, text: str, how: How = "queue") -> None:
         """Queue a message, as if a person had sent it. Runs that start each other so have an
         end; a message that steers a run ends with it."""
-        await self._driving.write(_message(self._driving, self.name, text, how))
+        await self._acts().write(_message(self._driving, self.name, text, how))
 
     async def switch_mode(self, mode: str, text: str | None = None) -> None:
         """Work in another mode from the next step on; `text` joins the run with it."""
-        driving, agent = self._driving, self.agent
+        driving, agent = self._acts(), self.agent
         left: Mode | None = None
         while True:
             before = driving.config.mode(driving.state)
@@ -95,7 +99,7 @@ class Effects(Reading):
         payload = ev.ContextAdded(
             id=id, content=content, role=role, scope=scope, consume=consume, on=on
         )
-        await self._driving.write(self._driving.event("context.added", payload))
+        await self._acts().write(self._driving.event("context.added", payload))
         return id
 
     async def remove_context(self, *ids: str) -> int:
@@ -104,7 +108,7 @@ class Effects(Reading):
         gone = [id for id in (ids or known) if id in known]
         if gone:
             payload = ev.ContextRemoved(ids=gone)
-            await self._driving.write(self._driving.event("context.removed", payload))
+            await self._acts().write(self._driving.event("context.removed", payload))
         return len(gone)
 
 

@@ -44,19 +44,20 @@ class Forks(View, Generic[S]):
         id: str | None = None,
         source: str | None = None,
         at: int | None = None,
+        actor: str | None = None,
     ) -> S:
         """A fork of this thread, or of `source`, at event `at`, or at the last place where
         nothing is open. Mode, model and settings are its parent's, its usage is none."""
         if source is not None and source != self.id:
             self._ground.check()
             other = await self._host.open(self._ground.key.session, self._key(source).thread)
-            return await Forks(other, self._host).clone(title, id=id, at=at)
+            return await Forks(other, self._host).clone(title, id=id, at=at, actor=actor)
         try:
-            return await self.fork(at=at, thread=id, title=title)
+            return await self.fork(at=at, thread=id, title=title, actor=actor)
         except UnsafePoint as unsafe:
             if at is not None:
                 raise
-            return await self.fork(at=unsafe.nearest, thread=id, title=title)
+            return await self.fork(at=unsafe.nearest, thread=id, title=title, actor=actor)
 
     async def fork(
         self,
@@ -64,9 +65,10 @@ class Forks(View, Generic[S]):
         at: int | None = None,
         thread: str | None = None,
         title: str | None = None,
+        actor: str | None = None,
     ) -> S:
         """A thread of its own that shares all up to event `at`, and goes on differently. The
-        parent is not touched. `UnsafePoint` where something is open."""
+        parent is not touched. `UnsafePoint` where something is open. `actor` is who wants it."""
         ground, live = self._ground, self._ground.live
         ground.check()
         where = self._key(new_id() if thread is None else thread)
@@ -75,7 +77,7 @@ class Forks(View, Generic[S]):
         forked = ev.ThreadForked(
             parent=live.key.thread, at=place, agent=ground.config.agent.key, title=title
         )
-        first = NewEvent.of("thread.forked", forked)
+        first = NewEvent.of("thread.forked", forked, actor=actor)
         await live.store.fork(live.key, where.thread, at=place, first=first)
         if then.settings:  # so that lists can be filtered by them
             event = NewEvent.of("metadata.changed", ev.MetadataChanged(set=then.settings))
@@ -91,10 +93,11 @@ class Forks(View, Generic[S]):
         check_text("text", text)
         return await self._again(seq, text, actor)
 
-    async def regenerate(self, seq: int) -> S:
-        """Ask message `seq` again, with all that it came with, in a thread of its own.
-        `InvalidValue` where `seq` is no message."""
-        return await self._again(seq)
+    async def regenerate(self, seq: int, *, actor: str | None = None) -> S:
+        """Ask message `seq` again, with all that it came with, in a thread of its own, which is
+        `actor`'s wish; the words stay those of whoever sent it. `InvalidValue` where `seq` is no
+        message."""
+        return await self._again(seq, actor=actor)
 
     async def restore(self, id: str) -> S:
         """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
@@ -118,7 +121,7 @@ class Forks(View, Generic[S]):
         ground, outputs = self._ground, self._ground.config.outputs
         ground.check()
         back = await again(ground.live, seq)
-        forked = await self.fork(at=back.at)
+        forked = await self.fork(at=back.at, actor=actor)
         last = await forked.append(*back.events(text, actor))
         for number, one in enumerate(reversed(back.asked)):
             if (known := outputs.get((ground.live.log, one.seq))) is not None:

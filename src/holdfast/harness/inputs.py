@@ -113,7 +113,8 @@ def _refused(live: Live, busy: How) -> QueueFull | SessionBusy | None:
         return QueueFull(session=live.key.session, limit=MOST)
     if busy == "reject" and (state.active is not None or state.queue):
         run = state.run.id if state.run is not None else None
-        return SessionBusy(session=live.key.session, run=run)
+        since = state.active.at if state.active is not None else None
+        return SessionBusy(session=live.key.session, run=run, since=since)
     return None
 
 

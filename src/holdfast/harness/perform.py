@@ -281,7 +281,12 @@ async def _summary(driving: Driving, upto: int) -> str:
     if isinstance(config.summarise, str) and "/" in config.summarise:
         ref = config.summarise
     asked = (*messages, FromUser((Text(SUMMARISE),)))
-    call = ModelCall(model=ref.partition("/")[2], messages=asked, run=driving.run.id)
+    call = ModelCall(
+        model=ref.partition("/")[2],
+        messages=asked,
+        run=driving.run.id,
+        session=driving.live.key.session,
+    )
     try:
         if callable(config.summarise):
             return clean(str(await settled(config.summarise(messages))))

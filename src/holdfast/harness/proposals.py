@@ -18,6 +18,7 @@ from .config import CALLS
 from .driving import Driving
 from .output import NUDGE, answer, wanted
 from .policy import allowed, hidden
+from .risk import level
 from .tools import Approval, BadArguments, Tool, ToolResult
 
 TITLE = 200
@@ -135,6 +136,7 @@ def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> New
         title=title(call),
         expires=expires,
         detail={name: value for name, value in detail.items() if value},
+        risk=level(tool.name, call.arguments, tool.risk),
     )
     return driving.event("pending.opened", payload)
 

@@ -13,6 +13,7 @@ from ..events import Event, Key
 from ..state import CHILD, FINAL, OpenItem
 from .live import Item, Trouble
 from .output import convert
+from .risk import risk
 from .telemetry.metrics import RunMetrics, metrics
 
 Status: TypeAlias = Literal[
@@ -21,7 +22,8 @@ Status: TypeAlias = Literal[
 
 
 class Ask(Struct, frozen=True):
-    """Something that waits for a person: one id and one shape, wherever it is shown."""
+    """Something that waits for a person: one id and one shape, wherever it is shown. `risk` is
+    how much harm the call could do: a hint, by which nothing is decided."""
 
     id: str
     what: str
@@ -33,6 +35,7 @@ class Ask(Struct, frozen=True):
     expires: int | None = None
     detail: Any = None
     thread: str = "main"
+    risk: str | None = None
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -180,4 +183,5 @@ def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None, thread: str = 
         expires=item.expires,
         detail=detail,
         thread=thread,
+        risk=risk(opened),
     )

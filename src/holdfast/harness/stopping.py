@@ -61,3 +61,10 @@ class Stoppable:
         self.aborted.set()
         task.cancel()
         await asyncio.wait({task}, timeout=4 * GRACE)
+        if not task.done():  # it does not listen: what becomes of it is nobody's business
+            task.add_done_callback(_forget)
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

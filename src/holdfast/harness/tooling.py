@@ -284,7 +284,7 @@ async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = Non
     raises, the process goes on."""
     tool, call = ready.tool, ready.call
     acting = Acting(driving, call.id, tool.name, 0 if outer is None else outer.depth + 1)
-    acting.answer = ready.answer
+    acting.answer, acting.open = ready.answer, True
     time = acting.time = Allowance(tool.timeout, None if outer is None else outer.time)
     driving.log.info("tool_started", category="tool", tool=tool.name, call=call.id)
     try:

@@ -80,7 +80,7 @@ class ToolSpec(Struct, frozen=True):
 
 class ModelCall(Struct, frozen=True, kw_only=True):
     """All that one call of a model depends on. `model` is its name at the provider.
-    With `output`, the answer is to be a call of that one tool."""
+    With `output`, the answer is to be a call of that one tool. `session` is whose call it is."""
 
     model: str
     system: str = ""
@@ -90,6 +90,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     run: str | None = None
     step: int = 0
+    session: str | None = None
 
 
 class TextChunk(Struct, frozen=True, tag="text"):

@@ -5,6 +5,7 @@ values that the program has told us (`learn`), and what has the shape of a secre
 stands in a text. Pure, and linear in the length of a text whatever it holds.
 """
 
+from .flow import Flow, values_only
 from .funnel import SHORTEST, Mask, OnHit, Redactor, forms
 from .names import DEFAULT_KEYS, words
 from .spans import PLACEHOLDER, Finder, Span, only_placeholders
@@ -17,6 +18,7 @@ __all__ = [
     "SHORTEST",
     "VALUES",
     "Finder",
+    "Flow",
     "Mask",
     "OnHit",
     "Redactor",
@@ -24,5 +26,6 @@ __all__ = [
     "describe",
     "forms",
     "only_placeholders",
+    "values_only",
     "words",
 ]

@@ -147,6 +147,14 @@ class Redactor:
             indent=lead[1] if lead else None,
         )
 
+    def begun(self, text: str) -> int:
+        """How many characters at the end of a text may be the beginning of a known secret."""
+        longest = max(map(len, self._learned), default=1) - 1
+        for size in range(min(longest, len(text)), 0, -1):
+            if any(form.startswith(text[-size:]) for form in self._learned):
+                return size
+        return 0
+
     def number(self, value: Any, path: str = "") -> Any:
         """The number, or what stands in its place where it is a known secret, or a finder's."""
         if not (self._learned or self._finders) or not isinstance(value, (int, float)):

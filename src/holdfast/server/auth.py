@@ -8,6 +8,7 @@ import hmac
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Protocol
 
 from msgspec import Struct
@@ -144,6 +145,7 @@ def _local(host: str) -> bool:
     return name in LOCAL
 
 
+@lru_cache(maxsize=1_024)
 def is_loopback(address: str | None) -> bool:
     """Whether an address is one of this machine alone."""
     if address == "localhost":

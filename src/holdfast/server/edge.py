@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import functools
 from typing import Any, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
@@ -16,6 +16,7 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from ..codec import too_deep
 from ..errors import (
     InvalidValue,
+    NoRoute,
     RequestTooLarge,
     RequestTooSlow,
     Unauthorized,
@@ -26,7 +27,7 @@ from ..store import wall_clock
 from . import once
 from .audit import AuditRecord
 from .auth import Caller, Credentials, NoAuth
-from .failure import JSON, Answer, answer
+from .failure import JSON, SHOWN, Answer, answer
 from .service import Service
 
 CHANGES = ("POST", "PUT", "PATCH", "DELETE")
@@ -80,6 +81,7 @@ class Passing:
 
     async def through(self, receive: Receive, next_app: ASGIApp) -> None:
         service, state = self._service, self._scope["state"]
+        self._check_path()
         if self._opt.get("public"):
             await next_app(self._scope, receive, self.send)
             return
@@ -107,9 +109,8 @@ class Passing:
             headers=self._headers,
             address=self._address,
         )
-        if shown not in service.known:  # whom others' guesses are not to keep out
-            service.refusals.check(address)
-        caller = await service.authenticate(shown)
+        with service.doubting(shown, address):
+            caller = await service.authenticate(shown)
         if caller is None:
             if not isinstance(service.settings.auth, NoAuth):  # where nothing can be guessed
                 service.refusals.take(address)
@@ -123,9 +124,27 @@ class Passing:
         return client[0] if client else None
 
     def _sort(self) -> str:
-        lasts = self._opt.get("stream") and STREAM in self._headers.get("accept", "")
-        waits = self._opt.get("waits") and b"wait=" in self._scope.get("query_string", b"")
+        query = self._scope.get("query_string", b"")
+        ends = b"until=" in query or b"input=" in query
+        lasts = self._opt.get("stream") and (ends or STREAM in self._headers.get("accept", ""))
+        waits = self._opt.get("waits") and b"wait=" in query
         return "stream" if lasts or waits else "request"
+
+    def _check_path(self) -> None:
+        """Refuse a path that is not what was routed: empty parts are folded by then, slashes that
+        stand within a part are decoded, and what is no UTF-8 is replaced."""
+        raw = self._scope.get("raw_path", b"")
+        folded = b"//" in raw or raw.endswith(b"/") or b"%2f" in raw.lower()
+        try:
+            shown = unquote_to_bytes(raw).decode()
+        except UnicodeDecodeError:
+            self._scope["path_params"] = {}
+            raise InvalidValue(
+                field="path", problem="is no UTF-8", remedy="percent-encode it as UTF-8"
+            ) from None
+        if folded:
+            self._scope["path_params"] = {}  # nor is it written down so
+            raise NoRoute(path=shown[:SHOWN])
 
     def _check_query(self) -> None:
         """Refuse a parameter that there is not: it would be left out in silence."""
@@ -150,7 +169,7 @@ class Passing:
             raise RequestTooLarge(limit=limit)
         try:
             async with asyncio.timeout(limits.body_seconds) as patience:
-                with self._service.reading(patience):
+                with self._service.waiting(patience):
                     body = await read(receive, limit)
         except TimeoutError:
             self._service.check_open()

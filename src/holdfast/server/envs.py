@@ -12,10 +12,9 @@ import msgspec
 from ..errors import InvalidValue
 from ..events import Key, Scope
 from ..harness.sandbox import Place, Ran, Sandbox
+from ..redact import values_only
 
 ROOM = 10_000  # sessions whose variables are remembered
-LEAST = 6  # characters of a value that is masked in what a command writes
-MASK = "[masked]"
 
 
 def check(given: Mapping[str, str], allowed: Collection[str]) -> None:
@@ -80,13 +79,7 @@ class SuppliedPlace:
     ) -> Ran:
         given = self._envs()
         ran = await self._place.run(command, env={**given, **(env or {})}, **more)
-        values = sorted({v for v in given.values() if len(v) >= LEAST}, key=len, reverse=True)
+        mask = values_only(given.values())
         return msgspec.structs.replace(
-            ran, stdout=_masked(ran.stdout, values), stderr=_masked(ran.stderr, values)
+            ran, stdout=mask.text(ran.stdout), stderr=mask.text(ran.stderr)
         )
-
-
-def _masked(text: str, values: Sequence[str]) -> str:
-    for value in values:
-        text = text.replace(value, MASK)
-    return text

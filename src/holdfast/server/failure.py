@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from typing import Any
 
@@ -17,6 +18,7 @@ from litestar.types import Scope
 from msgspec import Struct
 
 from ..errors import (
+    HarnessClosed,
     HoldfastError,
     InvalidValue,
     MethodNotAllowed,
@@ -34,6 +36,7 @@ from ..wire import failed, status_of
 
 LOGGER = logging.getLogger("holdfast.server")
 JSON = "application/json"
+MISSING = re.compile(r"Missing required (\w+) parameter '([\w-]+)'")
 SHOWN = 200  # characters of a path or a value that an error repeats
 
 
@@ -51,7 +54,7 @@ def answer(error: Exception, scope: Scope, request: str, redactor: Redactor) -> 
     by the request's id alone."""
     known = known_as(error, scope)
     status = status_of(known)
-    if status >= 500:
+    if status >= 500 and not isinstance(known, HarnessClosed):
         _log(error, scope, request, redactor)
     headers = [("content-type", JSON)]
     if isinstance(known, MethodNotAllowed):
@@ -92,6 +95,9 @@ def known_as(error: Exception, scope: Scope) -> HoldfastError:
 
 def _invalid(error: ValidationException) -> InvalidValue:
     """The first of the things that are wrong with a request, and where it is."""
+    if (missing := MISSING.match(str(error.detail))) is not None:
+        source, field = missing.groups()
+        return InvalidValue(field=field, problem=f"is missing ({source})", remedy="give it")
     extra: Any = error.extra
     first = extra[0] if isinstance(extra, list) and extra else {}
     first = first if isinstance(first, dict) else {}

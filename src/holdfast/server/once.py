@@ -15,6 +15,7 @@ import asyncio
 import hashlib
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 import msgspec
@@ -67,10 +68,17 @@ Work: TypeAlias = Callable[[str, bool], Awaitable[Answered]]
 
 
 class Once:
-    """Requests of a server that were made with a key, and their answers."""
+    """Requests of a server that were made with a key, and their answers. `waiting` is entered by
+    whoever waits for an answer, and may end the wait; `check` then says why."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Store,
+        *,
+        waiting: Callable[[asyncio.Timeout], AbstractContextManager[object]] = nullcontext,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store, self._waiting, self._check = store, waiting, check
         self._owner = f"{socket.gethostname()}:{new_id()[-12:]}"
 
     async def do(self, caller: Caller, asked: Asked, work: Work) -> Answered:
@@ -120,12 +128,13 @@ class Once:
     async def _turn(self, where: Key, asked: Asked) -> Lease | Answered:
         """The right to do it, or the answer of whoever had that."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE) as patience:
                 while True:
                     try:
                         lease = await self._store.acquire(where, self._owner, ttl=TTL)
                     except LeaseHeld as held:
-                        known = await self._told(where, asked, held.left)
+                        with self._waiting(patience):
+                            known = await self._told(where, asked, held.left)
                     else:
                         known = await self._known(where, asked)
                         if known is None:
@@ -134,6 +143,7 @@ class Once:
                     if known is not None:
                         return known
         except TimeoutError:
+            self._check()
             raise RateLimited(
                 what="requests with this key at a time", limit=1, retry_after=TTL
             ) from None

@@ -4,9 +4,12 @@ handed over before a process goes."""
 from __future__ import annotations
 
 import copy
+import errno
+import gc
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,14 +23,15 @@ from uvicorn.config import LOGGING_CONFIG
 from uvicorn.supervisors import Multiprocess
 
 from ..errors import InvalidSettings
-from ..models.scripted import offline
 from .app import create_app
 from .auth import NoAuth, is_loopback
+from .refusing import Protocol
 from .settings import Settings, read
 
 FACTORY = "holdfast.server.running:app"
 VARIABLE = "HOLDFAST_SERVE"  # how a worker is told what to serve
 SECRET = "env:HOLDFAST_SECRET"  # noqa: S105 - where it is, not what it is
+COLLECTED = (20_000, 20, 10)  # objects, and rounds, between two collections
 MORE = 5  # seconds beyond the grace after which connections are cut
 
 
@@ -53,7 +57,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         if self.config is not None:
             settings = Settings.load(Path(self.config))
         else:
-            tables: dict[str, Any] = {"agents": self.agents, "harness": {"providers": [offline()]}}
+            tables: dict[str, Any] = {"agents": self.agents, "harness": {}}
             if self.model is not None:
                 tables["harness"]["default_model"] = self.model
             if self.auth is not None:
@@ -87,7 +91,17 @@ class Plan(Struct, frozen=True, kw_only=True):
 def app() -> Litestar:
     """The app of a worker."""
     plan = msgspec.json.decode(os.environ[VARIABLE], type=Plan)
-    return create_app(plan.settings())
+    made = create_app(plan.settings())
+    collect_rarely()
+    return made
+
+
+def collect_rarely() -> None:
+    """Have what is there now left alone by the garbage collector, and the rest looked at less
+    often: what a process of its own that serves may do. It is a third of the work of a message."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED)
 
 
 def logs() -> dict[str, Any]:
@@ -105,10 +119,57 @@ def logs() -> dict[str, Any]:
     return config
 
 
-def run(plan: Plan, begun: Callable[[], None] = lambda: None) -> None:
-    """Serve until a signal comes. `begun` is called once the settings have proved right."""
+class Server(uvicorn.Server):
+    """uvicorn that tells when it has begun to serve."""
+
+    def __init__(self, config: uvicorn.Config, begun: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._begun = begun
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._begun()
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at all addresses of a host that this machine has, at one port; 0 is any
+    that is free (`InvalidSettings` where that cannot be)."""
+    found: list[socket.socket] = []
+    absent: OSError | None = None
+    try:
+        for family, *_, at in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            where = (str(at[0]), port or (found[0].getsockname()[1] if found else 0))
+            try:
+                found.append(socket.create_server(where, family=family))
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                absent = error  # such as ::1 where there is no IPv6
+        if absent is not None and not found:
+            raise absent
+    except OSError as error:
+        for one in found:
+            one.close()
+        raise _unbound(error, f"{host}:{port}") from error
+    for one in found:
+        one.set_inheritable(True)
+    return found
+
+
+def _unbound(error: OSError, where: str) -> InvalidSettings:
+    known = error.errno is not None and not isinstance(error, socket.gaierror)
+    why = os.strerror(error.errno or 0) if known else error.strerror or str(error)
+    remedy = "give a --host and --port of this machine"
+    if error.errno == errno.EADDRINUSE:
+        remedy = "another server may run there: end it, or give another --port"
+    return InvalidSettings(faults=[f"{where} cannot be listened at ({why}): {remedy}"])
+
+
+def run(plan: Plan, begun: Callable[[int], None] = lambda port: None) -> None:
+    """Serve until a signal comes. `begun` is given the port once it is served."""
     settings = plan.settings()  # whatever is wrong is told before anything is bound
-    begun()
+    sockets = bound(plan.host, plan.port)
+    port = int(sockets[0].getsockname()[1])
     os.environ[VARIABLE] = msgspec.json.encode(plan).decode()
     config = uvicorn.Config(
         FACTORY,
@@ -119,6 +180,7 @@ def run(plan: Plan, begun: Callable[[], None] = lambda: None) -> None:
         ssl_certfile=plan.cert,
         ssl_keyfile=plan.key,
         lifespan="on",
+        http=Protocol,
         ws="none",
         access_log=False,
         proxy_headers=False,
@@ -130,6 +192,7 @@ def run(plan: Plan, begun: Callable[[], None] = lambda: None) -> None:
     # uvicorn hands the signal on when all is done: it was heeded, and nothing has failed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     if plan.workers == 1:
-        uvicorn.Server(config).run()
+        Server(config, lambda: begun(port)).run(sockets)
     else:
-        Multiprocess(config, sockets=[config.bind_socket()]).run()
+        begun(port)  # by the workers, as soon as they are there
+        Multiprocess(config, sockets=sockets).run()

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from importlib.metadata import version
 
 from ..catalog import Row
-from ..errors import HarnessClosed, HoldfastError, UnknownEngine
+from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownEngine
 from .adopting import Adopting, serving
 from .audit import Audit
 from .auth import AuthHandler, Caller, Credentials, Known
 from .engines import Engine
 from .flow import Streams
-from .keys import KeyAuth, Keys
+from .keys import KeyAuth, Keys, split
 from .limits import BUCKETS, Gate, Rate
 from .loading import Loading
 from .once import Once
@@ -46,6 +46,7 @@ class Service:
             "request": Gate(limits.concurrent, "requests at a time"),
             "stream": Gate(limits.streams, "streams at a time"),
             "all": Gate(limits.requests, "requests at a time, of all"),
+            "guess": Gate(limits.concurrent, "unknown keys at a time"),
         }
         self.known = Known(BUCKETS)
         self._auth = settings.auth if not isinstance(settings.auth, str) else None
@@ -60,7 +61,7 @@ class Service:
         self._taking: asyncio.Task[None] | None = None
         self.version = version("holdfast")
         self.leaving = asyncio.Event()
-        self.bodies: set[asyncio.Timeout] = set()
+        self.waits: set[asyncio.Timeout] = set()
         self._ended = False
 
     # Opening and closing
@@ -115,18 +116,20 @@ class Service:
         """Take no more requests, and let those end that wait for something."""
         self.leaving.set()
         self.streams.close()
-        for patience in self.bodies:
+        for patience in self.waits:
             if not patience.expired():
                 patience.reschedule(0.0)
 
     @contextlib.contextmanager
-    def reading(self, patience: asyncio.Timeout) -> Iterator[None]:
-        """Wait for a body, but not when the server goes away."""
-        self.bodies.add(patience)
+    def waiting(self, patience: asyncio.Timeout) -> Iterator[None]:
+        """Wait for something, but not when the server goes away."""
+        self.waits.add(patience)
+        if self.closed:
+            patience.reschedule(0.0)
         try:
             yield
         finally:
-            self.bodies.discard(patience)
+            self.waits.discard(patience)
 
     def check_open(self) -> None:
         """Refuse to begin anything while the server goes away."""
@@ -134,6 +137,22 @@ class Service:
             raise HarnessClosed(what="the server")
 
     # Who asks
+
+    @contextlib.contextmanager
+    def doubting(self, shown: Credentials, address: str) -> Iterator[None]:
+        """Look at what is shown, or not where the address has guessed too often (`RateLimited`).
+        That keeps nobody out who was known before, and no key: those are too long to be guessed,
+        and so they are looked up in any case, only so many at a time."""
+        with contextlib.ExitStack() as inside:
+            try:
+                if shown not in self.known:
+                    self.refusals.check(address)
+            except RateLimited:
+                keys = self._auth is None or isinstance(self._auth, KeyAuth)
+                if not keys or split(shown.bearer() or "") is None:
+                    raise
+                inside.enter_context(self.gates["guess"].through(address))
+            yield
 
     async def authenticate(self, shown: Credentials) -> Caller | None:
         """Whoever asks, if the server knows them."""
@@ -172,7 +191,8 @@ class Service:
     async def once(self) -> Once:
         """Where answers to requests with a key are kept."""
         if self._once is None:
-            self._once = Once(await self.places.store())
+            store = await self.places.store()
+            self._once = Once(store, waiting=self.waiting, check=self.check_open)
         return self._once
 
     # Engines

@@ -2,7 +2,7 @@
 found before anything is opened, and told at once.
 
 In a file, an agent is `module:name`. Secrets stand in the environment: wherever a text is
-`env:NAME`, the value of that variable is meant.
+`env:NAME`, the value of that variable is meant. The model `scripted/offline` is always there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from ..errors import HoldfastError, InvalidSettings
 from ..harness.agent import Agent
 from ..harness.tools import Tool
+from ..models.scripted import offline
 from ..redact import Redactor
 from ..stores.registry import Builder, StoreRegistry
 from . import tables as tabled
@@ -174,7 +175,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
         auth=_auth(known["auth"], faults),
         audit=_audit(known["audit"], faults),
         limits=_limits(known["limits"], faults),
-        harness=harness,
+        harness={"providers": [offline()], **harness},
     )
     options = {"default_store", "tenants", "origins", "two_person", "docs", "grace", "envs"}
     for name, value in known["server"].items():

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -36,12 +37,14 @@ class Changes:
         clock: Callable[[], int],
         ttl: int | None,
         expiry: int | None,
+        least: int | None = None,
     ) -> None:
         self.store = store
         self.tenant = tenant
         self.clock = clock
         self.ttl = ttl
         self.expiry = expiry
+        self.least = least
         self._actor = actor
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -116,13 +119,31 @@ async def touch(
 
 
 async def delete(changes: Changes, id: str, thread: str | None = None) -> Receipt:
-    """Remove a session or one of its threads, unless it is held."""
+    """Remove a session or one of its threads, unless it must be kept."""
     row = await changes.store.row(changes.key(id))
-    if row is not None and row.hold is not None:
-        raise DeletionRefused(tenant=row.tenant, session=id, reason=f"held: {row.hold}")
+    if row is not None:
+        check_deletable(changes, row)
     if thread is not None:
         return await changes.store.delete(Key(changes.tenant, id, thread))
     return await changes.store.delete(Scope(changes.tenant, id))
+
+
+def must_keep(changes: Changes, row: Row) -> str | None:
+    """Why a session must be kept: it is held, or was in use too lately."""
+    if row.hold is not None:
+        return f"held: {row.hold}"
+    if changes.least is None:
+        return None
+    until = max(row.active, row.created // 1000) + changes.least
+    if until <= changes.clock() // 1000:
+        return None
+    return f"kept until {datetime.fromtimestamp(until, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def check_deletable(changes: Changes, row: Row) -> None:
+    """Refuse to delete what must be kept."""
+    if (reason := must_keep(changes, row)) is not None:
+        raise DeletionRefused(tenant=row.tenant, session=row.session, reason=reason)
 
 
 def allowed(row: Row, move: Move) -> str:

@@ -29,8 +29,9 @@ class Sessions:
     """The life cycle of the sessions of one tenant.
 
     A session is stale `ttl` seconds after it was last active (None: never), and a stale one
-    expires after `expiry` seconds more (None: never); each session can have its own. `actor`
-    stands in the events for whoever makes the changes, unless a call names another.
+    expires after `expiry` seconds more (None: never); each session can have its own. For `least`
+    seconds after it was last active nothing is deleted of it. `actor` stands in the events for
+    whoever makes the changes, unless a call names another.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Sessions:
         tenant: str = "main",
         ttl: int | None = HOUR,
         expiry: int | None = None,
+        least: int | None = None,
         actor: str | None = None,
         clock: Callable[[], int] = wall_clock,
     ) -> None:
@@ -49,7 +51,13 @@ class Sessions:
         self.ttl = check_seconds("ttl", ttl)
         self.expiry = check_seconds("expiry", expiry)
         self.changes = Changes(
-            store, tenant, actor=actor, clock=clock, ttl=self.ttl, expiry=self.expiry
+            store,
+            tenant,
+            actor=actor,
+            clock=clock,
+            ttl=self.ttl,
+            expiry=self.expiry,
+            least=check_seconds("least", least),
         )
 
     # Beginning and finding
@@ -257,8 +265,8 @@ class Sessions:
         return await self.changes.make(id, decide, actor=actor)
 
     async def delete(self, id: str, thread: str | None = None) -> Receipt:
-        """Remove it with all that it owns, or one thread, unless it is held
-        (`DeletionRefused`)."""
+        """Remove it with all that it owns, or one thread, unless it is held or was active less
+        than `least` seconds ago (`DeletionRefused`)."""
         return await delete(self.changes, id, thread)
 
     # Surfaces

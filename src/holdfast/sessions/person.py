@@ -17,7 +17,7 @@ from ..codec import check_name, erased
 from ..errors import DeletionRefused, SessionNotFound
 from ..events import Event
 from ..store import Remains
-from .changes import Changes, delete
+from .changes import Changes, check_deletable, delete
 from .finding import walk
 
 
@@ -93,9 +93,9 @@ async def _delete(
     removed: Counter[str],
     remains: dict[Remains, None],
 ) -> None:
-    if dry_run and row.hold is not None:
-        raise DeletionRefused(tenant=row.tenant, session=row.session, reason=f"held: {row.hold}")
-    if not dry_run:
+    if dry_run:
+        check_deletable(changes, row)
+    else:
         receipt = await delete(changes, row.session)
         removed.update(receipt.removed)
         remains.update(dict.fromkeys(receipt.remains))
@@ -125,10 +125,7 @@ async def _blank(
             seen.update(theirs)
         if not todo:
             continue
-        if session.hold is not None:
-            raise DeletionRefused(
-                tenant=row.tenant, session=row.session, reason=f"held: {session.hold}"
-            )
+        check_deletable(changes, session)
         count += len(todo)
         if not dry_run:
             receipt = await changes.store.erase(row.key, todo, reason=reason)

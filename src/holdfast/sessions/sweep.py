@@ -23,7 +23,7 @@ from ..codec import check_count
 from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionMoved, SessionNotFound
 from ..events import Scope
 from ..store import Remains
-from .changes import Changes
+from .changes import Changes, must_keep
 from .finding import walk
 
 log = logging.getLogger("holdfast.sweep")
@@ -167,9 +167,7 @@ async def _kept(changes: Changes, row: Row, since: int) -> str | None:
     fresh = await changes.store.row(row.key)
     if fresh is None or fresh.phase != "expired":
         return "changed meanwhile"
-    if fresh.hold is not None:
-        return f"held: {fresh.hold}"
-    return await in_use(changes, fresh, since)
+    return must_keep(changes, fresh) or await in_use(changes, fresh, since)
 
 
 async def _condemned(changes: Changes, row: Row) -> bool:

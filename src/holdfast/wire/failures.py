@@ -86,11 +86,11 @@ def status_of(error: HoldfastError) -> int:
 
 
 def failed(error: HoldfastError) -> Failed:
-    """An error as it travels. What its fields hold is plain JSON."""
+    """An error as it travels. What its fields hold is plain JSON. What is answered with 503 may
+    be asked again, here or of another server, also where the error itself is final."""
     fields = {name: _plain(value) for name, value in error.fields.items()}
-    return Failed(
-        Failure(code=error.code, message=str(error), fields=fields, retryable=error.retryable)
-    )
+    again = error.retryable or status_of(error) == 503
+    return Failed(Failure(code=error.code, message=str(error), fields=fields, retryable=again))
 
 
 def _plain(value: Any) -> Any:

@@ -235,6 +235,7 @@ async def test_a_rejected_call_was_denied() -> None:
     assert call.outcome.outcome == "denied"
 
 
+@pytest.mark.parity("user-demand", 58)
 async def test_written_again_it_says_the_same_line_by_line() -> None:
     bundle, _ = await read_claude(files())
     written, _ = write_claude(bundle)
@@ -302,6 +303,7 @@ async def test_files_are_read_and_written_where_claude_code_has_them(tmp_path: P
         await read_claude(tmp_path / "absent.jsonl")
 
 
+@pytest.mark.parity("user-demand", 58)
 async def test_what_claude_code_has_no_word_for_is_named() -> None:
     told: list[tuple[str, Any]] = [
         ("session.created", {"agent": "shop"}),

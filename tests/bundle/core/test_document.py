@@ -128,6 +128,7 @@ async def test_without_a_workspace_there_is_none() -> None:
     assert (await one()).document.workspace is None
 
 
+@pytest.mark.parity("user-demand", 78)
 async def test_sub_agents_are_there_as_threads_that_can_go_on() -> None:
     store = MemoryStore()
     main, child = key("s"), Key("main", "s", "scout-1")

@@ -39,7 +39,7 @@ async def bundle(store: Store, scope: Scope = OURS) -> Bundle:
 # every pair of them.
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parity("harn-bundle", 32, 102, 112)
-@pytest.mark.parity("user-demand", 55, 56)
+@pytest.mark.parity("user-demand", 48, 55, 56)
 def test_any_session_goes_through_any_store_unchanged(kind: str, tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         store = runner.run(_entered(connect(place(tmp_path, kind))))
@@ -180,6 +180,7 @@ async def test_under_another_id_all_is_the_same_but_the_id() -> None:
         }
 
 
+@pytest.mark.parity("user-demand", 48)
 @pytest.mark.parity("harn-bundle", 70)
 async def test_fields_that_this_version_does_not_know_are_kept() -> None:
     async with connect("memory:") as store:

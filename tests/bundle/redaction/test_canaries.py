@@ -57,6 +57,7 @@ def test_there_are_enough_of_them() -> None:
     assert {event.kind for event in every_place("x")} >= set(KINDS)
 
 
+@pytest.mark.parity("user-demand", 57)
 @pytest.mark.parity("harn-bundle", 33, 34, 37, 39, 40, 55)
 @pytest.mark.parametrize("canary", SECRETS, ids=named)
 def test_no_secret_survives_anywhere(canary: Canary) -> None:
@@ -90,6 +91,7 @@ def test_no_personal_text_survives_once_it_is_opted_into(canary: Canary) -> None
     assert shows(canary, Scrub("sanitized").text(canary.text, "$")), "not without being asked"
 
 
+@pytest.mark.parity("user-demand", 63)
 @pytest.mark.parity("harn-bundle", 49)
 @pytest.mark.parametrize("canary", [*SECRETS, *LOCAL, *PERSONAL_TEXTS], ids=named)
 def test_a_second_pass_changes_nothing(canary: Canary) -> None:

@@ -77,6 +77,7 @@ def _any(data: bytes) -> str:
     return data.decode("utf-16" if data.startswith(b"\xff\xfe") else "utf-8")
 
 
+@pytest.mark.parity("user-demand", 57)
 @pytest.mark.parametrize("name", ["b.json", "b.zip"])
 @pytest.mark.parametrize("mode", ["sanitized", "replay_only"])
 async def test_nothing_is_in_the_file(
@@ -102,6 +103,7 @@ async def test_nothing_is_in_the_file(
         assert not any(blob.part for blob in bundle.document.blobs)
 
 
+@pytest.mark.parity("user-demand", 57)
 @pytest.mark.parity("harn-bundle", 55, 56)
 @pytest.mark.parametrize("mode", ["sanitized", "replay_only"])
 async def test_nothing_of_a_run_is_in_the_file(mode: Mode, tmp_path: Path) -> None:

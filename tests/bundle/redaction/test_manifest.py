@@ -24,6 +24,7 @@ def hits(scrub: Scrub) -> list[tuple[str, str, str, int]]:
     return [(e.rule, e.kind, e.path, e.count) for e in scrub.manifest().entries]
 
 
+@pytest.mark.parity("user-demand", 63)
 @pytest.mark.parity("harn-bundle", 46)
 def test_every_hit_has_its_rule_its_class_and_its_place() -> None:
     scrub = Scrub("sanitized", ScrubConfig(secrets=("hunter2!",), personal=("email",)))
@@ -145,6 +146,7 @@ def test_the_class_is_written_as_such() -> None:
     assert entry == {"rule": "github", "class": "api_key", "path": "$.x", "count": 1}
 
 
+@pytest.mark.parity("user-demand", 63)
 def test_equal_values_have_equal_placeholders_numbered_as_they_come() -> None:
     scrub = Scrub("sanitized", ScrubConfig(people=("Ann Lee",)))
     other = KEY.replace("0123", "3210")
@@ -160,6 +162,7 @@ def test_equal_values_have_equal_placeholders_numbered_as_they_come() -> None:
     )
 
 
+@pytest.mark.parity("user-demand", 63)
 def test_the_same_calls_give_the_same_bytes() -> None:
     def run() -> list[bytes]:
         scrub = Scrub("sanitized")

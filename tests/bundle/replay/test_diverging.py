@@ -37,6 +37,7 @@ def where(found: Replayed) -> tuple[Any, ...]:
     return first.step, first.kind, first.path, first.recorded, first.came
 
 
+@pytest.mark.parity("user-demand", 79)
 async def test_other_instructions_are_the_first_divergence() -> None:
     store, agent = await recorded("tools")
     found = await replay((store, SCOPE), replace(agent, instructions="Help nobody."))
@@ -117,6 +118,7 @@ async def test_a_sub_agent_that_is_gone_is_told() -> None:
     assert where(found)[1:3] == ("message.completed", "calls[0].fingerprint")
 
 
+@pytest.mark.parity("user-demand", 79)
 async def test_no_tool_is_called_and_no_hook() -> None:
     store, called = MemoryStore(), list[str]()
 
@@ -144,6 +146,7 @@ async def test_nothing_is_written_to_what_is_replayed() -> None:
 # What would be
 
 
+@pytest.mark.parity("user-demand", 79)
 async def test_a_swapped_tool_shows_what_the_model_would_be_asked() -> None:
     store, agent = await recorded("tools")
     seen = []
@@ -204,6 +207,7 @@ async def test_a_swapped_model_is_fed_the_messages_and_decisions_that_followed()
     assert found.stopped == "waiting"  # the second refund was never decided on
 
 
+@pytest.mark.parity("user-demand", 79)
 async def test_a_model_is_swapped_from_a_step_on() -> None:
     store, agent = await recorded("tools")
     model = ScriptedModel(["never", "All is well."])
@@ -212,6 +216,7 @@ async def test_a_model_is_swapped_from_a_step_on() -> None:
     assert len(model.calls) == 1
 
 
+@pytest.mark.parity("user-demand", 79)
 async def test_what_nobody_has_answered_before_is_not_made_up() -> None:
     store, agent = await recorded("tools")
     model = ScriptedModel([Say(calls=[Use("look", order="999")]), "Done."])

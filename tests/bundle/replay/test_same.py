@@ -18,6 +18,7 @@ MODES: list[Mode] = ["local", "sanitized", "replay_only"]
 TOKEN = "sk-live-4eC39HqLyjWDarjtT1zdp7dc"
 
 
+@pytest.mark.parity("user-demand", 79)
 @pytest.mark.parametrize("whole", [False, True], ids=["from the log", "with its agent"])
 @pytest.mark.parametrize("name", SCENES)
 async def test_a_session_replays_as_it_was(name: str, whole: bool) -> None:
@@ -30,6 +31,7 @@ async def test_a_session_replays_as_it_was(name: str, whole: bool) -> None:
     assert found.compared >= 3
 
 
+@pytest.mark.parity("user-demand", 63, 79)
 @pytest.mark.parametrize("name", SCENES)
 async def test_a_bundle_of_any_mode_replays(name: str) -> None:
     store = MemoryStore()
@@ -74,6 +76,7 @@ def judging() -> Agent:
     return shop(tools=[spend])
 
 
+@pytest.mark.parity("user-demand", 63)
 async def test_what_was_redacted_still_pairs_and_replays() -> None:
     store = MemoryStore()
     agent = judging()

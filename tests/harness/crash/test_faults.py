@@ -19,6 +19,7 @@ def test_an_abort_at_any_append_leaves_a_whole_conversation(kind: str, tmp_path:
     assert found.counts["aborts"] >= 4
 
 
+@pytest.mark.parity("user-demand", 24)
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parity("harness-kernel", 113, 114)
 def test_a_store_that_fails_at_any_append_costs_nothing(kind: str, tmp_path: Path) -> None:

@@ -455,6 +455,7 @@ class Login(Struct):
     password: str
 
 
+@pytest.mark.parity("user-demand", 57)
 @pytest.mark.parity("harness-kernel", 140)
 async def test_no_secret_gets_into_any_sink(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture

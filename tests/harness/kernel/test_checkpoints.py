@@ -92,6 +92,7 @@ async def pay() -> str:
     return "paid"
 
 
+@pytest.mark.parity("user-demand", 77)
 @pytest.mark.parity("harness-kernel", 100)
 async def test_where_something_is_open_there_is_no_going_back_to() -> None:
     async with serve(helper(tools=[pay]), Say(calls=[Use("pay")]), "ok") as harness:
@@ -140,6 +141,7 @@ async def test_one_can_go_back_after_a_failure() -> None:
         assert (await after.send("good")).text == "fine"
 
 
+@pytest.mark.parity("user-demand", 77)
 @pytest.mark.parity("harness-kernel", 103)
 async def test_a_fork_keeps_what_it_left_and_both_go_on() -> None:
     async with serve(helper(), "one", "two", default_model=script("hi")) as harness:

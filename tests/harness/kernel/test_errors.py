@@ -214,6 +214,7 @@ def failing(store: FaultyStore, method: str, *calls: int, after: bool = False) -
     store.plan += [StoreFail(method=method, call=done + n, after=after) for n in calls]
 
 
+@pytest.mark.parity("user-demand", 24)
 @pytest.mark.parity("harness-kernel", 113)
 async def test_a_message_that_cannot_be_kept_is_not_accepted() -> None:
     store = await faulty()
@@ -228,6 +229,7 @@ async def test_a_message_that_cannot_be_kept_is_not_accepted() -> None:
     await store.aclose()
 
 
+@pytest.mark.parity("user-demand", 24)
 @pytest.mark.parity("harness-kernel", 113)
 @pytest.mark.parametrize("call", [2, 3])
 async def test_a_store_that_stays_away_is_told_of_and_the_run_goes_on_when_it_is_back(

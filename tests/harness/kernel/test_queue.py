@@ -18,6 +18,7 @@ def echo(call: ModelCall) -> str:
     return f"re {read(call)[-1].removeprefix('user: ')}"
 
 
+@pytest.mark.parity("user-demand", 69)
 @pytest.mark.parity("harness-kernel", 69)
 async def test_messages_are_answered_in_the_order_in_which_they_came() -> None:
     async with serve(helper(), echo) as harness:

@@ -36,6 +36,7 @@ class Counting(FaultyStore):
             yield event
 
 
+@pytest.mark.parity("user-demand", 43)
 @pytest.mark.parity("harness-kernel", 106)
 async def test_a_message_costs_the_thousandth_time_what_it_cost_the_tenth() -> None:
     store = Counting(await connect("memory:"))
@@ -111,6 +112,7 @@ def turns(count: int) -> list[NewEvent]:
     return events
 
 
+@pytest.mark.parity("user-demand", 44)
 @pytest.mark.parity("harness-kernel", 112)
 async def test_opening_a_session_of_very_many_events_reads_few_of_them() -> None:
     store = Counting(await connect("memory:"))

@@ -358,6 +358,7 @@ async def test_a_reader_that_comes_back_misses_and_repeats_nothing() -> None:
         assert sum(isinstance(item, CaughtUp) for item in late) == 1
 
 
+@pytest.mark.parity("user-demand", 29)
 @pytest.mark.parity("harness-kernel", 87)
 async def test_a_slow_reader_costs_a_bounded_buffer_and_still_gets_all() -> None:
     words = [f"{n} " for n in range(4 * BUFFER)]

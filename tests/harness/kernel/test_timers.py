@@ -12,6 +12,7 @@ from holdfast.store import wall_clock
 from .scene import helper, read, script, serve, until
 
 
+@pytest.mark.parity("user-demand", 69)
 async def test_a_timer_brings_its_message() -> None:
     model = script(lambda call: f"re {read(call)[-1]}")
     async with serve(helper(), default_model=model, ttl=0.2) as harness:
@@ -26,6 +27,7 @@ async def test_a_timer_brings_its_message() -> None:
         assert answer.text == "re user: wake up"
 
 
+@pytest.mark.parity("user-demand", 69)
 async def test_a_timer_outlives_the_process_that_set_it(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
     async with serve(helper(), "hi", storage=storage) as harness:

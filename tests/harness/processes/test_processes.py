@@ -136,7 +136,7 @@ def drivers(found: list[Event]) -> set[str | None]:
     }
 
 
-@pytest.mark.parity("user-demand", 22, 67)
+@pytest.mark.parity("user-demand", 9, 22, 67)
 async def test_the_other_follows_live_and_queues(calm: Stage) -> None:
     async with calm.beside("Tell a story.") as session:
         await session.post("And then?")
@@ -206,7 +206,7 @@ async def test_the_other_approves(calm: Stage) -> None:
 
 
 @pytest.mark.parity("harness-kernel", 96)
-@pytest.mark.parity("user-demand", 22, 70)
+@pytest.mark.parity("user-demand", 10, 22, 70)
 @pytest.mark.parity("mastra-session", 182)
 async def test_a_killed_driver_is_replaced(stage: Stage) -> None:
     async with stage.beside("Tell a story.") as session:
@@ -244,7 +244,7 @@ async def test_what_was_queued_is_delivered_once_though_the_driver_dies(stage: S
         assert said == ["I work.", "Worked.", "Nothing.", "Nothing."]
 
 
-@pytest.mark.parity("user-demand", 31, 34)
+@pytest.mark.parity("user-demand", 7, 31, 34)
 @pytest.mark.parity("mastra-session", 180)
 async def test_a_frozen_driver_does_nothing_more_when_it_wakes(stage: Stage) -> None:
     async with stage.beside("Work.") as session:

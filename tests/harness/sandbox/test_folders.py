@@ -48,6 +48,16 @@ async def test_a_file_that_is_written_anew_keeps_its_mode(place: Place, root: Pa
     assert (await place.run("./run.sh")).stdout == "2\n"
 
 
+async def test_a_file_can_be_written_to_be_run(place: Place) -> None:
+    for append in (False, True):
+        name = f"run{append}.sh"
+        await place.write(name, b"#!/bin/sh\necho 1\n", append=append)
+        assert (await place.run(f"./{name}")).exit_code == 126
+        more = b"echo 2\n" if append else b"#!/bin/sh\necho 1\necho 2\n"
+        await place.write(name, more, append=append, executable=True)
+        assert (await place.run(f"./{name}")).stdout == "1\n2\n"
+
+
 async def test_who_reads_meets_a_whole_file(place: Place) -> None:
     texts = [bytes([letter]) * 300_000 for letter in b"ab"]
     await place.write("f", texts[0])

@@ -385,7 +385,7 @@ def test_it_needs_no_store_no_live_log_and_no_loop() -> None:
                 todo += [folder / alias.name for alias in node.names]
     parts = {path.relative_to(root).parts for path in seen}
     ours = {names[1] for names in parts if names[0] == "harness"} - {"__init__.py"}
-    assert ours == {"delta.py", "display.py", "usage.py"}
+    assert ours == {"delta.py", "display.py", "risk.py", "usage.py"}
     below = {names[0].removesuffix(".py") for names in parts}
     assert below - {"__init__"} == {"codec", "errors", "events", "harness", "state"}
     assert since(fold([])) == 1

@@ -67,6 +67,7 @@ async def finished(url: str, forked: bool) -> dict[str, Any]:
             return await after_all(session)
 
 
+@pytest.mark.parity("user-demand", 78)
 @pytest.mark.parametrize("forked", [False, True])
 async def test_kill_it_after_any_write_and_it_ends_the_same(tmp_path: Path, forked: bool) -> None:
     whole = f"sqlite:{tmp_path / 'whole.db'}"
@@ -107,6 +108,7 @@ async def test_a_call_of_a_lost_sub_agent_is_asked_about_at_the_parent(tmp_path:
             assert (await session.wait()).text == "All is well."
 
 
+@pytest.mark.parity("user-demand", 78)
 async def test_a_lost_sub_agent_is_told_of_where_runs_are_not_resumed(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'x.db'}"
     code, _ = await work(url=url, in_tool=True)

@@ -43,6 +43,7 @@ from .scene import (
 )
 
 
+@pytest.mark.parity("user-demand", 78)
 @pytest.mark.parity("mastra-session", 157)
 async def test_a_task_is_done_in_a_thread_of_its_own() -> None:
     model = plays(GO)
@@ -293,6 +294,7 @@ async def test_what_is_granted_is_not_asked_about_in_sub_agents() -> None:
         assert "pending.opened" not in kinds(await (await child(session)).events())
 
 
+@pytest.mark.parity("user-demand", 78)
 async def test_a_sub_agent_that_fails_is_told_of_as_such() -> None:
     broken = ModelError(model="m", problem="it broke", status=400)
     model = plays({**GO, "Find it.": [Fail(broken, after="I was")]})

@@ -39,6 +39,7 @@ class Late(FaultyStore):
         return done
 
 
+@pytest.mark.parity("user-demand", 9)
 async def test_a_sub_agent_may_end_before_its_parent_waits() -> None:
     async with connect("memory:") as inner:
         store = Late(inner)
@@ -86,6 +87,7 @@ class Holding(FaultyStore):
         return await super().acquire(key, owner, **options)
 
 
+@pytest.mark.parity("user-demand", 9)
 async def test_it_does_not_matter_who_drives_the_sub_agent() -> None:
     async with connect("memory:") as store:
         there = Harness(lead(), default_model=plays(GO), storage=store, ttl=0.5)

@@ -167,6 +167,7 @@ def test_the_same_session_is_equal_and_others_are_not(harness: Harness) -> None:
     assert harness.get("nobody") is None
 
 
+@pytest.mark.parity("user-demand", 36)
 def test_the_store_is_there_as_well(harness: Harness) -> None:
     harness.send("s", "hello")
     kinds = [event.kind for event in harness.store.read(holdfast.key("s"))]
@@ -174,6 +175,7 @@ def test_the_store_is_there_as_well(harness: Harness) -> None:
     assert harness.store.info().kind == "sqlite"
 
 
+@pytest.mark.parity("user-demand", 36)
 def test_every_public_name_of_a_session_is_offered(harness: Harness) -> None:
     session = harness.get_or_create("s")
     wanted = {name for name in dir(Session) if not name.startswith("_")}

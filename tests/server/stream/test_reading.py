@@ -20,6 +20,7 @@ from holdfast.wire import End
 from .scene import PATIENCE, STORY, Sent, harness, names, read, sent, texts
 
 
+@pytest.mark.parity("user-demand", 25, 28)
 @pytest.mark.parity("mastra-session", 172)
 @pytest.mark.parity("computeragent", 67, 69, 74, 81)
 async def test_a_cursor_gives_exactly_what_follows_it_also_after_a_restart(tmp_path: Path) -> None:
@@ -42,6 +43,7 @@ async def test_a_cursor_gives_exactly_what_follows_it_also_after_a_restart(tmp_p
         assert await read(session, after=str(len(events) - 1), until="idle") == whole[-3:]
 
 
+@pytest.mark.parity("user-demand", 30)
 async def test_text_in_flight_joins_and_has_no_id_and_a_late_reader_gets_all_of_it() -> None:
     async with harness(MemoryStore(), delay=0.01) as serving:
         session = await serving.get_or_create("s")
@@ -66,6 +68,7 @@ async def test_text_in_flight_joins_and_has_no_id_and_a_late_reader_gets_all_of_
     ][-5:]
 
 
+@pytest.mark.parity("user-demand", 26)
 @pytest.mark.parity("computeragent", 73)
 @pytest.mark.parametrize(
     "cursor", ["{log}.99", "other.1", "99", "{log}.", "{log}.-1", "nonsense", "{log}.1.x", "{log}"]
@@ -81,6 +84,7 @@ async def test_a_cursor_that_is_not_of_this_log_is_answered_and_not_guessed_at(c
     assert (end.name, end.data) == ("end", {"reason": "resync"})
 
 
+@pytest.mark.parity("user-demand", 27)
 async def test_what_waits_for_a_person_ends_it_and_going_on_from_there_shows_the_rest() -> None:
     async with harness(MemoryStore()) as serving:
         session = await serving.get_or_create("s")
@@ -126,6 +130,7 @@ async def test_an_input_that_is_no_message_is_refused_before_anything_is_sent() 
                 await begin(session, Wish(input=wrong))
 
 
+@pytest.mark.parity("user-demand", 27, 29)
 @pytest.mark.parity("mastra-session", 171)
 @pytest.mark.parity("computeragent", 77)
 async def test_silence_is_broken_and_a_server_that_goes_says_so() -> None:
@@ -166,6 +171,7 @@ async def test_many_readers_see_the_same_and_those_who_leave_stop_nothing() -> N
         assert streams.count == 0
 
 
+@pytest.mark.parity("user-demand", 29)
 async def test_a_reader_that_does_not_read_costs_little_and_misses_nothing() -> None:
     async with harness(MemoryStore()) as serving:
         session = await serving.get_or_create("s")
@@ -189,6 +195,7 @@ async def test_a_reader_that_does_not_read_costs_little_and_misses_nothing() -> 
     assert head > 300
 
 
+@pytest.mark.parity("user-demand", 27)
 async def test_a_session_that_goes_says_how_it_went() -> None:
     store = MemoryStore()
     async with harness(store) as serving, harness(store) as other:
@@ -219,6 +226,7 @@ async def test_a_session_that_goes_says_how_it_went() -> None:
         assert again.data["error"]["fields"]["to"] == "elsewhere"
 
 
+@pytest.mark.parity("user-demand", 26)
 async def test_a_log_that_was_begun_anew_is_not_taken_for_the_old_one() -> None:
     store = MemoryStore()
     async with harness(store) as one, harness(store) as two:
@@ -232,6 +240,7 @@ async def test_a_log_that_was_begun_anew_is_not_taken_for_the_old_one() -> None:
     assert end.data["reason"] == "resync"
 
 
+@pytest.mark.parity("user-demand", 24)
 @pytest.mark.parity("mastra-session", 170)
 async def test_a_store_that_fails_is_told_of_and_nothing_is_missed() -> None:
     async with connect("memory:") as inner, harness(inner) as serving:

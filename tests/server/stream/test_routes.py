@@ -103,6 +103,29 @@ async def test_what_cannot_be_is_refused_with_a_reason(
         assert answer.json()["error"]["code"] == code
 
 
+@pytest.mark.parametrize("accept", ["*/*", None, "text/html, */*;q=0.8"])
+async def test_who_says_where_a_stream_ends_asks_for_one(app: Litestar, accept: str | None) -> None:
+    async with asked(app, "ann") as http:
+        if accept is None:
+            del http.headers["accept"]
+        else:
+            http.headers["accept"] = accept
+        await http.put("/sessions/s")
+        sent = await http.post("/sessions/s/messages", json={"content": "Good day?"})
+        for query in ("until=idle", f"input={sent.json()['seq']}"):
+            answer = await http.get(f"/sessions/s/events?{query}")
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            assert "event: end" in answer.text
+        page = await http.get("/sessions/s/events")
+        assert page.json()["items"]
+        answer = await http.get(
+            "/sessions/s/events?until=idle", headers={"accept": "application/json"}
+        )
+        error = answer.json()["error"]
+        assert (answer.status_code, error["fields"]["field"]) == (400, "until")
+        assert "Accept: text/event-stream" in error["message"]
+
+
 async def test_an_input_that_is_no_message_is_refused_before_the_stream_begins(
     app: Litestar,
 ) -> None:
@@ -114,6 +137,7 @@ async def test_an_input_that_is_no_message_is_refused_before_the_stream_begins(
         assert answer.json()["error"]["fields"]["field"] == "input"
 
 
+@pytest.mark.parity("user-demand", 26)
 async def test_events_and_the_inbox_are_shown_to_those_whose_they_are(app: Litestar) -> None:
     async with (
         asked(app, "ann") as ann,

@@ -10,7 +10,7 @@ from typing import Any
 from ... import events as ev
 from ...catalog import Query
 from ...codec import typed
-from ...events import Key
+from ...events import Key, Scope
 from ...harness.agent import Agent
 from ...harness.host import Harness
 from ...server.engines import HoldfastEngine, Place
@@ -37,12 +37,19 @@ class ClaudeEngine(HoldfastEngine):
         self._cwd = claude.get("cwd")
 
         def harness(agent: Agent, *, storage: Store | str, tenant: str, **more: Any) -> Harness:
-            provider = ClaudeProvider(storage, tenant=TENANT + tenant, **claude)
+            def envs(session: str) -> Mapping[str, str]:
+                return self._envs.of(Scope(tenant, session))
+
+            provider = ClaudeProvider(storage, tenant=TENANT + tenant, envs=envs, **claude)
             given = {"default_model": f"{NAMESPACE}/{model}", **more}
             given["providers"] = [provider, *given.pop("providers", ())]
             return Harness(agent, storage=storage, tenant=tenant, **given)
 
         super().__init__(agents, harness=harness, **settings)
+
+    def give(self, place: Place, id: str, envs: Mapping[str, str]) -> None:
+        """Let the SDK's process of a session find these variables, as long as ours lives."""
+        self._envs.give(Scope(place.tenant, id), envs)
 
     async def delete(self, place: Place, agent: str, id: str) -> Receipt:
         await self.clear(place, agent, id)
@@ -50,6 +57,7 @@ class ClaudeEngine(HoldfastEngine):
 
     async def clear(self, place: Place, agent: str, id: str) -> None:
         await super().clear(place, agent, id)
+        self._envs.drop(Scope(place.tenant, id))
         if theirs := await _theirs(place, id):
             from claude_agent_sdk import project_key_for_directory  # noqa: PLC0415 - an extra
 

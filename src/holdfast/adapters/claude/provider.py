@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -28,7 +28,9 @@ from ...models.port import (
     TextChunk,
     ThoughtChunk,
 )
+from ...redact import Flow, Redactor, values_only
 from ...store import Store
+from .masking import MaskedSessions
 from .store import ClaudeSessionStore
 
 if TYPE_CHECKING:
@@ -55,7 +57,8 @@ class ClaudeProvider:
 
     Only `allowed_tools` of the SDK may be used, and without asking: nobody is asked within a
     turn. `cwd` is the folder it works in, `env` what its process finds in its environment beside
-    what ours has. `options` are further options of the SDK.
+    what ours has. `envs` tells more variables of each session; what is said of their values is
+    masked. `options` are further options of the SDK.
     """
 
     namespace = NAMESPACE
@@ -69,9 +72,11 @@ class ClaudeProvider:
         cwd: str | None = None,
         allowed_tools: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        envs: Callable[[str], Mapping[str, str]] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.sessions = ClaudeSessionStore(store, tenant=tenant)
+        self._envs = envs or (lambda session: {})
         self._options: dict[str, Any] = {
             "cwd": cwd,
             "allowed_tools": list(allowed_tools),
@@ -84,7 +89,7 @@ class ClaudeProvider:
         return f"ClaudeProvider({self.sessions!r})"
 
     def model(self, name: str) -> Model:
-        return ClaudeModel(name, self.sessions, self._options)
+        return ClaudeModel(name, self.sessions, self._options, self._envs)
 
     async def aclose(self) -> None:
         await self.sessions.close()
@@ -93,19 +98,29 @@ class ClaudeProvider:
 class ClaudeModel:
     """One model, asked through the SDK."""
 
-    def __init__(self, name: str, sessions: ClaudeSessionStore, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        sessions: ClaudeSessionStore,
+        options: Mapping[str, Any],
+        envs: Callable[[str], Mapping[str, str]],
+    ) -> None:
         self.ref = f"{NAMESPACE}/{name}"
-        self._name, self._sessions, self._options = name, sessions, options
+        self._name, self._sessions = name, sessions
+        self._options, self._envs = options, envs
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
         """One turn of the SDK's agent. Closing the generator ends its process."""
         sdk = _sdk()
         prompt, place = told(call.messages, self.ref)
+        given = {} if call.session is None else self._envs(call.session)
+        spoken = Spoken(values_only(given.values()))
+        asked = self._asked(call.system, place, given)
         said, last = False, None
-        async with contextlib.aclosing(self._messages(prompt, call.system, place)) as messages:
+        async with contextlib.aclosing(self._messages(prompt, asked)) as messages:
             async for message in messages:
                 if isinstance(message, sdk.ResultMessage):
-                    for chunk in self._end(message, last):
+                    for chunk in (*spoken.rest(), *self._end(message, last)):
                         yield chunk
                     return
                 if getattr(message, "parent_tool_use_id", None) is not None:
@@ -115,15 +130,14 @@ class ClaudeModel:
                 elif isinstance(message, sdk.StreamEvent):
                     for chunk in _chunks(message.event, again=said):
                         said = False
-                        yield chunk
+                        for shown in spoken.more(chunk):
+                            yield shown
         raise ModelUnavailable(model=self.ref, problem="the answer was cut")
 
-    async def _messages(
-        self, prompt: str, system: str, place: Place | None
-    ) -> AsyncGenerator[Any, None]:
+    async def _messages(self, prompt: str, asked: ClaudeAgentOptions) -> AsyncGenerator[Any, None]:
         sdk = _sdk()
         try:
-            turn = sdk.query(prompt=prompt, options=self._asked(system, place))
+            turn = sdk.query(prompt=prompt, options=asked)
             async with contextlib.aclosing(turn) as found:
                 async for message in found:
                     yield message
@@ -133,11 +147,16 @@ class ClaudeModel:
         except (OSError, asyncio.IncompleteReadError) as error:
             raise ModelUnavailable(model=self.ref, problem="its process failed") from error
 
-    def _asked(self, system: str, place: Place | None) -> ClaudeAgentOptions:
+    def _asked(
+        self, system: str, place: Place | None, given: Mapping[str, str]
+    ) -> ClaudeAgentOptions:
+        sessions: Any = self._sessions
+        if given:
+            sessions = MaskedSessions(sessions, values_only(given.values()))
         known: dict[str, Any] = {
             "model": self._name,
             "system_prompt": system or None,
-            "session_store": self._sessions,
+            "session_store": sessions,
             "session_store_flush": "eager",
             "include_partial_messages": True,
             "permission_mode": "dontAsk",
@@ -146,7 +165,8 @@ class ClaudeModel:
         if place is not None:
             # What came after that place belongs to a turn that this log does not have.
             known |= {"resume": place.session, "resume_session_at": place.at}
-        options: ClaudeAgentOptions = _sdk().ClaudeAgentOptions(**{**known, **self._options})
+        known |= {**self._options, "env": {**self._options["env"], **given}}
+        options: ClaudeAgentOptions = _sdk().ClaudeAgentOptions(**known)
         return options
 
     def _end(self, result: ResultMessage, last: str | None) -> Iterator[Chunk]:
@@ -193,7 +213,26 @@ def _told(message: PromptMessage, ref: str) -> str:
     return ""
 
 
-def _chunks(event: Mapping[str, Any], *, again: bool) -> Iterator[Chunk]:
+class Spoken:
+    """What a turn says and thinks, without the values that are not to be shown."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._flows: dict[type[TextChunk | ThoughtChunk], Flow] = {
+            TextChunk: Flow(redactor),
+            ThoughtChunk: Flow(redactor),
+        }
+
+    def more(self, chunk: TextChunk | ThoughtChunk) -> Iterator[Chunk]:
+        if text := self._flows[type(chunk)].more(chunk.text):
+            yield type(chunk)(text)
+
+    def rest(self) -> Iterator[Chunk]:
+        for kind, flow in self._flows.items():
+            if text := flow.rest():
+                yield kind(text)
+
+
+def _chunks(event: Mapping[str, Any], *, again: bool) -> Iterator[TextChunk | ThoughtChunk]:
     """What an event of the Messages API says; `again`: of a further message of the same turn."""
     delta = event.get("delta") if event.get("type") == "content_block_delta" else None
     kind = delta.get("type") if isinstance(delta, dict) else None

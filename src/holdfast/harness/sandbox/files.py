@@ -20,9 +20,12 @@ class Files:
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         return await asyncio.to_thread(self._folder.read, path, limit)
 
-    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+    async def write(
+        self, path: str, data: bytes, *, append: bool = False, executable: bool = False
+    ) -> None:
         self._check_writable(path)
-        await asyncio.to_thread(self._folder.write, path, data, append=append)
+        folder = self._folder
+        await asyncio.to_thread(folder.write, path, data, append=append, executable=executable)
 
     async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
         return await asyncio.to_thread(self._folder.list, pattern, limit)

@@ -47,7 +47,9 @@ class Folder:
             finally:
                 os.close(file)
 
-    def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+    def write(
+        self, path: str, data: bytes, *, append: bool = False, executable: bool = False
+    ) -> None:
         """Put a file in place, whole or not at all; or add to its end."""
         with self._walk(path) as walk:
             name = walk.go(path, make=True)
@@ -55,10 +57,12 @@ class Folder:
                 file = walk.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
                 try:
                     _write(file, data)
+                    if executable:
+                        _allow_running(file)
                 finally:
                     os.close(file)
             else:
-                walk.replace(name, data)
+                walk.replace(name, data, executable=executable)
 
     def list(self, pattern: str, limit: int) -> list[str]:
         """The first `limit` files that match."""
@@ -257,7 +261,7 @@ class _Walk:
             raise ValueError("is not a regular file")
         return file
 
-    def replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes, *, executable: bool = False) -> None:
         """Write beside the file, then take its name; its mode stays."""
         mode = None
         with suppress(FileNotFoundError):
@@ -271,6 +275,8 @@ class _Walk:
             try:
                 if mode is not None:
                     os.fchmod(file, mode)
+                if executable:
+                    _allow_running(file)
                 _write(file, data)
             finally:
                 os.close(file)
@@ -317,6 +323,12 @@ def _write(file: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]
+
+
+def _allow_running(file: int) -> None:
+    """Let those run a file who may read it."""
+    mode = stat.S_IMODE(os.fstat(file).st_mode)
+    os.fchmod(file, mode | (mode & 0o444) >> 2)
 
 
 def _entry(path: str, name: str, opened: int) -> Entry:

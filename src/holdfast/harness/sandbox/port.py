@@ -110,8 +110,11 @@ class Place(Protocol):
         """A file's bytes; with `limit`, that many from its beginning at most."""
         ...
 
-    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
-        """Write a file, whole or not at all, or add to its end; folders are made as needed."""
+    async def write(
+        self, path: str, data: bytes, *, append: bool = False, executable: bool = False
+    ) -> None:
+        """Write a file, whole or not at all, or add to its end; folders are made as needed. With
+        `executable` it may be run as a command."""
         ...
 
     async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
@@ -195,7 +198,9 @@ class Nowhere:
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         raise SandboxError(problem=NO_SANDBOX)
 
-    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+    async def write(
+        self, path: str, data: bytes, *, append: bool = False, executable: bool = False
+    ) -> None:
         raise SandboxError(problem=NO_SANDBOX)
 
     async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:

@@ -7,6 +7,7 @@ no messages, no arguments, no results, no text of an error.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -20,12 +21,22 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import Tracer, TracerProvider
 
+LOGGER = logging.getLogger("holdfast.tracing")
 # Our names of usage that the conventions spell in another way.
 USAGE = {
     "cache_read_tokens": "cache_read.input_tokens",
     "cache_write_tokens": "cache_creation.input_tokens",
     "reasoning_tokens": "reasoning.output_tokens",
 }
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """What a tracer raises is its own affair: whatever is traced goes on."""
+    try:
+        yield
+    except Exception as error:
+        LOGGER.warning("a tracer failed (%s)", type(error).__name__)
 
 
 class Span:
@@ -37,7 +48,8 @@ class Span:
     def set(self, name: str, value: Any) -> None:
         """Put an attribute down; None puts nothing down."""
         if self._span is not None and value is not None:
-            self._span.set_attribute(name, value)
+            with _apart():
+                self._span.set_attribute(name, value)
 
     @property
     def trace(self) -> str | None:
@@ -59,8 +71,9 @@ class Span:
         if self._span is not None:
             from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - an extra
 
-            self._span.set_attribute("error.type", code)
-            self._span.set_status(Status(StatusCode.ERROR, code))
+            with _apart():
+                self._span.set_attribute("error.type", code)
+                self._span.set_status(Status(StatusCode.ERROR, code))
 
 
 SILENT = Span()
@@ -138,19 +151,25 @@ class Tracing:
             return
         from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra
 
-        with self._tracer.start_as_current_span(
-            name,
-            kind=SpanKind.CLIENT if remote else SpanKind.INTERNAL,
-            attributes={key: value for key, value in attributes.items() if value is not None},
-            record_exception=False,  # its text may hold what was said
-            set_status_on_exception=False,
-        ) as opened:
-            span = Span(opened)
-            try:
-                yield span
-            except BaseException as error:
-                span.fail(str(getattr(error, "code", None) or type(error).__name__))
-                raise
+        span, opened = SILENT, None
+        with _apart():
+            opened = self._tracer.start_as_current_span(
+                name,
+                kind=SpanKind.CLIENT if remote else SpanKind.INTERNAL,
+                attributes={key: value for key, value in attributes.items() if value is not None},
+                record_exception=False,  # its text may hold what was said
+                set_status_on_exception=False,
+            )
+            span = Span(opened.__enter__())
+        try:
+            yield span
+        except BaseException as error:
+            span.fail(str(getattr(error, "code", None) or type(error).__name__))
+            raise
+        finally:
+            if opened is not None and span is not SILENT:
+                with _apart():
+                    opened.__exit__(None, None, None)
 
 
 class RunSpan:

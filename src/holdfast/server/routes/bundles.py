@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator
+import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from litestar import MediaType, Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
@@ -15,16 +15,18 @@ from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
 from ...bundle import Imported, Mode, export_bundle, import_bundle, validate_bundle
-from ...errors import Forbidden, HoldfastError, SessionNotFound
+from ...errors import Forbidden, HoldfastError, LeaseHeld, SessionNotFound
 from ...events import Scope
 from ...wire.bundles import BundleShown
 from ..asking import Ask, Asking, SessionId
+from ..pieces import pieces
 from .sessions import check_id, unsettle
 
 SCOPE = {"scope": "bundles"}
 TAKEN = {**SCOPE, "body": "raw"}
 ZIP = "application/zip"
-PIECE = 1 << 18
+LETS_GO, SOON = 2.0, 0.02  # seconds: how long, and between two attempts
+Form: TypeAlias = Literal["archive", "json"]
 Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
 Threads = Annotated[list[str] | None, QueryParameter(description="Only these; all by default.")]
 Upto = Annotated[int | None, QueryParameter(ge=1, le=(1 << 53) - 1)]
@@ -43,46 +45,60 @@ async def export(
     session_id: SessionId,
     mode: FromQuery[Mode] = "sanitized",
     purpose: FromQuery[Literal["share", "copy"]] = "share",
-    form: FromQuery[Literal["archive", "json"]] = "archive",
+    form: FromQuery[Form] = "archive",
     threads: Threads = None,
     upto: Upto = None,
 ) -> Response[Any]:
     """A session as a bundle. `sanitized` leaves secrets and names out, `local` takes all as it
     is; a `copy` may go on elsewhere."""
+    return await _given(ask, session_id, form, mode, purpose=purpose, threads=threads, upto=upto)
+
+
+@post(
+    "/sessions/{session_id:str}/bundle/move",
+    status_code=200,
+    opt={**SCOPE, "once": "own"},
+    operation_id="move_bundle",
+    responses={200: FILE},
+)
+async def move(
+    ask: Ask,
+    session_id: SessionId,
+    form: FromQuery[Form] = "archive",
+    to: Text = None,
+) -> Response[Any]:
+    """A session as a bundle, with all as it is, to go on elsewhere: here it is sealed, as moved
+    to `to`. 409 while somebody drives it. The same again gives the same bundle."""
+    ask.caller.need("sessions:write")
+    until = time.monotonic() + LETS_GO
+    while True:
+        try:
+            return await _given(ask, session_id, form, "local", purpose="move", move_to=to)
+        except LeaseHeld:
+            _, row = await ask.find(session_id)
+            if row.run == "running" or time.monotonic() > until:
+                raise
+        await asyncio.sleep(SOON)  # whoever has just brought a run to its end lets go of it
+
+
+async def _given(
+    ask: Asking, session_id: str, form: Form, mode: Mode, **more: Any
+) -> Response[Any]:
     place, row = await ask.find(session_id)
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-bundle-"))
     try:
         made = await export_bundle(
             (place.store, row.scope),
             mode,
-            purpose=purpose,
-            threads=threads,
-            upto=upto,
             to=folder / ("bundle.json" if form == "json" else "bundle.zip"),
+            **more,
         )
     except BaseException:
         await asyncio.to_thread(shutil.rmtree, folder)
         raise
     headers = {"x-bundle-id": made.bundle_id, "content-length": str(made.size)}
     sort = MediaType.JSON if form == "json" else ZIP
-    return Stream(_pieces(Path(made.path), folder), media_type=sort, headers=headers)
-
-
-async def _pieces(path: Path, folder: Path) -> AsyncGenerator[bytes, None]:
-    """A file in pieces; it is open only while one is read, since a reader may go at any time."""
-    try:
-        offset = 0
-        while piece := await asyncio.to_thread(_piece, path, offset):
-            offset += len(piece)
-            yield piece
-    finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-
-
-def _piece(path: Path, offset: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(PIECE)
+    return Stream(pieces(Path(made.path)), media_type=sort, headers=headers)
 
 
 @post("/bundles", opt=TAKEN, operation_id="import_bundle", description=BODY)
@@ -173,4 +189,4 @@ async def validate(
     )
 
 
-HANDLERS: list[Any] = [export, take, validate]
+HANDLERS: list[Any] = [export, move, take, validate]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal
 
@@ -82,9 +83,10 @@ async def events(
     deltas: Deltas = True,
 ) -> Response[EventPage]:
     """All that follows a cursor: a page of JSON, or with `Accept: text/event-stream` a stream that
-    goes on with what happens."""
+    goes on with what happens. `until` and `input` are for streams, and ask for one."""
     place = last_event_id or after
-    if STREAM not in request.headers.get("accept", ""):
+    ends = {"until": until, "input": input}
+    if not _streams(request.headers.get("accept", ""), ends):
         async with ask.session(session_id, thread) as session:
             return Response(await page(session, place, limit), headers={"vary": "accept"})
     async with AsyncExitStack() as opened:
@@ -92,6 +94,21 @@ async def events(
         wish = Wish(after=place, until=until, input=input, deltas=deltas)
         chunks = ask.service.streams.chunks(await begin(session, wish), ask.still)
         return EventStream(chunks, opened.pop_all())
+
+
+def _streams(accept: str, ends: Mapping[str, object]) -> bool:
+    """Whether a stream is asked for: outright, or by saying where it is to end. Who says that and
+    takes no stream is refused."""
+    asked = [name for name, end in ends.items() if end is not None]
+    if STREAM in accept or not asked:
+        return STREAM in accept
+    if accept and not any(every in accept for every in ("*/*", "text/*")):
+        raise InvalidValue(
+            field=asked[0],
+            problem="is for streams, and this request does not accept one",
+            remedy=f"send the header Accept: {STREAM}",
+        )
+    return True
 
 
 async def page(session: Session, after: str | None, limit: int) -> EventPage:

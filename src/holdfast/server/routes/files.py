@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, delete, get, post, put
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromQuery, JSONBody, QueryParameter
+from litestar.response import Stream
 
 from ...errors import InvalidValue, OutsideSandbox, RequestTooLarge
 from ...harness.sandbox import Place
+from ...harness.sandbox.archive import Restored, pack, unpack
 from ...wire.files import (
     PATH,
     Edited,
@@ -24,13 +30,14 @@ from ...wire.files import (
     Written,
 )
 from ..asking import Ask, Asking, SessionId
+from ..pieces import pieces
 
 FILE = 16 << 20  # bytes of a file that is read or edited, at most
 SHOWN, DEEPEST = 1_000, 8  # entries of a tree, and how many folders it goes down
 READ, WRITE = {"scope": "files:read"}, {"scope": "files:write"}
-BYTES = "application/octet-stream"
+BYTES, GZIP = "application/octet-stream", "application/gzip"
 
-Path = Annotated[
+FilePath = Annotated[
     str,
     QueryParameter(
         min_length=1,
@@ -54,7 +61,7 @@ async def _folder(ask: Asking, id: str, **paths: str) -> AsyncGenerator[Place, N
 
 
 @get("/sessions/{session_id:str}/files/tree", opt=READ, operation_id="show_files")
-async def tree(ask: Ask, session_id: SessionId, path: Path = ".", depth: Depth = 1) -> Tree:
+async def tree(ask: Ask, session_id: SessionId, path: FilePath = ".", depth: Depth = 1) -> Tree:
     """What is in a folder, and in those below it down to `depth`."""
     async with _folder(ask, session_id, path=path) as folder:
         found = await folder.tree(path, depth=depth, limit=SHOWN + 1)
@@ -69,7 +76,7 @@ async def tree(ask: Ask, session_id: SessionId, path: Path = ".", depth: Depth =
     media_type=BYTES,
     responses={200: ResponseSpec(bytes, media_type=BYTES, description="what is in it")},
 )
-async def read(ask: Ask, session_id: SessionId, path: Path) -> Response[bytes]:
+async def read(ask: Ask, session_id: SessionId, path: FilePath) -> Response[bytes]:
     """A file's bytes."""
     async with _folder(ask, session_id, path=path) as folder:
         data = await folder.read(path, limit=FILE + 1)
@@ -86,7 +93,7 @@ async def read(ask: Ask, session_id: SessionId, path: Path) -> Response[bytes]:
     operation_id="write_file",
 )
 async def write(
-    ask: Ask, request: Request[Any, Any, Any], session_id: SessionId, path: Path
+    ask: Ask, request: Request[Any, Any, Any], session_id: SessionId, path: FilePath
 ) -> Written:
     """Write a file, whole or not at all; folders above it are made."""
     data = await request.body()
@@ -136,10 +143,50 @@ async def move(ask: Ask, session_id: SessionId, data: JSONBody[MoveFile]) -> Non
 
 
 @delete("/sessions/{session_id:str}/files", status_code=204, opt=WRITE, operation_id="remove_file")
-async def remove(ask: Ask, session_id: SessionId, path: Path, all: FromQuery[bool] = False) -> None:
+async def remove(
+    ask: Ask, session_id: SessionId, path: FilePath, all: FromQuery[bool] = False
+) -> None:
     """Remove a file, a link or an empty folder; with `all`, a folder with what is in it."""
     async with _folder(ask, session_id, path=path) as folder:
         await folder.remove(path, all=all)
 
 
-HANDLERS: list[Any] = [tree, read, write, edit, make, move, remove]
+@get(
+    "/sessions/{session_id:str}/files/archive",
+    opt=READ,
+    operation_id="pack_files",
+    responses={200: ResponseSpec(bytes, media_type=GZIP, description="a .tar.gz")},
+)
+async def archive(ask: Ask, session_id: SessionId) -> Stream:
+    """All files of the work folder as a .tar.gz, but links and what is in `.git`."""
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-files-"))
+    packed = folder / "files.tar.gz"
+    try:
+        async with _folder(ask, session_id) as place:
+            await pack(place, packed)
+        size = (await asyncio.to_thread(packed.stat)).st_size
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, folder)
+        raise
+    headers = {
+        "content-length": str(size),
+        "content-disposition": 'attachment; filename="files.tar.gz"',
+    }
+    return Stream(pieces(packed), media_type=GZIP, headers=headers)
+
+
+@put(
+    "/sessions/{session_id:str}/files/archive",
+    opt={**WRITE, "body": "raw"},
+    operation_id="restore_files",
+    description="The body is a .tar.gz, such as `pack_files` gives.",
+)
+async def restore(ask: Ask, request: Request[Any, Any, Any], session_id: SessionId) -> Restored:
+    """Put the files of an archive into the work folder, over those with the same path. All of it
+    is checked before anything is written."""
+    data = await request.body()
+    async with _folder(ask, session_id) as place:
+        return await unpack(place, data)
+
+
+HANDLERS: list[Any] = [tree, read, write, edit, make, move, remove, archive, restore]

@@ -301,7 +301,7 @@ async def regenerate(
 ) -> SessionView:
     """Ask a message again, in a thread of its own."""
     async with ask.session(session_id, thread) as session:
-        forked = await session.thread.regenerate(seq)
+        forked = await session.thread.regenerate(seq, actor=ask.actor)
     return await _thread(ask, session_id, forked.key.thread)
 
 

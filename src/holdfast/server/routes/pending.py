@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from litestar import get, post
 from litestar.params import JSONBody, PathParameter
 
+from ...catalog import Parent
 from ...codec import typed
 from ...errors import AlreadyDecided, Forbidden
 from ...events import Event, ModelCalled, QueueChanged, RunStarted
@@ -72,6 +73,8 @@ async def extend(
     """Let an item expire so many seconds from now, or never."""
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
+        if ask.service.settings.two_person:
+            await _another(ask, session)
         await session.extend(item, data.seconds, actor=ask.actor)
         return Asks(items=await session.pending())
 
@@ -105,7 +108,7 @@ async def _another(ask: Asking, session: Session) -> None:
     asked = {session.identity.user, *await _askers(session)}
     parent = await _parent(session)
     while parent is not None:  # which may have handed it on to a sub-agent
-        async with ask.session(session.key.session, parent) as above:
+        async with ask.session(session.key.session, parent.thread) as above:
             await above.catch_up()
             asked |= await _askers(above)
             parent = await _parent(above)
@@ -113,18 +116,33 @@ async def _another(ask: Asking, session: Session) -> None:
         raise Forbidden(problem="somebody else has to decide this")
 
 
-async def _parent(session: Session) -> str | None:
+async def _parent(session: Session) -> Parent | None:
     row = await session.live.store.row(session.key)
-    return None if row is None or row.parent is None else row.parent.thread
+    return None if row is None else row.parent
 
 
 async def _askers(session: Session) -> set[str | None]:
-    """Those whose words the run that is going has read."""
-    live, run = session.live, session.live.state.active
+    """Those whose words the run that is going has read, and who wanted them to be asked again."""
+    run = session.live.state.active
     if run is None:
         return set()
+    return await _forker(session) | await _senders(session, run.seq)
+
+
+async def _forker(session: Session) -> set[str | None]:
+    """Who had a thread branch off, which may have asked a message again."""
+    if (parent := await _parent(session)) is None:
+        return set()
+    live = session.live
+    first = live.store.read(session.key, after=parent.at, limit=1, log=live.log)
+    return {event.actor async for event in first}
+
+
+async def _senders(session: Session, begun: int) -> set[str | None]:
+    """Whose words a run has read that began with this event."""
+    live = session.live
     inputs: set[int] = set()
-    async for event in live.store.read(session.key, after=run.seq - 1, log=live.log):
+    async for event in live.store.read(session.key, after=begun - 1, log=live.log):
         payload = typed(event)
         if isinstance(payload, (RunStarted, ModelCalled)):
             inputs.update(payload.inputs)

@@ -19,8 +19,12 @@ from ..asking import Ask, Asking
 from ..engines import Place
 
 LINES = "application/x-ndjson"
-BASE = "/people/{user:str}"
+BASE = "/people"
+NAMED = BASE + "/{user:str}"
 User = Annotated[str, PathParameter(min_length=1, max_length=512)]
+AnyUser = Annotated[
+    str, QueryParameter(min_length=1, max_length=512, description="Any name, also with a slash.")
+]
 Reason = Annotated[str, QueryParameter(min_length=1, max_length=400)]
 Shared = Annotated[bool, QueryParameter(description="Also their events in the sessions of others.")]
 Store = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
@@ -29,7 +33,7 @@ RECORDS = ResponseSpec(str, media_type=LINES, description="A line of JSON for ea
 
 
 @get(
-    BASE,
+    NAMED,
     opt={"scope": "sessions:read"},
     operation_id="export_person",
     responses={200: RECORDS},
@@ -40,6 +44,25 @@ async def export(
 ) -> Response[Any]:
     """All that is stored of a person, a line of JSON for each event; one's own, or with the
     scope `sessions:all` anybody's."""
+    return await _export(ask, user, shared, store)
+
+
+@get(
+    BASE,
+    opt={"scope": "sessions:read"},
+    operation_id="export_any_person",
+    responses={200: RECORDS},
+    media_type=LINES,
+)
+async def export_any(
+    ask: Ask, user: AnyUser, shared: Shared = False, store: Store = None
+) -> Response[Any]:
+    """The same, of a person whose name cannot stand in a path."""
+    ask.note(user=user)
+    return await _export(ask, user, shared, store)
+
+
+async def _export(ask: Asking, user: str, shared: bool, store: str | None) -> Response[Any]:
     check_name("user", user)
     if shared and not ask.caller.may("sessions:all"):
         raise Forbidden(problem="`shared` needs the scope sessions:all", scope="sessions:all")
@@ -56,7 +79,7 @@ async def lines(records: AsyncGenerator[PersonRecord, None]) -> AsyncGenerator[b
             yield msgspec.json.encode(record) + b"\n"
 
 
-@delete(BASE, status_code=200, opt={"scope": "people:erase"}, operation_id="erase_person")
+@delete(NAMED, status_code=200, opt={"scope": "people:erase"}, operation_id="erase_person")
 async def erase(
     ask: Ask,
     user: User,
@@ -67,6 +90,26 @@ async def erase(
 ) -> PersonErased:
     """Delete a person's sessions, and erase their events in all others. What is held is refused
     and told; the rest goes on."""
+    return await _erase(ask, user, reason, shared, dry_run, store)
+
+
+@delete(BASE, status_code=200, opt={"scope": "people:erase"}, operation_id="erase_any_person")
+async def erase_any(
+    ask: Ask,
+    user: AnyUser,
+    reason: Reason,
+    shared: Shared = True,
+    dry_run: DryRun = False,
+    store: Store = None,
+) -> PersonErased:
+    """The same, of a person whose name cannot stand in a path."""
+    ask.note(user=user)
+    return await _erase(ask, user, reason, shared, dry_run, store)
+
+
+async def _erase(
+    ask: Asking, user: str, reason: str, shared: bool, dry_run: bool, store: str | None
+) -> PersonErased:
     check_name("user", user)
     place = await ask.service.places.place(ask.caller.tenant, store)
     sessions = Sessions(place.store, tenant=place.tenant, actor=ask.actor)
@@ -97,4 +140,4 @@ async def _stop(ask: Asking, place: Place, sessions: Sessions, user: str) -> set
     return agents
 
 
-HANDLERS: list[Any] = [export, erase]
+HANDLERS: list[Any] = [export, export_any, erase, erase_any]

@@ -79,7 +79,7 @@ async def fork(
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
         try:
-            await session.thread.clone(said.title, id=id, at=said.at)
+            await session.thread.clone(said.title, id=id, at=said.at, actor=ask.actor)
         except SessionExists:
             if not ask.again:
                 raise

@@ -134,6 +134,7 @@ def ask(worker: Worker, do: str, **told: Any) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.parity("user-demand", 7, 9, 11)
 @pytest.mark.parity("mastra-session", 178)
 def test_any_verbs_from_two_processes(pair: list[Worker], tmp_path: Path) -> None:
     Verbs.pair, Verbs.folder = pair, tmp_path

@@ -1,0 +1,272 @@
+"""A work folder in one file, a `.tar.gz`: packed from a place, and put back into one.
+
+Only regular files and folders travel, and never what is in `.git`. An archive may come from
+anybody: its names, kinds and sizes are all checked before anything is written, and each file is
+written through the place, which keeps every path inside. Nothing here knows where a place is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import AsyncGenerator, Generator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import IO, Self, cast
+
+from msgspec import Struct
+
+from ...errors import InvalidValue, NoSuchFile, OutsideSandbox, RequestTooLarge, SandboxError
+from .port import Entry, Place
+
+ENTRIES = 10_000  # files and folders of an archive
+BYTES = 64 << 20  # in all files together
+DEPTH = 32  # names of a path
+NAME, PATH = 255, 4_096  # bytes of a name, and of a path
+SKIPPED = ".git"
+_HEADERS = 4 * 512 * (ENTRIES + 8)  # what an archive may have beside the files' own bytes
+_PIECE = 1 << 16
+
+
+class Restored(Struct, frozen=True, kw_only=True):
+    """What was put back: how many files, and their bytes in all."""
+
+    files: int
+    size: int
+
+
+async def pack(place: Place, to: Path) -> None:
+    """Write what is in a place to the file `to`. The same files give the same bytes. Links and
+    whatever else is no file or folder are left out."""
+    size = 0
+    packing = await asyncio.to_thread(_Packing, to)
+    try:
+        async for entry in _entries(place):
+            if entry.type == "folder":
+                await asyncio.to_thread(packing.folder, entry)
+            elif (data := await _read(place, entry, BYTES - size)) is not None:
+                await asyncio.to_thread(packing.file, entry, data)
+                size += len(data)
+    finally:
+        await asyncio.to_thread(packing.close)
+
+
+async def unpack(place: Place, data: bytes) -> Restored:
+    """Put an archive's files into a place, over those with the same path; all others stay.
+
+    `InvalidValue` for an archive that is damaged, too large, or has a link, a device, or a path
+    that leads out: then nothing was written. After that each file is written whole or not at all,
+    one after the other; where the place refuses one, those before it stay, and the same archive
+    may be sent again."""
+    files = size = 0
+    await asyncio.to_thread(_check, data)
+    with closing(_members(data)) as members:
+        while (member := await asyncio.to_thread(next, members, None)) is not None:
+            if member.data is None:
+                await place.make(member.path)
+                continue
+            if member.executable:
+                await place.write(member.path, member.data, executable=True)
+            else:
+                await place.write(member.path, member.data)
+            files, size = files + 1, size + len(member.data)
+    return Restored(files=files, size=size)
+
+
+# Packing
+
+
+async def _entries(place: Place) -> AsyncGenerator[Entry, None]:
+    """Files and folders of a place, each folder before what is in it, in order."""
+    count, folders = 0, ["."]
+    while folders:
+        found: list[Entry] = []
+        with suppress(NoSuchFile):  # it went meanwhile
+            found = await place.tree(folders.pop(), depth=1, limit=ENTRIES + 2)
+        inner: list[str] = []
+        for entry in found:
+            if entry.type not in ("file", "folder") or _is_skipped(entry.path):
+                continue
+            count += 1
+            _within("files", count, ENTRIES)
+            _within("depth", entry.path.count("/") + 1, DEPTH)
+            yield entry
+            if entry.type == "folder":
+                inner.append(entry.path)
+        folders += reversed(inner)
+
+
+async def _read(place: Place, entry: Entry, left: int) -> bytes | None:
+    """A file's bytes, or None if it went meanwhile."""
+    try:
+        data = await place.read(entry.path, limit=left + 1)
+    except NoSuchFile:
+        if "\ufffd" in entry.path:
+            problem = f"{entry.path!r} has a name that is no UTF-8: rename it"
+            raise SandboxError(problem=problem) from None
+        return None
+    if len(data) > left:
+        raise RequestTooLarge(limit=BYTES)
+    return data
+
+
+class _Packing:
+    """An archive that is being written. Every method blocks."""
+
+    def __init__(self, to: Path) -> None:
+        self._file = to.open("xb")
+        self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0)
+        self._tar = tarfile.open(  # noqa: SIM115 - closed with the packing
+            mode="w|", fileobj=self._zip, format=tarfile.PAX_FORMAT
+        )
+
+    def close(self) -> None:
+        with self._file, self._zip, self._tar:
+            pass
+
+    def folder(self, entry: Entry) -> None:
+        info = tarfile.TarInfo(entry.path)
+        info.type, info.mode, info.mtime = tarfile.DIRTYPE, 0o755, entry.changed // 1000
+        self._tar.addfile(info)
+
+    def file(self, entry: Entry, data: bytes) -> None:
+        info = tarfile.TarInfo(entry.path)
+        info.mode = 0o755 if entry.mode & 0o100 else 0o644
+        info.size, info.mtime = len(data), entry.changed // 1000
+        self._tar.addfile(info, io.BytesIO(data))
+
+
+# Unpacking
+
+
+class _Member(Struct, frozen=True):
+    """A file of an archive, or a folder, which has no data."""
+
+    path: str
+    data: bytes | None
+    executable: bool
+
+
+class _Strict(tarfile.TarInfo):
+    """A header that is wrong is an error: `tarfile` would take it for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # its end, as it is written
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from None
+
+
+class _Bounded:
+    """Reads so many bytes at most, however small the file was that they come out of."""
+
+    def __init__(self, source: gzip.GzipFile, limit: int) -> None:
+        self._source, self._left = source, limit
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise RequestTooLarge(limit=BYTES)
+        return data
+
+
+def _check(data: bytes) -> None:
+    """Read an archive to its end, and refuse it if anything in it is wrong."""
+    is_file: dict[str, bool] = {}
+    for member in _members(data):
+        path, file = member.path, member.data is not None
+        if path in is_file and (file or is_file[path]):
+            raise _refused(f"has {path!r} twice")
+        is_file[path] = file
+    for path in is_file:
+        above = path.rpartition("/")[0]
+        while above:
+            if is_file.get(above):
+                raise _refused(f"has {above!r} as a file and as a folder")
+            above = above.rpartition("/")[0]
+
+
+def _open(plain: gzip.GzipFile) -> tarfile.TarFile:
+    bounded = cast(IO[bytes], _Bounded(plain, BYTES + _HEADERS))  # it is only read
+    return tarfile.open(mode="r|", fileobj=bounded, tarinfo=_Strict)
+
+
+def _members(data: bytes) -> Generator[_Member, None, None]:
+    """What is in an archive, checked; it is read once, from its beginning to its end."""
+    count = size = 0
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as plain, _open(plain) as tar:
+            for info in tar:
+                count, size = count + 1, size + max(info.size, 0)
+                _within("files", count, ENTRIES)
+                if size > BYTES:
+                    raise RequestTooLarge(limit=BYTES)
+                if (path := _path(info)) is not None:
+                    yield _Member(path, _data(tar, info), bool(info.mode & 0o100))
+            _check_end(tar)
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
+        raise _refused(f"cannot be read ({type(error).__name__})") from error
+
+
+def _path(info: tarfile.TarInfo) -> str | None:
+    """Where a member belongs; None for what is left out. Refuses all others."""
+    names = [name for name in info.name.split("/") if name not in ("", ".")]
+    if info.name.startswith("/") or ".." in names:
+        raise OutsideSandbox(path=info.name[:200])
+    if any(_is_skipped(name) for name in names) or (not names and info.isdir()):
+        return None
+    plain = info.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not info.issparse()
+    if not (plain or info.isdir()) or info.size < 0:
+        raise _refused(f"has {info.name[:200]!r}, which is no plain file or folder")
+    _within("depth", len(names), DEPTH)
+    path = "/".join(names)
+    if not _is_name(path, PATH) or not all(_is_name(name, NAME) for name in names):
+        raise _refused(f"has {info.name[:200]!r}, which is no path")
+    return path
+
+
+def _is_name(text: str, limit: int) -> bool:
+    try:
+        return "\0" not in text and 0 < len(text.encode()) <= limit and not text.isspace()
+    except UnicodeEncodeError:
+        return False
+
+
+def _data(tar: tarfile.TarFile, info: tarfile.TarInfo) -> bytes | None:
+    if info.isdir():
+        return None
+    file = tar.extractfile(info)
+    data = file.read() if file is not None else b""
+    if len(data) != info.size:
+        raise EOFError
+    return data
+
+
+def _check_end(tar: tarfile.TarFile) -> None:
+    """Read what is behind the last member, which is nothing, so that its checksum is checked."""
+    stream = tar.fileobj
+    while stream is not None and (piece := stream.read(_PIECE)):
+        if piece.strip(b"\0"):
+            raise _refused("goes on behind its end")
+
+
+def _is_skipped(path: str) -> bool:
+    return path.rpartition("/")[2].lower() == SKIPPED
+
+
+def _within(field: str, found: int, limit: int) -> None:
+    if found > limit:
+        problem, remedy = f"has more than {limit}", "remove some, or take them one by one"
+        raise InvalidValue(field=field, problem=problem, remedy=remedy, limit=limit)
+
+
+def _refused(problem: str) -> InvalidValue:
+    remedy = "give a .tar.gz of plain files, by relative paths"
+    return InvalidValue(field="archive", problem=problem, remedy=remedy)

@@ -1,0 +1,1 @@
+"""What users ask for of a durable session where no test of one part alone shows it."""

@@ -1,0 +1,213 @@
+"""Models and tools that do not listen when they are told to stop: the run ends without them, and
+what they do later changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from holdfast import ModelUnavailable, ToolContext, tool
+from holdfast.harness import stopping
+from holdfast.harness.faults import Attempts, ErrorPolicy, Retry
+from holdfast.harness.live import Delta
+from holdfast.harness.session import Session
+from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
+from holdfast.models.scripted import Say, ScriptedModel, Use
+
+from ..kernel.scene import PATIENCE, Gate, helper, read, serve
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as nobody waits for what does not end, how long it is waited for is not the point."""
+    monkeypatch.setattr(stopping, "GRACE", 0.05)
+    monkeypatch.setattr("holdfast.harness.tooling.GRACE", 0.05)
+
+
+class Deaf:
+    """Waits until it is let go, and for nothing else. `over` is set when it has said its last."""
+
+    def __init__(self) -> None:
+        self.begun, self.over = Gate(), asyncio.Event()
+        self.free = asyncio.Event()
+
+    async def wait(self) -> None:
+        self.begun.met.set()
+        while not self.free.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.free.wait()
+
+    async def let_go(self) -> None:
+        self.free.set()
+        async with asyncio.timeout(PATIENCE):
+            await self.over.wait()
+        for _ in range(50):  # whatever it would still do
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def deaf() -> AsyncGenerator[Deaf, None]:
+    one = Deaf()
+    yield one
+    one.free.set()  # or no loop could end
+
+
+class DeafModel:
+    """Says a word, does not listen, and then goes on as `then` does."""
+
+    ref = "deaf/model"
+
+    def __init__(self, deaf: Deaf, then: Callable[[], AsyncGenerator[Chunk, None]]) -> None:
+        self.deaf, self.calls, self._then = deaf, 0, then
+        self.second = Gate()
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+        self.calls += 1
+        last = read(call)[-1].split()[-1]
+        if last == "go":
+            try:
+                if self._then is not _fails:
+                    yield TextChunk("Once ")
+                await self.deaf.wait()
+                async for chunk in self._then():
+                    yield chunk
+            finally:
+                self.deaf.over.set()
+        elif last == "slowly":
+            yield TextChunk("Let me")
+            await self.second.pass_through()
+            yield TextChunk(" see.")
+        else:
+            yield TextChunk("Fine.")
+        yield EndChunk()
+
+
+AT_ONCE = ErrorPolicy(retry=Retry(model=Attempts(3, backoff=0.0)))
+
+
+async def _talks() -> AsyncGenerator[Chunk, None]:
+    yield TextChunk("late words")
+    yield TextChunk("and more")
+
+
+async def _fails() -> AsyncGenerator[Chunk, None]:
+    for chunk in [TextChunk("never")]:
+        if chunk.text:
+            raise ModelUnavailable(model="deaf/model", problem="not now")
+        yield chunk
+
+
+async def aborted(session: Session, deaf: Deaf) -> None:
+    """Stop the run in which somebody is deaf."""
+    await session.post("go")
+    await deaf.begun.someone()
+    await session.abort()
+    async with asyncio.timeout(PATIENCE):
+        assert (await session.wait()).status == "aborted"
+
+
+@pytest.mark.parametrize("then", [_talks, _fails])
+async def test_a_run_ends_without_a_model_that_does_not_listen(deaf: Deaf, then: Any) -> None:
+    model = DeafModel(deaf, then)
+    async with serve(helper(), default_model=model, error_policy=AT_ONCE) as harness:
+        session = await harness.get_or_create("s")
+        await aborted(session, model.deaf)
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.send("again")).text == "Fine."
+        before, display = await session.events(), session.display.get()
+        await model.deaf.let_go()
+        assert await session.events() == before
+        assert session.display.get() == display
+        assert model.calls == 2  # it is not asked again in the name of what was stopped
+
+
+@pytest.mark.parametrize("then", [_talks, _fails])
+async def test_what_it_says_later_is_no_part_of_the_next_run(deaf: Deaf, then: Any) -> None:
+    model = DeafModel(deaf, then)
+    async with serve(helper(), default_model=model, error_policy=AT_ONCE) as harness:
+        session = await harness.get_or_create("s")
+        await aborted(session, model.deaf)
+        heard: list[Any] = []
+        stream = session.stream("slowly")
+
+        async def listen() -> None:
+            async for item in stream:
+                heard.append(item)
+
+        listening = asyncio.create_task(listen())
+        await model.second.someone()
+        await model.deaf.let_go()
+        model.second.open()
+        async with asyncio.timeout(PATIENCE):
+            await listening
+        assert stream.result.text == "Let me see."
+        assert "".join(item.text for item in heard if isinstance(item, Delta)) == "Let me see."
+        assert model.calls == 2
+        kinds = [event.kind for event in await session.events()]
+        assert kinds.count("run.finished") == 2
+
+
+Act = Callable[[ToolContext], Awaitable[Any]]
+LATE: dict[str, Act] = {
+    "progress": lambda context: context.progress("late"),
+    "state": lambda context: context.update_state(late=True),
+    "tool": lambda context: context.invoke("other"),
+    "nothing": lambda context: asyncio.sleep(0),
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("during", [False, True])
+async def test_a_run_ends_without_a_tool_that_does_not_listen(
+    deaf: Deaf, late: str, during: bool
+) -> None:
+    gate, made = Gate(), list[str]()
+
+    @tool
+    async def hang(context: ToolContext) -> str:
+        """Hang."""
+        await deaf.wait()
+        try:
+            await LATE[late](context)
+        finally:
+            deaf.over.set()
+        return "late words"
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await gate.pass_through()
+        return "waited"
+
+    @tool
+    async def other() -> str:
+        """Something else."""
+        made.append("other")
+        return "done"
+
+    model = ScriptedModel.by_input(
+        {
+            "go": [Say(calls=[Use("hang")])],
+            "again": [Say(calls=[Use("wait")]), "Fine."],
+        }
+    )
+    async with serve(helper(tools=[hang, wait, other]), default_model=model) as harness:
+        session = await harness.get_or_create("s")
+        await aborted(session, deaf)
+        await session.post("again")
+        await gate.someone()
+        if not during:
+            gate.open()
+            async with asyncio.timeout(PATIENCE):
+                await session.wait()
+        before = await session.events()
+        await deaf.let_go()
+        assert await session.events() == before
+        gate.open()
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.wait()).text == "Fine."
+        assert (made, session.state.get()) == ([], {})
