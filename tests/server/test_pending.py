@@ -254,3 +254,20 @@ async def test_an_agent_that_is_brought_asks_as_the_tools_of_the_server_do() -> 
         await api.fails("session_not_found", "GET", "/sessions/one")
         await api("POST", "/sessions", bring("two", "tool"))
         await api.ask_for_refund("two")
+
+
+async def test_the_inbox_is_of_ones_own_sessions_or_of_those_who_are_asked_for(url: str) -> None:
+    async with serving(settings(url)) as api:
+        for by in ("ann@acme", "bob@acme", "eve@other"):
+            await api.ask_for_refund(f"of-{by[:3]}", by=by)
+
+        async def shown(path: str = "/pending", by: str = "ann@acme") -> list[str]:
+            return [item["session"] for item in (await api("GET", path, by=by))["items"]]
+
+        chief = "chief@acme+sessions:all"
+        assert (await shown(), await shown(by="bob@acme")) == (["of-ann"], ["of-bob"])
+        assert await shown("/pending?user=ann") == ["of-ann"]
+        assert await shown("/pending?session=of-bob") == []
+        assert await shown(by=chief) == ["of-ann", "of-bob"]
+        assert await shown("/pending?user=bob", by=chief) == ["of-bob"]
+        await api.fails("forbidden", "GET", "/pending?user=bob")

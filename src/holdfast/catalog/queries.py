@@ -47,12 +47,13 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which pending items to list, oldest first."""
+    """Which pending items to list, oldest first. `user` is whose sessions they are in."""
 
     tenant: str = "main"
     session: str | None = None
     what: str | None = None
     assignee: str | None = None
+    user: str | None = None
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
@@ -114,7 +115,7 @@ def _in_range(query: Query, row: Row) -> bool:
 
 
 def pending_matches(query: PendingQuery, item: Pending) -> bool:
-    """Whether a pending item answers a query."""
+    """Whether a pending item answers a query, but for whose session it is in."""
     return item.tenant == query.tenant and all(
         (wanted := getattr(query, name)) is None or getattr(item, name) == wanted
         for name in ("session", "what", "assignee")

@@ -38,6 +38,7 @@ Item: TypeAlias = Annotated[
 async def pending(
     *,
     session: Annotated[str | None, Parameter(help="Only what waits in this session.")] = None,
+    user: Annotated[str | None, Parameter(help="Only what waits in this user's sessions.")] = None,
     limit: Annotated[
         int,
         Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=LIMITS.page)),
@@ -60,7 +61,7 @@ async def pending(
     `{"opened": {…}}` or `{"settled": {…}}`.
     """
     out = common.output()
-    query = PendingQuery(tenant=common.tenant, session=session)
+    query = PendingQuery(tenant=common.tenant, session=session, user=user)
     async with common.open() as store:
         if watch:
             await while_read(_watch(out, store, query))

@@ -322,7 +322,7 @@ class MemoryStore:
             (item.at, f"{log.row.log}/{item.seq:020}", item)
             for log in self._logs.values()
             for item in catalog.pending_items(log.row)
-            if catalog.pending_matches(query, item)
+            if catalog.pending_matches(query, item) and self._is_of(query.user, log.row)
         ]
         items.sort(key=lambda entry: entry[:2])
         if cursor is not None:
@@ -330,6 +330,10 @@ class MemoryStore:
             items = [entry for entry in items if entry[:2] > (at, tie)]
         more = catalog.make_cursor(query, *items[limit - 1][:2]) if len(items) > limit else None
         return Page(items=[item for _, _, item in items[:limit]], cursor=more)
+
+    def _is_of(self, user: str | None, row: Row) -> bool:
+        main = self._logs.get(Key(row.tenant, row.session, "main"))
+        return user is None or (main is not None and main.row.user == user)
 
     async def claim(
         self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None

@@ -298,7 +298,7 @@ class CatalogContract:
             empty = {name: ""}
             with pytest.raises(InvalidValue):
                 await store.find(Query(**empty))
-        for name in ("tenant", "session", "what", "assignee"):
+        for name in ("tenant", "session", "what", "assignee", "user"):
             empty = {name: ""}
             with pytest.raises(InvalidValue):
                 await store.pending(PendingQuery(**empty))
@@ -328,6 +328,25 @@ class CatalogContract:
         assert await open_items(store, assignee="ann") == [("s", "p")]
         assert await open_items(store, session="s") == [("s", "p"), ("s", "p")]
         assert await open_items(store, session="s", what="question") == []
+
+    async def test_the_inbox_of_a_user_has_all_threads_of_their_sessions(
+        self, store: Store
+    ) -> None:
+        asked = ("pending.opened", APPROVAL)
+        for where, user in ((KEY, "ann"), (key("t"), "bob"), (key("u"), None)):
+            created = ("session.created", {} if user is None else {"user": user})
+            await plant(store, where, created, asked)
+        await plant(store, SIDE, asked)
+        await plant(store, key("s", tenant="other"), ("session.created", {"user": "bob"}), asked)
+        assert await open_items(store, user="ann") == [("s", "p"), ("s", "p")]
+        assert await open_items(store, user="bob") == [("t", "p")]
+        assert await open_items(store, user="ann", session="t") == []
+        assert await open_items(store, user="nobody") == []
+        assert len(await open_items(store)) == 4
+        first = await store.pending(PendingQuery(user="ann"), limit=1)
+        rest = await store.pending(PendingQuery(user="ann"), cursor=first.cursor, limit=1)
+        assert {i.thread for i in (*first.items, *rest.items)} == {"main", "side"}
+        assert rest.cursor is None
 
     async def test_an_open_item_keeps_its_first_wording(self, store: Store) -> None:
         await plant(store, KEY, ("pending.opened", APPROVAL))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal
 
@@ -15,12 +15,11 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from ...catalog import Pending, PendingQuery
 from ...errors import InvalidValue, LogReplaced
-from ...events import Event, Key
+from ...events import Event
 from ...harness.session import Session
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
-from ..asking import Ask, Asking, SessionId, Thread
+from ..asking import Ask, SessionId, Thread
 from ..edge import STREAM
-from ..engines import Place
 from ..sending import EventStream
 from ..stream import Wish, begin, newest
 
@@ -144,52 +143,40 @@ async def inbox(
     what: Text = None,
     assignee: Text = None,
     session: Text = None,
+    user: Text = None,
     store: Text = None,
     cursor: Text = None,
     limit: Annotated[int, QueryParameter(ge=1, le=100)] = 50,
     wait: Wait = 0.0,
     tag: Tag = None,
 ) -> PendingPage:
-    """What waits for a person in all sessions, oldest first. With `wait`, the answer comes when
+    """What waits for a person in all sessions of one's own, oldest first; with the scope
+    `sessions:all` in everybody's, or in those of `user`. With `wait`, the answer comes when
     something waits, or with `tag`, when it is not what it was; at the latest after `wait`
     seconds, and then as it is."""
     place = await ask.service.places.place(ask.caller.tenant, store)
-    query = PendingQuery(tenant=place.tenant, session=session, what=what, assignee=assignee)
+    everybody = user is None and ask.caller.may("sessions:all")
+    query = PendingQuery(
+        tenant=place.tenant,
+        session=session,
+        what=what,
+        assignee=assignee,
+        user=None if everybody else ask.acting_for(user),
+    )
     until = time.monotonic() + min(wait, ask.service.limits.wait_seconds)
     while True:
-        found = await _waiting(ask, place, query, cursor, limit)
+        page = await place.store.pending(query, cursor=cursor, limit=limit)
+        found = PendingPage(items=page.items, cursor=page.cursor, tag=tag_of(page.items))
         news = bool(found.items) if tag is None else found.tag != tag
         if news or time.monotonic() >= until or ask.service.streams.closed:
             return found
         await asyncio.sleep(LOOK)
 
 
-async def _waiting(
-    ask: Asking, place: Place, query: PendingQuery, cursor: str | None, limit: int
-) -> PendingPage:
-    """A page of the inbox, of those sessions that the caller may see."""
-    found: list[Pending] = []
-    users: dict[str, bool] = {}
-    while True:
-        some = await place.store.pending(query, cursor=cursor, limit=limit - len(found))
-        for item in some.items:
-            if item.session not in users:
-                users[item.session] = await _may_see(ask, place, item.session)
-            if users[item.session]:
-                found.append(item)
-        cursor = some.cursor
-        if cursor is None or len(found) >= limit:
-            break
-    known = "\n".join(f"{item.session}/{item.thread}/{item.id}/{item.expires}" for item in found)
-    tag = hashlib.sha256(known.encode()).hexdigest()[:32]
-    return PendingPage(items=found, cursor=cursor, tag=tag)
-
-
-async def _may_see(ask: Asking, place: Place, session: str) -> bool:
-    if ask.caller.may("sessions:all"):
-        return True
-    row = await place.store.row(Key(place.tenant, session, "main"))
-    return row is not None and row.user == ask.caller.principal
+def tag_of(items: Iterable[Pending]) -> str:
+    """What stands for just these items."""
+    known = "\n".join(f"{item.session}/{item.thread}/{item.id}/{item.expires}" for item in items)
+    return hashlib.sha256(known.encode()).hexdigest()[:32]
 
 
 HANDLERS: list[Any] = [events, inbox]

@@ -7,13 +7,15 @@ thousand sessions and at a hundred thousand.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 
 from ... import catalog
 from ...catalog import Page, Pending, PendingQuery, Query, Row
 from ...events import Key
 from .entry import LIVE, Document, digest, row_of
 from .schema import Database
+
+MANY = 200  # heads whose sessions' users are looked up at once
 
 # What `row_of` needs of a head document.
 _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 1)
@@ -106,8 +108,8 @@ async def pending(
     order = [(name, 1) for name in ("waits", "waits_to", "_id")]
     items: list[tuple[int, str, Pending]] = []
     found = db.logs.find(where, {**_ROW, "waits": 1}, sort=order, hint=index)
-    async with found.batch_size(limit + 1) as heads:
-        async for doc in heads:
+    async with found.batch_size(limit + 1 if query.user is None else MANY) as heads:
+        async for doc in _of_user(db, query, heads):
             if bisect_left(items, (doc["waits"], ""), key=_place) > limit:
                 break
             row = row_of(doc)
@@ -117,6 +119,32 @@ async def pending(
                     insort(items, (*place, item), key=_place)
     more = catalog.make_cursor(query, *items[limit - 1][:2]) if len(items) > limit else None
     return Page(items=[item for _, _, item in items[:limit]], cursor=more)
+
+
+async def _of_user(
+    db: Database, query: PendingQuery, heads: AsyncIterable[Document]
+) -> AsyncGenerator[Document, None]:
+    """Those heads whose sessions are of the user who is asked for; many are looked up at once."""
+    some: list[Document] = []
+    async for doc in heads:
+        if query.user is None:
+            yield doc
+            continue
+        some.append(doc)
+        if len(some) == MANY:
+            for one in await _theirs(db, query, some):
+                yield one
+            some = []
+    for one in await _theirs(db, query, some) if some else ():
+        yield one
+
+
+async def _theirs(db: Database, query: PendingQuery, some: list[Document]) -> list[Document]:
+    rows = [row_of(doc) for doc in some]
+    where: Document = {"state": LIVE, "tenant": query.tenant, "thread": "main", "user": query.user}
+    where["session"] = {"$in": sorted({row.session for row in rows})}
+    theirs = {doc["session"] async for doc in db.logs.find(where, {"session": 1})}
+    return [doc for doc, row in zip(some, rows, strict=True) if row.session in theirs]
 
 
 def _place(found: tuple[int, str, Pending]) -> tuple[int, str]:

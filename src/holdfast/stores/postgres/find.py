@@ -143,6 +143,13 @@ def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[st
     for name in ("session", "what", "assignee"):
         if (value := getattr(query, name)) is not None:
             where.add(f"{name} = ?", value)
+    if query.user is not None:
+        where.add(
+            'session IN (SELECT session FROM hf.logs WHERE tenant = ? AND "user" = ?'
+            f" AND thread = 'main' AND state = {LIVE})",
+            query.tenant,
+            query.user,
+        )
     if cursor is not None:
         where.add("(at, log, seq) > (?, ?, ?)", *_pending_place(query, cursor))
     return (

@@ -139,11 +139,17 @@ def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[st
         if (value := getattr(query, name)) is not None:
             parts.append(f"{name} = ?")
             values.append(value)
+    if query.user is not None:
+        parts.append(
+            "session IN (SELECT session FROM logs WHERE tenant = ? AND user = ?"
+            f" AND thread = 'main' AND state = {LIVE})"
+        )
+        values += [query.tenant, query.user]
     if cursor is not None:
         parts.append("(at, log, seq) > (?, ?, ?)")
         values += _pending_place(query, cursor)
     index = "pending_at"
-    if query.session is not None:
+    if query.session is not None or query.user is not None:
         index = "pending_session"
     elif query.assignee is not None:
         index = "pending_assignee"
