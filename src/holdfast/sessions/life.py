@@ -13,11 +13,13 @@ from ..codec import check_count, check_name
 from ..errors import HeadMoved, HoldfastError, SessionExists, StoreError
 from ..events import Payload, new_id, to_json
 from ..store import Receipt, Store, wall_clock
-from . import affinity, finding, outbound, person, surfaces, sweep, transitions
+from . import affinity, audit, finding, outbound, person, search, surfaces, sweep, transitions
 from .affinity import AffinityResolver, Inbound, MostRecent
+from .audit import Audited
 from .changes import Changes, check_live, delete, touch
 from .outbound import Delivery, Send
 from .person import PersonErased, PersonRecord
+from .search import Found
 from .sweep import Purged, Retention, Swept
 from .transitions import Transition
 
@@ -350,6 +352,17 @@ class Sessions:
         """The moves of its life cycle so far, behind event `after`, and with `wait` each that
         comes."""
         return transitions.follow(self.changes, id, after, wait)
+
+    def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
+        """Where these words are, in whatever case, in messages, calls, results and summaries of
+        all its threads, oldest first in each; also what was put away from a model. It reads the
+        whole log."""
+        return search.search(self.changes, id, words)
+
+    def audit(self, id: str) -> AsyncGenerator[Audited, None]:
+        """Every tool call of the session, in all of its threads: who asked, what was proposed, who
+        decided, what ran on which arguments, what came out; nothing that a model said."""
+        return audit.audit(self.changes, id)
 
     # Persons
 

@@ -1,0 +1,167 @@
+"""What was done in a session and by whose leave: a record for each tool call, told by the log
+alone and without a word of what a model said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import events as ev
+from ..catalog import Query, Row
+from ..codec import typed
+from ..events import Event, Key
+from .changes import Changes
+
+
+class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A decision on a call: on which item, what of, how, by whom, when (ms), by which channel
+    and why."""
+
+    item: str
+    what: str
+    outcome: str
+    at: int
+    by: str | None = None
+    channel: str | None = None
+    reason: str | None = None
+
+
+class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call: who sent the messages that its run took up, what was proposed, what was decided
+    on it, whether and on which arguments it began, and what came out. Times are in ms; `changed`
+    are the arguments of a person who changed them; `result` and `error` are the tool's own."""
+
+    thread: str
+    seq: int
+    call: str
+    tool: str
+    proposed: int
+    run: str | None = None
+    asked: list[str | None] = []
+    model: str | None = None
+    parent: str | None = None
+    arguments: Any = None
+    decisions: list[Decided] = []
+    changed: Any = None
+    started: int | None = None
+    allowed_by: str | None = None
+    ended: int | None = None
+    outcome: str | None = None
+    code: str | None = None
+    result: Any = None
+    error: str | None = None
+
+
+async def audit(changes: Changes, id: str) -> AsyncGenerator[Audited, None]:
+    await changes.row(id)
+    cursor = None
+    query = Query(tenant=changes.tenant, session=id, order="created", newest_first=False)
+    while True:
+        page = await changes.store.find(query, cursor=cursor)
+        for row in page.items:
+            after = await _shared(changes, row)
+            events = changes.store.read(row.key, after=after, log=row.log)
+            for call in await audited(events, row.thread):
+                yield call
+        if (cursor := page.cursor) is None:
+            return
+
+
+async def _shared(changes: Changes, row: Row) -> int:
+    """How much of a fork is told with its parent already."""
+    if row.parent is None:
+        return 0
+    parent = Key(row.tenant, row.session, row.parent.thread)
+    return 0 if await changes.store.row(parent) is None else row.parent.at
+
+
+async def audited(events: AsyncIterable[Event], thread: str) -> list[Audited]:
+    """The calls of one log, in the order in which they were proposed."""
+    tally = _Tally(thread)
+    async for event in events:
+        tally.add(event)
+    return list(tally.calls.values())
+
+
+class _Tally:
+    def __init__(self, thread: str) -> None:
+        self._thread = thread
+        self.calls: dict[str, Audited] = {}
+        self._senders: dict[int, str | None] = {}
+        self._asked: dict[str | None, list[str | None]] = {}
+        self._items: dict[str, tuple[str, str]] = {}
+
+    def add(self, event: Event) -> None:
+        payload = typed(event)
+        if isinstance(payload, ev.MessageReceived):
+            self._senders[event.seq] = event.actor
+        elif isinstance(payload, ev.RunStarted | ev.ModelCalled):
+            senders = [self._senders[seq] for seq in payload.inputs if seq in self._senders]
+            self._asked.setdefault(event.run, []).extend(senders)
+        elif isinstance(payload, ev.MessageCompleted):
+            for call in payload.calls:
+                self._propose(event, call, model=payload.model)
+        elif isinstance(payload, ev.ToolNested):
+            self._propose(event, payload.call, parent=payload.parent)
+        elif isinstance(payload, ev.PendingOpened) and payload.call is not None:
+            self._items[payload.id] = (payload.call, payload.what)
+        elif isinstance(payload, ev.PendingSettled):
+            self._decide(event, payload)
+        elif isinstance(payload, ev.ToolStarted):
+            self._change(
+                payload.call,
+                started=event.at,
+                allowed_by=payload.by,
+                changed=payload.arguments,
+            )
+        elif isinstance(payload, ev.ToolFinished):
+            self._end(event, payload)
+
+    def _propose(
+        self, event: Event, call: ev.Call, *, model: str | None = None, parent: str | None = None
+    ) -> None:
+        self.calls[call.id] = Audited(
+            thread=self._thread,
+            seq=event.seq,
+            call=call.id,
+            tool=call.name,
+            proposed=event.at,
+            run=event.run,
+            asked=list(self._asked.get(event.run, ())),
+            model=model,
+            parent=parent,
+            arguments=call.arguments,
+        )
+
+    def _decide(self, event: Event, payload: ev.PendingSettled) -> None:
+        call, what = self._items.pop(payload.id, ("", ""))
+        if call in self.calls:
+            made = Decided(
+                item=payload.id,
+                what=what,
+                outcome=payload.outcome,
+                at=event.at,
+                by=event.actor,
+                channel=payload.channel,
+                reason=payload.reason,
+            )
+            self._change(call, decisions=[*self.calls[call].decisions, made])
+
+    def _end(self, event: Event, payload: ev.ToolFinished) -> None:
+        known = self.calls.get(payload.call)
+        if known is not None and known.ended is None:  # the first outcome of a call counts
+            self._change(
+                payload.call,
+                ended=event.at,
+                outcome=payload.outcome,
+                code=payload.code,
+                result=payload.result,
+                error=payload.error,
+            )
+
+    def _change(self, call: str, **fields: Any) -> None:
+        if call in self.calls:
+            self.calls[call] = replace(self.calls[call], **fields)
