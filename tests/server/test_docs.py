@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from holdfast.server import SCOPES, ServerLimits, Settings
 from holdfast.server.app import ROUTES
+from holdfast.server.flow import HEARTBEAT, NAMES
+from holdfast.server.sending import STALL
 from holdfast.server.settings import TABLES
+from holdfast.wire.streams import Caught, End, EndReason, Resync
 
 from .test_serve import Served
 
@@ -76,3 +80,13 @@ def test_every_route_scope_limit_and_setting_is_on_the_pages() -> None:
 @pytest.mark.parametrize("command", ["serve", "keys"])
 def test_the_command_line_page_names_it(command: str) -> None:
     assert f"## `holdfast {command}`" in (DOCS / "cli.md").read_text()
+
+
+def test_every_part_of_a_stream_and_every_end_is_told() -> None:
+    _, _, streams = HTTP.partition("## Streams")
+    for name in (*NAMES.values(), *get_args(EndReason)):
+        assert f"`{name}`" in streams, name
+    for field in {name for part in (Caught, Resync, End) for name in part.__struct_fields__}:
+        assert f"`{field}`" in streams, field
+    assert f"every {HEARTBEAT:g} seconds" in streams
+    assert f"for {STALL:g} seconds" in streams
