@@ -288,3 +288,16 @@ async def test_a_name_leads_nowhere_else(name: str) -> None:
         with pytest.raises(InvalidValue, match="path"):
             await client.delete(name)
         assert (await session.about()).row.title is None
+
+
+async def test_the_address_is_that_of_the_server_or_of_its_routes() -> None:
+    async with serving() as api:
+        for url in (api.url, f"{api.url}/", f"{api.url}/v1", f"{api.url}/v1/"):
+            async with Client(url, "ann@acme") as client:
+                assert (await client.get_or_create("one")).id == "one"
+
+
+def test_an_id_is_given_where_a_session_is_asked_for() -> None:
+    about: Any = {"session_id": "one"}
+    with pytest.raises(InvalidValue, match="get_or_create"):
+        Client("http://127.0.0.1:1", **about)

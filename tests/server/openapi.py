@@ -101,11 +101,11 @@ def _try(operation: Any, mode: Any, ids: Iterator[str | None], examples: int) ->
 
 def wrong(case: Any) -> bool:
     """Whether a request is sent that the document does not allow. Not so where the one thing
-    wrong with it is a parameter without a value, which is not sent, or the header that says who
-    asks, which is put back."""
+    wrong with it is a parameter that is no plain value: in a query it is a text like any other, or
+    not there at all; or the header that says who asks, which is put back."""
     negative = schemathesis.GenerationMode.NEGATIVE
     parts = {kind for kind, part in case.meta.components.items() if part.mode is negative}
-    if any(value in (None, [], {}) for value in (case.query or {}).values()):
+    if not all(isinstance(value, str | int | float) for value in (case.query or {}).values()):
         parts.discard(ParameterLocation.QUERY)
     return bool(parts - {ParameterLocation.HEADER})
 

@@ -192,7 +192,28 @@ def two() -> bytes:
     return tar(GOOD) + tar(("hidden.txt", b"x"))
 
 
+def described(kind: bytes, text: bytes, times: int = 1) -> bytes:
+    """An archive with headers that say something of the next, such as its name."""
+    info = tarfile.TarInfo("said")
+    info.type, info.size = kind, len(text)
+    said = info.tobuf(tarfile.GNU_FORMAT) + text + b"\0" * (-len(text) % 512)
+    return gzip.compress(said * times + gzip.decompress(tar(GOOD)))
+
+
+LONG = 10_000
 WRONG: dict[str, tuple[bytes, str, str]] = {
+    "digits": (described(tarfile.XHDTYPE, b"1" * LONG), "invalid_value", "archive"),
+    "said of all": (described(tarfile.XGLTYPE, b"6 a=b\n" * LONG), "invalid_value", "archive"),
+    "a name without end": (
+        *(described(tarfile.GNUTYPE_LONGNAME, b"a/" * LONG), "invalid_value", "archive"),
+    ),
+    "said again and again": (
+        *(described(tarfile.GNUTYPE_LONGNAME, b"a\0", 2_000), "invalid_value", "archive"),
+    ),
+    "said too often": (
+        *(described(tarfile.XGLTYPE, b"4096 a=" + b"b" * 4088 + b"\n", 600), "invalid_value"),
+        "archive",
+    ),
     "above": (tar(GOOD, ("../x", b"x")), "outside_sandbox", "path"),
     "above later": (tar(GOOD, ("a/../../x", b"x")), "outside_sandbox", "path"),
     "absolute": (tar(GOOD, ("/etc/cron.d/x", b"x")), "outside_sandbox", "path"),

@@ -34,6 +34,34 @@ def test_nothing_else_is_lost_and_without_values_nothing_waits(pieces: list[str]
 
 
 def test_entries_are_masked_through_and_through() -> None:
-    entry = {"uuid": "1", VALUE: [{"text": f"is {VALUE}."}, 3, None, True]}
-    masked = {"uuid": "1", MASK: [{"text": f"is {MASK}."}, 3, None, True]}
-    assert tree(values_only([VALUE]), entry) == masked
+    entry = {"uuid": "1", VALUE: [{"text": f"is {VALUE}."}, 3, None, True, 1234567]}
+    masked = {"uuid": "1", MASK: [{"text": f"is {MASK}."}, 3, None, True, MASK]}
+    assert tree(values_only([VALUE, "1234567"]), entry) == masked
+
+
+def test_the_frame_of_an_entry_stays_and_what_a_tool_was_given_does_not() -> None:
+    given = {"type": "assistant", "deep": ["the assistant"]}
+    block = {"type": "tool_use", "id": "1", "input": given}
+    entry = {"type": "assistant", "message": {"role": "assistant", "content": [block]}}
+    shown = tree(values_only(["assistant"]), entry)
+    assert shown["type"] == shown["message"]["role"] == "assistant"
+    assert shown["message"]["content"][0]["input"] == {"type": MASK, "deep": [f"the {MASK}"]}
+
+
+def test_a_line_end_is_no_part_of_a_value() -> None:
+    assert values_only(["secret123\n"]).text("it is secret123.") == f"it is {MASK}."
+
+
+PARTS = st.sampled_from(["abcdef", "abcdefgh", "cdefghxyz", "ab", "q", " ", "abcde", "efgh"])
+
+
+@given(st.lists(PARTS, max_size=12), st.lists(st.integers(1, 9), min_size=1, max_size=20))
+def test_no_value_is_shown_in_part_where_one_is_in_another(
+    parts: list[str], sizes: list[int]
+) -> None:
+    mask, text = values_only(["abcdef", "abcdefgh", "cdefghxyz"]), "".join(parts)
+    flow, shown, start = Flow(mask), "", 0
+    for size in sizes * len(text):
+        shown += flow.more(text[start : start + size])
+        start += size
+    assert shown + flow.rest() == mask.text(text)

@@ -238,7 +238,8 @@ def _http() -> httpx.AsyncClient:
 
 
 def address(url: str) -> str:
-    """The address of a server, without a slash at its end; `InvalidValue` where it is none."""
+    """The address of a server, without a slash at its end and without the `/v1` that its routes
+    have; `InvalidValue` where it is none."""
     parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         problem = "is no address of a server"
@@ -246,7 +247,7 @@ def address(url: str) -> str:
     if "@" in parts.netloc or parts.query or parts.fragment:
         problem = "holds more than an address"
         raise InvalidValue(field="url", problem=problem, remedy="give the key as `key`")
-    return url.rstrip("/")
+    return url.rstrip("/").removesuffix("/v1")
 
 
 def _checked(key: str) -> str:

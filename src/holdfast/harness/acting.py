@@ -38,11 +38,12 @@ class Acting(Effects):
         self.time = Allowance()
         self._depth, self._nested = depth, 0
         self.open = False  # whether it is a call in the log, which has an end
+        self.returned = False  # in time; what it left to do behind it may still speak
 
     def _acts(self) -> Driving:
-        """Refuses what a call does when its outcome is in the log: it was stopped, and did not
-        listen."""
-        if self.open and self.call not in self._driving.state.calls:
+        """Refuses what a call does when its outcome is in the log and it has not returned: it was
+        stopped, and did not listen."""
+        if self.open and not self.returned and self.call not in self._driving.state.calls:
             raise ToolError(problem="this call is over: nothing more can come of it")
         return self._driving
 

@@ -23,7 +23,6 @@ from .later import Later
 from .output import output_spec, wanted
 from .policy import hidden
 from .proposals import proposed
-from .tools.apart import asked_to_stop
 from .usage import normalised
 
 DRAFT = 0.25  # seconds between two writes of a draft
@@ -92,7 +91,7 @@ async def _answer(driving: Driving) -> tuple[Built, str, Said] | Fault:
 
 async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
     """One answer of one model, tried again as the policy says, as long as nothing was said."""
-    attempts = driving.config.policy.retry.model
+    attempts, aborted = driving.config.policy.retry.model, driving.aborted
     call = await _call(driving, model, built)
     for n in range(1, attempts.times + 1):
         said = Said()
@@ -100,7 +99,7 @@ async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
         try:
             await _stream(driving, model, call, said)
         except Exception as error:
-            _check_going()
+            _check_going(aborted)
             fault = classify(error, source="model", policy=driving.config.policy)
             if n == attempts.times or said.begun or not retryable(fault):
                 raise
@@ -111,10 +110,10 @@ async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
     raise AssertionError("unreachable")
 
 
-def _check_going() -> None:
+def _check_going(aborted: asyncio.Event) -> None:
     """End what was told to stop and has not listened: nobody waits for it any more, and the
     next run may be going."""
-    if asked_to_stop():
+    if aborted.is_set():
         raise asyncio.CancelledError
 
 
@@ -152,13 +151,13 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -
     flight = driving.flight
     assert flight is not None
     drafts = Drafts(driving, flight)
-    config = driving.config
+    config, aborted = driving.config, driving.aborted
     namespace, _, name = model.ref.partition("/")
     with config.tracing.chat(namespace, name, driving.run.steps) as span:
         chunks = heard(model, call)
         try:
             async for chunk in chunks:
-                _check_going()
+                _check_going(aborted)
                 said.add(chunk)
                 if isinstance(chunk, TextChunk):
                     flight.said.add(chunk.text)

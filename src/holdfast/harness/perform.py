@@ -179,7 +179,7 @@ async def _ask_outcome(driving: Driving, step: AskOutcome) -> None:
         if made is not None and start is not None and start.arguments is not None:
             made = replace(made, arguments=start.arguments)  # those that a person changed
         payload = ev.PendingOpened(
-            id=f"{id}?{call.started}",
+            id=f"{id}@{call.started}",
             what="external",
             call=id,
             title=f"Did this happen? {title(made) if made else call.name}",

@@ -291,6 +291,7 @@ async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = Non
         with driving.config.tracing.tool(tool.name, call.id):
             async with time:
                 result = await tool.call(tool.parse(ready.arguments), acting)
+        acting.returned = call.id in driving.state.calls
     except TimeoutError as error:
         problem = f"The tool did not finish within {tool.timeout:g} s." if time.over else None
         return _failed(driving, tool, error, problem, "tool_timeout" if time.over else None)

@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from .funnel import Redactor
 
 TOLD_APART = 6  # characters of a value that is masked; a shorter one may be any word
+HELD = 1 << 16  # characters that are held back at most: one that repeats itself has no end
 
 
 def values_only(values: Iterable[str]) -> Redactor:
     """Masks these values and nothing else; those that are too short stay."""
-    return Redactor(
-        keys=(),
-        values=[value for value in values if len(value.strip()) >= TOLD_APART],
-        shapes=False,
-    )
+    known = {form for value in values for form in (value, value.strip())}
+    known = {value for value in known if len(value.strip()) >= TOLD_APART}
+    return Redactor(keys=(), values=sorted(known), shapes=False)
 
 
 class Flow:
@@ -27,12 +26,12 @@ class Flow:
 
     def more(self, text: str) -> str:
         """What can be shown of it now."""
-        whole = self._redactor.text(self._held + text)
-        place = len(whole) - self._redactor.begun(whole)
+        whole = self._held + text
+        place = self._redactor.cut(whole) if len(whole) <= HELD else len(whole)
         self._held = whole[place:]
-        return whole[:place]
+        return self._redactor.text(whole[:place])
 
     def rest(self) -> str:
         """What was held back, at the end."""
         held, self._held = self._held, ""
-        return held
+        return self._redactor.text(held)

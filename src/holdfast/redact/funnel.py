@@ -147,13 +147,23 @@ class Redactor:
             indent=lead[1] if lead else None,
         )
 
-    def begun(self, text: str) -> int:
-        """How many characters at the end of a text may be the beginning of a known secret."""
+    def cut(self, text: str) -> int:
+        """Where a text that goes on can be cut in two: no known secret has begun before and may
+        end behind it, and none that is there stands across it."""
         longest = max(map(len, self._learned), default=1) - 1
+        place = len(text)
         for size in range(min(longest, len(text)), 0, -1):
             if any(form.startswith(text[-size:]) for form in self._learned):
-                return size
-        return 0
+                place -= size
+                break
+        found = True
+        while found:
+            found = False
+            for form in self._learned:
+                start = text.find(form, max(0, place - len(form) + 1), place + len(form) - 1)
+                if 0 <= start < place:
+                    place, found = start, True
+        return place
 
     def number(self, value: Any, path: str = "") -> Any:
         """The number, or what stands in its place where it is a known secret, or a finder's."""

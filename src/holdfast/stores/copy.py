@@ -408,10 +408,11 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
             return done
 
 
-async def seal(store: Store, scope: Scope, to: str) -> None:
-    """Seal every thread that is open, if nobody drives any of them (`LeaseHeld`)."""
+async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) -> None:
+    """Seal every thread that is open, if nobody drives any of them (`LeaseHeld`). `actor` is who
+    wants it so."""
     while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
-        await _tell(store, open, "session.moved", {"to": to})
+        await _tell(store, open, "session.moved", {"to": to}, actor)
 
 
 async def unseal(
@@ -434,14 +435,20 @@ def check_place(row: Row, name: str) -> None:
         raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 
 
-async def _tell(store: Store, rows: Sequence[Row], kind: str, payload: dict[str, str]) -> None:
+async def _tell(
+    store: Store,
+    rows: Sequence[Row],
+    kind: str,
+    payload: dict[str, str],
+    actor: str | None = None,
+) -> None:
     """Append an event to each of these threads, if nobody drives any of them."""
     leases: list[Lease] = []
     try:
         for row in rows:
             leases.append(await store.acquire(row.key, DRIVER, ttl=LEASE))
         for lease in leases:
-            event = NewEvent.of(kind, payload)
+            event = NewEvent.of(kind, payload, actor=actor)
             await store.append(lease.key, [event], fence=lease, log=lease.log)
     finally:
         for lease in leases:

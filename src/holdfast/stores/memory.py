@@ -485,6 +485,7 @@ class MemoryStore:
         self._logs.clear()
         self._claims.clear()
         self._blobs.clear()
+        self._wakes.wake_all()
 
 
 def _copied(row: Row) -> Row:

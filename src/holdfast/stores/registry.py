@@ -63,9 +63,12 @@ class StoreRegistry:
 
     def __init__(self, kinds: Mapping[str, str | Builder] | None = None) -> None:
         self._kinds: dict[str, _Kind] = {}
+        self._named: dict[str, None] = {}
         self._stores: dict[tuple[Any, ...], asyncio.Task[Store]] = {}
         self._closed = False
-        for kind, source in {"memory": "memory:", **(kinds or {})}.items():
+        self.register("memory", "memory:")
+        self._named.clear()
+        for kind, source in (kinds or {}).items():
             self.register(kind, source)
 
     def __repr__(self) -> str:
@@ -88,9 +91,18 @@ class StoreRegistry:
         return sorted(self._kinds)
 
     @property
+    def named(self) -> list[str]:
+        """The kinds that the host gave, in its order; `memory` only if it is one of them."""
+        return [*self._named]
+
+    @property
     def first(self) -> str:
         """The kind that was registered first; `memory` only where there is no other."""
         return next((kind for kind in self._kinds if kind != "memory"), "memory")
+
+    def takes_options(self, kind: str) -> bool:
+        """Whether a client may send options with this kind."""
+        return kind in self._kinds and bool(self._kinds[kind].allow)
 
     def register(
         self, kind: str, source: str | Builder, *, allow: Mapping[str, Permitted] | None = None
@@ -110,6 +122,7 @@ class StoreRegistry:
             _check_allowed(name, permitted)
         build = _at(kind, source) if isinstance(source, str) else source
         self._kinds[kind] = _Kind(build, allowed)
+        self._named[kind] = None
 
     def check(self, kind: str, options: Options | None = None) -> None:
         """Refuse what `get` would refuse, opening nothing: `UnknownStore` with the kinds there

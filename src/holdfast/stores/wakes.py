@@ -91,6 +91,8 @@ class Wakes:
             follower.wake(head)
 
     def wake_all(self) -> None:
+        """Something happened, nobody knows to what; or the store is closed, and every follower
+        meets that when it looks."""
         for waiting in self._waiting.values():
             for follower in waiting:
                 follower.wake()

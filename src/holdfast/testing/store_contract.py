@@ -17,6 +17,7 @@ import pytest
 from ..codec import LIMITS
 from ..errors import (
     HeadMoved,
+    HoldfastError,
     InvalidValue,
     LeaseHeld,
     LeaseLost,
@@ -318,6 +319,16 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
             await store.delete(KEY.scope)
             with pytest.raises(SessionNotFound):
                 await take(following, 1)
+
+    async def test_a_follower_ends_when_the_store_is_closed(self, store: Store) -> None:
+        await begin(store)
+        async with aclosing(store.follow(KEY)) as following:
+            await take(following, 2)
+            waiting = asyncio.create_task(take(following, 1))
+            await asyncio.sleep(0)
+            await store.aclose()
+            with pytest.raises(HoldfastError):
+                await waiting
 
     async def test_a_follower_never_takes_a_new_log_for_the_old(self, store: Store) -> None:
         old = await begin(store)

@@ -211,3 +211,58 @@ async def test_a_run_ends_without_a_tool_that_does_not_listen(
         async with asyncio.timeout(PATIENCE):
             assert (await session.wait()).text == "Fine."
         assert (made, session.state.get()) == ([], {})
+
+
+async def test_a_timeout_that_cancels_and_tells_nobody_is_tried_again() -> None:
+    """Some clients' timeouts cancel their own task; nobody has told the model to stop."""
+
+    class Late:
+        ref = "late/one"
+        calls = 0
+
+        async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+            self.calls += 1
+            task = asyncio.current_task()
+            if self.calls == 1 and task is not None:
+                asyncio.get_running_loop().call_soon(task.cancel)
+                try:
+                    await asyncio.sleep(PATIENCE)
+                except asyncio.CancelledError:
+                    raise TimeoutError("read timed out") from None
+            yield TextChunk("hello")
+            yield EndChunk("stop", {})
+
+    model = Late()
+    async with serve(helper(), default_model=model, error_policy=AT_ONCE) as harness:
+        session = await harness.get_or_create("s")
+        result = await session.send("Hi")
+        assert (result.status, result.text, model.calls) == ("done", "hello", 2)
+
+
+async def test_what_a_tool_left_to_do_behind_it_may_still_speak() -> None:
+    left: list[asyncio.Task[None]] = []
+    go = asyncio.Event()
+
+    @tool
+    async def build(context: ToolContext) -> str:
+        """Begin something, and return."""
+
+        async def later() -> None:
+            await go.wait()
+            await context.update_state(built=True)
+
+        left.append(asyncio.create_task(later()))
+        return "begun"
+
+    @tool
+    async def wait() -> str:
+        """Wait for it."""
+        go.set()
+        await left[0]
+        return "built"
+
+    steps = (Say("", calls=[Use("build")]), Say("", calls=[Use("wait")]), "Built.")
+    async with serve(helper(tools=[build, wait]), *steps) as harness:
+        session = await harness.get_or_create("s")
+        assert (await session.send("Build it")).text == "Built."
+        assert session.state.get()["built"] is True

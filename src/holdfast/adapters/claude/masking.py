@@ -7,16 +7,25 @@ from typing import Any
 
 from ...redact import Redactor
 
+FRAME = ("type", "role", "uuid", "parentUuid", "sessionId", "timestamp")
+FRAMED = 3  # levels of an entry whose frame the SDK needs: itself, its message, a block of that
 
-def tree(redactor: Redactor, found: Any) -> Any:
-    """JSON, however deep, with all texts in it masked."""
+
+def tree(redactor: Redactor, found: Any, level: int = 0) -> Any:
+    """An entry, however deep, with all texts and numbers in it masked but for its frame."""
     if isinstance(found, str):
         return redactor.text(found)
     if isinstance(found, Mapping):
-        return {redactor.text(str(k)): tree(redactor, value) for k, value in found.items()}
+        framed = level <= FRAMED
+        return {
+            redactor.text(str(name)): value
+            if framed and name in FRAME and isinstance(value, str)
+            else tree(redactor, value, level + 1)
+            for name, value in found.items()
+        }
     if isinstance(found, list):
-        return [tree(redactor, value) for value in found]
-    return found
+        return [tree(redactor, value, level + 1) for value in found]
+    return found if isinstance(found, bool) else redactor.number(found)
 
 
 class MaskedSessions:

@@ -13,9 +13,9 @@ import io
 import tarfile
 import zlib
 from collections.abc import AsyncGenerator, Generator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import IO, Self, cast
+from typing import IO, Any, Self, cast
 
 from msgspec import Struct
 
@@ -26,7 +26,12 @@ ENTRIES = 10_000  # files and folders of an archive
 BYTES = 64 << 20  # in all files together
 DEPTH = 32  # names of a path
 NAME, PATH = 255, 4_096  # bytes of a name, and of a path
+EXTRA, EXTRAS = PATH + 512, 2 << 20  # bytes of a header for a long name and such, and of all
 SKIPPED = ".git"
+_LONG = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
 _HEADERS = 4 * 512 * (ENTRIES + 8)  # what an archive may have beside the files' own bytes
 _PIECE = 1 << 16
 
@@ -80,18 +85,18 @@ async def unpack(place: Place, data: bytes) -> Restored:
 
 
 async def _entries(place: Place) -> AsyncGenerator[Entry, None]:
-    """Files and folders of a place, each folder before what is in it, in order."""
-    count, folders = 0, ["."]
+    """Files and folders of a place, each once, each folder before what is in it, in order."""
+    seen: set[str] = set()  # by whatever name they go meanwhile
+    folders = ["."]
     while folders:
-        found: list[Entry] = []
-        with suppress(NoSuchFile):  # it went meanwhile
-            found = await place.tree(folders.pop(), depth=1, limit=ENTRIES + 2)
         inner: list[str] = []
-        for entry in found:
+        for entry in await _in_folder(place, folders.pop()):
             if entry.type not in ("file", "folder") or _is_skipped(entry.path):
                 continue
-            count += 1
-            _within("files", count, ENTRIES)
+            if entry.path in seen:
+                continue
+            seen.add(entry.path)
+            _within("files", len(seen), ENTRIES)
             _within("depth", entry.path.count("/") + 1, DEPTH)
             yield entry
             if entry.type == "folder":
@@ -99,14 +104,27 @@ async def _entries(place: Place) -> AsyncGenerator[Entry, None]:
         folders += reversed(inner)
 
 
+async def _in_folder(place: Place, path: str) -> list[Entry]:
+    """What is in a folder, or nothing if it went meanwhile."""
+    try:
+        return await place.tree(path, depth=1, limit=ENTRIES + 2)
+    except NoSuchFile:
+        _check_legible(path)
+        return []
+
+
+def _check_legible(path: str) -> None:
+    """Refuse a name that cannot be written down, and so not be found again."""
+    if "\ufffd" in path:
+        raise SandboxError(problem=f"{path!r} has a name that is no UTF-8: rename it")
+
+
 async def _read(place: Place, entry: Entry, left: int) -> bytes | None:
     """A file's bytes, or None if it went meanwhile."""
     try:
         data = await place.read(entry.path, limit=left + 1)
     except NoSuchFile:
-        if "\ufffd" in entry.path:
-            problem = f"{entry.path!r} has a name that is no UTF-8: rename it"
-            raise SandboxError(problem=problem) from None
+        _check_legible(entry.path)
         return None
     if len(data) > left:
         raise RequestTooLarge(limit=BYTES)
@@ -150,17 +168,33 @@ class _Member(Struct, frozen=True):
     executable: bool
 
 
-class _Strict(tarfile.TarInfo):
-    """A header that is wrong is an error: `tarfile` would take it for the end of the archive."""
+def _strict() -> type[tarfile.TarInfo]:
+    """How the headers of one archive are read. One that is wrong is an error: `tarfile` would take
+    it for the end of the archive. Those that say more of another are short, and so are all of them
+    together: `tarfile` reads them whole, and some at length."""
+    left = EXTRAS
 
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
-        try:
-            return super().fromtarfile(archive)
-        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # its end, as it is written
-            raise
-        except tarfile.HeaderError as error:
-            raise tarfile.ReadError(str(error)) from None
+    class Strict(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, *header: Any) -> Self:
+            nonlocal left
+            found = super().frombuf(*header)
+            if found.type in _LONG:
+                left -= found.size
+                if not 0 <= found.size <= EXTRA or left < 0:
+                    raise tarfile.ReadError("a header is too long")
+            return found
+
+        @classmethod
+        def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+            try:
+                return super().fromtarfile(archive)
+            except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # its end, as written
+                raise
+            except tarfile.HeaderError as error:
+                raise tarfile.ReadError(str(error)) from None
+
+    return Strict
 
 
 class _Bounded:
@@ -195,7 +229,7 @@ def _check(data: bytes) -> None:
 
 def _open(plain: gzip.GzipFile) -> tarfile.TarFile:
     bounded = cast(IO[bytes], _Bounded(plain, BYTES + _HEADERS))  # it is only read
-    return tarfile.open(mode="r|", fileobj=bounded, tarinfo=_Strict)
+    return tarfile.open(mode="r|", fileobj=bounded, tarinfo=_strict())
 
 
 def _members(data: bytes) -> Generator[_Member, None, None]:
@@ -203,7 +237,8 @@ def _members(data: bytes) -> Generator[_Member, None, None]:
     count = size = 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as plain, _open(plain) as tar:
-            for info in tar:
+            while (info := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # they are not needed again
                 count, size = count + 1, size + max(info.size, 0)
                 _within("files", count, ENTRIES)
                 if size > BYTES:
@@ -211,8 +246,14 @@ def _members(data: bytes) -> Generator[_Member, None, None]:
                 if (path := _path(info)) is not None:
                     yield _Member(path, _data(tar, info), bool(info.mode & 0o100))
             _check_end(tar)
-    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
+    except _DAMAGED as error:
         raise _refused(f"cannot be read ({type(error).__name__})") from error
+
+
+_DAMAGED = (
+    *(tarfile.TarError, OSError, EOFError, zlib.error),
+    *(ValueError, OverflowError, RecursionError),
+)
 
 
 def _path(info: tarfile.TarInfo) -> str | None:
@@ -234,7 +275,7 @@ def _path(info: tarfile.TarInfo) -> str | None:
 
 def _is_name(text: str, limit: int) -> bool:
     try:
-        return "\0" not in text and 0 < len(text.encode()) <= limit and not text.isspace()
+        return "\0" not in text and 0 < len(text.encode()) <= limit
     except UnicodeEncodeError:
         return False
 

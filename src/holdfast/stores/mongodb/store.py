@@ -392,3 +392,4 @@ class MongoStore:
         await self._heads.aclose()
         if self._client is not None:
             await self._client.close()
+        self._wakes.wake_all()

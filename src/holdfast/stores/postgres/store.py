@@ -392,6 +392,7 @@ class PostgresStore:
     async def aclose(self) -> None:
         await self._notices.aclose()
         await self._database.aclose()
+        self._wakes.wake_all()
 
 
 async def _at_one_moment(link: Link, key: Key, bounds: dict[str, Any]) -> paging.Page:

@@ -412,6 +412,7 @@ class SqliteStore:
 
     async def aclose(self) -> None:
         await self._readers.aclose()
+        self._wakes.wake_all()
         await self._writer.aclose()
         self._lock.close()
 
