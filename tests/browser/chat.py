@@ -1,6 +1,6 @@
 """examples/chat.html in a real browser, against a real server: said, streamed, approved, reloaded,
-and the same after the server was killed. A program of its own, run by `scripts/browser`, since it
-needs a whole Chromium (PyQt6-WebEngine).
+and the same after the server was killed, in a call too. A program of its own, run by
+`scripts/browser`, since it needs a whole Chromium (PyQt6-WebEngine).
 
     python tests/browser/chat.py [PYTHON]     PYTHON: that of the server, if it is another
 """
@@ -33,6 +33,7 @@ from PyQt6.QtWidgets import QApplication  # type: ignore[import-not-found]
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 60.0  # seconds; only a hang takes so long
 AGENT = """
+import asyncio
 from holdfast import Agent, Harness, LogConfig, tool
 from holdfast.models.scripted import Say, ScriptedModel, Use
 
@@ -41,15 +42,23 @@ async def refund(order: str) -> str:
     "Refund an order."
     return f"refunded {order}"
 
+@tool
+async def charge(order: str) -> str:
+    "Charge for an order."
+    open("begun", "w").close()
+    await asyncio.sleep(3600)
+    return f"charged {order}"
+
 STORY = " ".join(f"word{n} \U0001f600" for n in range(40))
 model = ScriptedModel.by_input({
     "Refund": [Say("Let me see.", calls=[Use("refund", order="42")]), "Refunded."],
+    "Charge": [Say("Let me try.", calls=[Use("charge", order="42")]), "So it was charged."],
     "Story": Say(STORY, delay=0.05),
     ".": "Good day.",
 })
 
 def shop(*, storage, tenant):
-    agent = Agent("shop", instructions="Help.", tools=[refund])
+    agent = Agent("shop", instructions="Help.", tools=[refund, charge])
     quiet = LogConfig(level="silent")
     return Harness(agent, default_model=model, storage=storage, tenant=tenant, logging=quiet)
 """
@@ -132,6 +141,10 @@ class Server:
         except (urllib.error.URLError, OSError):
             return False
 
+    def charges(self) -> bool:
+        """Whether the tool has begun that never ends by itself."""
+        return (self._folder / "begun").exists()
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -160,6 +173,7 @@ def check(page: Page, server: Server) -> None:
     page.ask("document.querySelector('#asks button').click()")
     page.until("document.getElementById('log')?.innerText?.includes('Refunded.')", "the refund")
     page.until("!document.querySelector('#asks div')", "the question is gone")
+    told_what_came_of_it(page, server)
     before = page.text()
     page.ask("window.old = true; location.reload(); true")
     page.until("window.old === undefined && document.readyState === 'complete'", "a reload")
@@ -169,6 +183,21 @@ def check(page: Page, server: Server) -> None:
     assert page.ask("document.querySelectorAll('#asks div').length") == 0
     assert not [error for error in page.errors if "Uncaught" in error], page.errors
     print("ok: the reloaded page shows the same", flush=True)
+
+
+def told_what_came_of_it(page: Page, server: Server) -> None:
+    """A call that a dead process may have made: a person says what came of it."""
+    page.ask(SAY % "Charge")
+    wait(server.charges, "a call")
+    server.kill()
+    server.start()
+    page.until("document.querySelectorAll('#asks button').length === 3", "what came of the call?")
+    page.ask(
+        "window.prompt = () => 'charged'; document.querySelectorAll('#asks button')[2].click()"
+    )
+    said = "document.getElementById('log')?.innerText?.includes('So it was charged.')"
+    page.until(said, "the run goes on with what a person said")
+    page.until("!document.querySelector('#asks div')", "this question is gone too")
 
 
 def main(python: str) -> None:

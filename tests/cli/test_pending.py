@@ -19,20 +19,20 @@ from .programs import start
 async def waiting(store: Store) -> None:
     """A session with two questions in `main` and one in a thread, and one with a single item."""
     await _open(store, "two", "p1", "p2")
-    await _open(store, "one", "only")
+    await _open(store, "one", "only", what="external")
     begun = NewEvent.of("thread.created", {"agent": "shop"})
     item = {"id": "p3", "what": "question", "title": "which?", "assignee": "ann"}
     opened = NewEvent.of("pending.opened", item)
     await store.append(key("two", "side"), [begun, opened], create=True)
 
 
-async def _open(store: Store, session: str, *ids: str) -> None:
+async def _open(store: Store, session: str, *ids: str, what: str = "approval") -> None:
     events = [
         NewEvent.of("session.created", {"agent": "shop"}),
         NewEvent.of("run.started", {}, run="r"),
     ]
     for id in ids:
-        item = {"id": id, "what": "approval", "title": f"refund {id}\x1b[2J"}
+        item = {"id": id, "what": what, "title": f"refund {id}\x1b[2J"}
         events.append(NewEvent.of("pending.opened", item, run="r"))
     events.append(NewEvent.of("run.waiting", {}, run="r"))
     await store.append(key(session), events, create=True)
@@ -141,6 +141,13 @@ def test_a_denial_keeps_its_reason_and_who_it_was(inbox: str, cli: Cli) -> None:
     (event,) = settled(cli, "two")
     assert event["data"] == {"id": "p1", "outcome": "denied", "reason": "too much"}
     assert event["actor"].startswith("cli:")
+
+
+def test_an_approval_takes_no_answer(inbox: str, cli: Cli) -> None:
+    ended = cli("answer", "two", "p1", "no")
+    assert ended.code == 1
+    assert "approve it, perhaps with other arguments, or deny it" in ended.err
+    assert settled(cli, "two") == []
 
 
 @pytest.mark.parametrize(

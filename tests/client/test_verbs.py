@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,11 @@ from holdfast import (
     NotPending,
     SessionNotFound,
 )
-from holdfast.client import Stream
+from holdfast.client import Client, Stream
 from holdfast.errors import SessionMoved, Unauthorized, UnknownEngine, UnknownStore
 from holdfast.harness.display import Display
 
+from ..server.scene import serving
 from .scene import PATIENCE, SECRET, STORY, connected
 
 

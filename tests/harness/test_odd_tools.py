@@ -285,7 +285,7 @@ async def ordering(answer: str) -> dict[str, Any]:
         sending = asyncio.create_task(session.send("go"))
         await until(lambda: session.status.pending)
         await asyncio.sleep(2.2 if answer == "approve" else 0)
-        await (session.approve() if answer == "approve" else session.answer(answer))
+        await (session.approve() if answer == "approve" else session.deny(reason=answer))
         async with asyncio.timeout(PATIENCE):
             await sending
             assert (await session.wait()).text == "Well."
@@ -296,5 +296,6 @@ async def test_the_time_of_a_person_is_not_the_tools() -> None:
     assert (await ordering("approve"))["result"] == "ok: paid 1"
 
 
-async def test_an_answer_to_a_call_within_a_call_is_its_result() -> None:
-    assert (await ordering("paid by hand"))["result"] == "ok: paid by hand"
+async def test_a_no_to_a_call_within_a_call_is_its_result() -> None:
+    said = (await ordering("paid by hand"))["result"]
+    assert said == "failed: This call was denied. paid by hand"

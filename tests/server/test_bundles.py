@@ -49,6 +49,8 @@ async def test_a_session_is_moved_to_another_server_and_goes_on_there_alone(url:
             "session_moved", "POST", "/sessions/one/messages", {"content": "Hi"}
         )
         assert fields["to"] == "there"
+        events = (await here("GET", "/sessions/one/events"))["items"]
+        assert [e["actor"] for e in events if e["kind"] == "session.moved"] == ["ann"]
         made = await there("POST", "/bundles", headers=ZIP, content=moved.content, status=201)
         assert made["session"] == "one"
         await there("POST", f"/sessions/one/pending/{item}/approve")

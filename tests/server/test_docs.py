@@ -21,6 +21,7 @@ from holdfast.wire.streams import Caught, End, EndReason, Resync
 from .test_serve import Served
 
 DOCS = Path(__file__).parents[2] / "docs"
+ADDRESS = "http://127.0.0.1:7700"  # where the pages say that a server is
 HTTP, SERVER = (DOCS / "http.md").read_text(), (DOCS / "server.md").read_text()
 
 
@@ -43,8 +44,9 @@ def test_what_the_page_types_gives_what_it_says(tmp_path: Path) -> None:
     server = Served(tmp_path, program=program[1], agent="shop=shop:agent")
     try:
         server.ready()
-        script = ["set -e", f"export URL={server.url}"]
-        script += [f"echo; echo '<{n}>'; {command}" for n, (command, _) in enumerate(lines(HTTP))]
+        commands = [command.replace(ADDRESS, server.url) for command, _ in lines(HTTP)]
+        script = ["set -e"]
+        script += [f"echo; echo '<{n}>'; {command}" for n, command in enumerate(commands)]
         ran = subprocess.run(
             ["bash", "-c", "\n".join(script)],
             cwd=tmp_path,
@@ -75,6 +77,31 @@ def test_every_route_scope_limit_and_setting_is_on_the_pages() -> None:
     assert [name for name in TABLES if f"[{name}]" not in SERVER] == []
     settings = Settings.__dataclass_fields__
     assert [name for name in settings if name not in SERVER] == []
+
+
+def test_the_page_says_which_routes_take_a_thread() -> None:
+    said = re.search(r"takes `\?thread=`(.*?)share takes none:(.*?)\n\n", HTTP, re.DOTALL)
+    assert said is not None
+    taking, sharing = (
+        {*re.findall(r"`(?:GET|PUT) …/(\w+)`|`([a-z/-]+)`", part)} for part in said.groups()
+    )
+    base = "/sessions/{session_id:str}"
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for handler in ROUTES:
+        for path in (path for path in handler.paths if path.startswith(base)):
+            name = path.removeprefix(base).strip("/")
+            name = name if name == "threads/fork" else name.partition("/")[0]
+            if name:
+                found["thread" in handler.parsed_fn_signature.parameters].add(name)
+    assert found[True] == {"".join(names) for names in taking} - {"main"}
+    assert found[False] == {"".join(names) for names in sharing}
+
+
+def test_what_is_typed_has_its_address_and_is_quoted() -> None:
+    assert lines(HTTP)[0][0] == f"export URL={ADDRESS}"
+    for command, _ in lines(HTTP):
+        for word in re.findall(r"\S*\?\S*", re.sub(r"'[^']*'", "", command)):
+            assert word.startswith('"'), command
 
 
 @pytest.mark.parametrize("command", ["serve", "keys"])

@@ -42,6 +42,33 @@ async def test_a_call_can_be_approved_with_other_arguments(api: Api) -> None:
     assert told["items"][1]["calls"][0]["outcome"]["result"] == "refunded 5 of 43"
 
 
+async def test_arguments_that_the_tool_does_not_take_decide_nothing(api: Api) -> None:
+    item = await api.ask_for_refund("one")
+    path = f"/sessions/one/pending/{item}/approve"
+    wrong = {"arguments": {"order": "1", "cents": "x"}}
+    fields = await api.fails("invalid_value", "POST", path, wrong)
+    assert fields["field"] == "arguments.cents"
+    fields = await api.fails("invalid_value", "POST", path, {"arguments": {"cents": 5}})
+    assert fields["field"] == "arguments.order"
+    assert [one["id"] for one in (await api("GET", "/sessions/one/pending"))["items"]] == [item]
+    await api("POST", path, {"arguments": {"order": "1", "cents": 5}})
+    told = await api.until("/sessions/one/transcript", lambda t: len(t["items"]) == 3)
+    assert told["items"][1]["calls"][0]["outcome"]["result"] == "refunded 5 of 1"
+
+
+async def test_an_answer_is_no_approval(api: Api) -> None:
+    item = await api.ask_for_refund("one")
+    path = f"/sessions/one/pending/{item}"
+    fields = await api.fails("invalid_value", "POST", f"{path}/answer", {"answer": "no"})
+    assert fields["field"] == "answer"
+    assert "approve" in fields["remedy"]
+    assert "deny" in fields["remedy"]
+    assert [one["id"] for one in (await api("GET", "/sessions/one/pending"))["items"]] == [item]
+    await api("POST", f"{path}/deny", {"reason": "no"})
+    told = await api.until("/sessions/one/transcript", lambda t: len(t["items"]) == 3)
+    assert told["items"][1]["calls"][0]["outcome"]["outcome"] == "denied"
+
+
 @pytest.mark.parity("computeragent", 84)
 async def test_a_denial_reaches_the_model_with_its_reason_and_the_run_goes_on(api: Api) -> None:
     item = await api.ask_for_refund("one")

@@ -53,6 +53,24 @@ def test_what_is_wrong_with_an_agent_is_wrong_with_the_server() -> None:
         Settings(agents=[Agent("x", instructions="y")], auth=object()).check()  # type: ignore[arg-type]  # the point
 
 
+def test_what_is_wrong_in_code_is_told_as_in_a_file(tmp_path: Path) -> None:
+    wrong = Settings(
+        agents=[DESK],
+        auth=NoAuth(),
+        harness={"default_modle": model()},
+        audit=FileAudit(tmp_path / "nowhere" / "audit.jsonl"),
+        origins=["https://shop.example"],
+    )
+    with pytest.raises(InvalidSettings) as caught:
+        wrong.check()
+    told = "\n".join(caught.value.faults)
+    assert "harness.default_modle is no setting: did you mean 'default_model'?" in told
+    assert "audit.jsonl' cannot be written (its folder is not there)" in told
+    assert "origin 'https://shop.example' is not of this machine" in told
+    with pytest.raises(InvalidSettings, match="tenants is a text: give a list"):
+        Settings(agents=[DESK], auth=NoAuth(), tenants="main").check()
+
+
 def test_a_file_says_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "correct horse battery staple")
     file = tmp_path / "server.toml"

@@ -68,6 +68,7 @@ async def export_bundle(
     attachments: bool | None = None,
     scrub: ScrubConfig | None = None,
     move_to: str | None = None,
+    actor: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Bundle: ...
 
@@ -84,6 +85,7 @@ async def export_bundle(
     attachments: bool | None = None,
     scrub: ScrubConfig | None = None,
     move_to: str | None = None,
+    actor: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Written: ...
 
@@ -99,6 +101,7 @@ async def export_bundle(
     attachments: bool | None = None,
     scrub: ScrubConfig | None = None,
     move_to: str | None = None,
+    actor: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Bundle | Written:
     """A session as a bundle; with `to`, in a file: a single JSON if the name ends in `.json`, else
@@ -106,8 +109,8 @@ async def export_bundle(
 
     `mode` says what is in it, `purpose` what it is for. `share` takes the log as it stands. `copy`
     settles what is open, so that the copy may go on. `move` takes all as it is and leaves the
-    source sealed, as moved to `move_to`; `LeaseHeld` while somebody drives it; when the export
-    fails, the source is opened again.
+    source sealed, as moved to `move_to` by `actor`; `LeaseHeld` while somebody drives it; when the
+    export fails, the source is opened again.
 
     `threads` are those to take, all by default; `upto` cuts thread `main`, or the only one of
     `threads`, after that event. `attachments` says whether blobs come along; by default they do
@@ -130,7 +133,7 @@ async def export_bundle(
     path = None if to is None else Path(to)
     await asyncio.to_thread(check_path, path)
     return await (
-        _move(job, path, move_to or "a bundle") if purpose == "move" else _export(job, path)
+        _move(job, path, move_to or "a bundle", actor) if purpose == "move" else _export(job, path)
     )
 
 
@@ -160,7 +163,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     progress: Callable[[int], None]
 
 
-async def _move(job: _Job, path: Path | None, name: str) -> Bundle | Written:
+async def _move(job: _Job, path: Path | None, name: str, actor: str | None) -> Bundle | Written:
     """Seal and export, again if a thread was begun meanwhile."""
     rows = await threads_of(job.store, job.scope)
     for row in rows:
@@ -169,7 +172,7 @@ async def _move(job: _Job, path: Path | None, name: str) -> Bundle | Written:
     try:
         while True:
             opened |= {row.thread for row in rows if row.sealed is None}
-            await seal(job.store, job.scope, name)
+            await seal(job.store, job.scope, name, actor)
             made = await _export(job, path)
             rows = await threads_of(job.store, job.scope)
             if all(row.sealed is not None for row in rows):

@@ -14,7 +14,8 @@ from rich.text import Text
 from ..errors import MissingExtra
 from ..store import wall_clock
 from ..stores import connect
-from .options import EVERYWHERE, Common, seconds
+from .failure import UsageError
+from .options import EVERYWHERE, Common, data_folder, default_store, seconds
 from .output import Output, plain
 from .render import moment
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..server.keys import Keys, NewKey
 
 T = TypeVar("T")
+NAME, SECRET = 12, 43  # characters of a key behind `hk_`: its id, and what is secret
 HELP = """The keys of a server: who may ask it, and for what. A key is shown once, when it is made.
 
 ```
@@ -29,7 +31,9 @@ holdfast keys create ann --scope sessions:read --scope sessions:write
 holdfast keys rotate Ab3dEf6hIj9k --grace 1h
 ```
 """
-Id: TypeAlias = Annotated[str, Parameter(help="The key's id: the twelve characters after hk_.")]
+Id: TypeAlias = Annotated[
+    str, Parameter(help="The key's id: the twelve characters after hk_. The key is as good.")
+]
 Expires: TypeAlias = Annotated[
     str | None, Parameter(help="How long it is good for, such as 90d. Default: for ever.")
 ]
@@ -91,7 +95,8 @@ def list_keys(*, common: Common = EVERYWHERE) -> None:
 def revoke(id: Id, /, *, common: Common = EVERYWHERE) -> None:
     """Let a key be good for nothing; every server knows within five seconds."""
     out = common.output()
-    info = _with(common, lambda keys: keys.revoke(id))
+    name = _id(id)
+    info = _with(common, lambda keys: keys.revoke(name))
     if out.json:
         out.emit(msgspec.to_builtins(info))
     else:
@@ -108,8 +113,20 @@ def rotate(
 ) -> None:
     """Give a key a new secret, and show it once."""
     out = common.output()
-    until, left = _until(expires), seconds("--grace", grace)
-    _show_new(out, _with(common, lambda keys: keys.rotate(id, grace=left, expires=until)))
+    name, until, left = _id(id), _until(expires), seconds("--grace", grace)
+    _show_new(out, _with(common, lambda keys: keys.rotate(name, grace=left, expires=until)))
+
+
+def _id(text: str) -> str:
+    """The id of a key by its id or by the key itself, which is never shown."""
+    body = text.strip().removeprefix("hk_")
+    whole = len(body) in (NAME, NAME + SECRET)
+    if whole and body.isascii() and body.isalnum():
+        return body[:NAME]
+    raise UsageError(
+        f"a key's id is the {NAME} letters and digits after hk_; what was given has {len(body)} "
+        "characters (`holdfast keys list` shows the ids)"
+    )
 
 
 def _until(expires: str | None) -> int | None:
@@ -130,6 +147,9 @@ def _with(common: Common, work: Callable[[Keys], Awaitable[T]], *, new: bool = F
         from ..server.keys import Keys  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(extra="server", needed_for="holdfast keys") from error
+
+    if new and common.url == default_store():
+        data_folder().mkdir(parents=True, exist_ok=True)
 
     async def run() -> T:
         async with connect(common.url) if new else common.open() as store:

@@ -89,7 +89,10 @@ def resume(
     made = find(agent)
     choice = choose(made, model)
     if choice.offline is not None:
-        raise UsageError(f"{choice.offline}; name a model with --model provider/name")
+        raise UsageError(
+            f"{choice.offline}; name a model with --model provider/name "
+            "(scripted/offline needs no key)"
+        )
     keys = [Key(common.tenant, id, thread) for id in sessions]
     return asyncio.run(_serve(made, choice, common, keys, forever=forever, patience=patience))
 

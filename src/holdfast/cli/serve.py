@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter, validators
 
 from ..errors import MissingExtra
+from ..harness.agent import Agent
 from .agents import Choice, ModelRef, choose, find
 from .failure import UsageError
-from .options import EVERYWHERE, Common, place, shown
+from .options import EVERYWHERE, Common, data_folder, default_store, shown
+
+if TYPE_CHECKING:
+    from ..server.running import Plan
+    from ..server.starting import Began
 
 Port = Annotated[
     int,
@@ -23,7 +30,10 @@ Port = Annotated[
 def serve(
     *agents: Annotated[
         str,
-        Parameter(help="The agents, each as module:name; NAME=module:name gives one a name."),
+        Parameter(
+            help="The agents, each as module:name; NAME=module:name gives one another name than "
+            "its own."
+        ),
     ],
     config: Annotated[
         Path | None, Parameter(help="A TOML file with all settings, in place of the options.")
@@ -76,9 +86,12 @@ def serve(
         raise UsageError("serve takes an agent as module:name, or --config FILE")
     if agents and config is not None:
         raise UsageError("serve takes agents or --config, not both")
-    if config is not None and any(option is not None for option in (auth, model, sandbox)):
-        raise UsageError("--auth, --model and --sandbox stand in the file that --config names")
-    named, speaks = dict(map(_named, agents)), Choice()
+    elsewhere = (auth, model, sandbox, common.store)
+    if config is not None and any(option is not None for option in elsewhere):
+        raise UsageError(
+            "--store, --auth, --model and --sandbox stand in the file that --config names"
+        )
+    named, speaks = _named(agents), Choice()
     for at in named.values():
         speaks = speaks if speaks.default else choose(find(at), model)
     local = is_loopback(host)
@@ -97,21 +110,65 @@ def serve(
         origins=[*origin],
         sandbox=None if sandbox is None else str(sandbox),
     )
-    if config is None and (path := place(common.url)) is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    scheme = "http" if tls_cert is None else "https"
-    out = common.output()
-    where = shown(common.url) if config is None else str(config)
-
-    def begun(port: int) -> None:
-        name = f"[{host}]" if ":" in host else host
-        out.remark(f"serving {scheme}://{name}:{port}/v1 from {where}; Ctrl-C ends it")
-        if speaks.offline is not None:
-            out.remark(f"no vendor is asked, since {speaks.offline}: the model is {speaks.default}")
-
-    run(plan, begun)
+    if config is None and common.url == default_store():
+        data_folder().mkdir(parents=True, exist_ok=True)
+    words = _Words(common, plan, speaks)
+    run(plan, words.begun, words.ending)
 
 
-def _named(agent: str) -> tuple[str, str]:
-    name, equals, at = agent.partition("=")
-    return (name, at) if equals else (agent.partition(":")[2], agent)
+class _Words:
+    """What is said while it serves."""
+
+    def __init__(self, common: Common, plan: Plan, speaks: Choice) -> None:
+        self._out, self._common, self._plan, self._speaks = common.output(), common, plan, speaks
+
+    def begun(self, began: Began) -> None:
+        plan, say = self._plan, self._out.remark
+        scheme = "http" if plan.cert is None else "https"
+        name = f"[{plan.host}]" if ":" in plan.host else plan.host
+        where = shown(self._common.url) if plan.config is None else plan.config
+        say(f"serving {scheme}://{name}:{began.port}/v1 from {where}; Ctrl-C ends it")
+        if self._speaks.offline is not None:
+            model = self._speaks.default
+            say(f"no vendor is asked, since {self._speaks.offline}: the model is {model}")
+        if not began.kept:
+            say(f"sessions are in memory, and gone when it ends: {self._remedy()}")
+        if not began.known and began.kept:
+            say("there are no keys, so nobody may ask: `holdfast keys create NAME` makes one")
+        elif not began.known:
+            say("there are no keys, and none can be made for it in memory: nobody may ask")
+
+    def ending(self, grace: float) -> None:
+        self._out.remark(
+            f"ending: runs have up to {grace:g} s to reach a safe point, then they are handed "
+            "over; Ctrl-C again ends at once"
+        )
+
+    def _remedy(self) -> str:
+        if self._plan.config is None:
+            return "--store URL keeps them"
+        ignored = ", and HOLDFAST_STORE counts without a file" if _named_store() else ""
+        return f"[stores] in {self._plan.config} keeps them{ignored}"
+
+
+def _named_store() -> bool:
+    return bool(os.environ.get("HOLDFAST_STORE"))
+
+
+def _named(agents: Sequence[str]) -> dict[str, str]:
+    """The agents' places by the names that clients ask for."""
+    found: dict[str, str] = {}
+    for agent in agents:
+        name, equals, at = agent.partition("=")
+        if not equals:
+            at, made = agent, find(agent)
+            name = made.key if isinstance(made, Agent) else agent.partition(":")[2]
+        if not name:
+            raise UsageError(f"{agent!r} has no name before the `=`: write NAME=module:name")
+        if name in found:
+            raise UsageError(
+                f"{found[name]!r} and {at!r} are both called {name!r}: give one another name, "
+                "NAME=module:name"
+            )
+        found[name] = at
+    return found

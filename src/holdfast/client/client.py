@@ -48,6 +48,8 @@ def _checked(about: About) -> About:
     for name in about:
         if name not in About.__annotations__:
             remedy = f"use one of {', '.join(About.__annotations__)}"
+            if name in ("id", "session", "session_id"):
+                remedy = "give the id to `get_or_create(id)` or `open(id)`"
             raise InvalidValue(field=name, problem="is nothing a session has", remedy=remedy)
     store: Any = about.get("session_store")
     if store is not None and not (isinstance(store, Mapping) and {"kind"} <= {*store} <= STORE):
@@ -138,7 +140,8 @@ class Client:
     async def list(
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> Page[Row]:
-        """Sessions that answer all filters, the most recently active first."""
+        """Sessions that answer all filters, the most recently active first; of every store of the
+        server, one after the other, or with `store=` of the one of this kind."""
         query = {**filters, "cursor": cursor, "limit": limit}
         page = await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
         return Page(items=page.items, cursor=page.cursor, total=page.total)
@@ -205,9 +208,10 @@ class Client:
         tag: str | None = None,
         **filters: Any,
     ) -> wire.PendingPage:
-        """What waits for a person, in all sessions that the key may see, oldest first. With
-        `wait`, it is answered when something waits, or with the `tag` of an earlier page, when
-        it is not what it was; at the latest after so many seconds."""
+        """What waits for a person, in all sessions that the key may see, oldest first; store by
+        store, or with `store=` in the one of this kind. With `wait`, it is answered when
+        something waits, or with the `tag` of an earlier page, when it is not what it was; at the
+        latest after so many seconds."""
         query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
         return await self._transport.call(
             "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait

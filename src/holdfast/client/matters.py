@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Literal
 
 from ..bundle import Imported
-from ..sessions import PersonErased, PersonRecord
+from ..sessions import PersonRecord
+from ..wire import ErasedPerson
 from ..wire.bundles import BundleShown
 from .transport import Query, Transport, decoded, part
 
@@ -82,21 +83,35 @@ class Bundles(Matter):
 
 
 class People(Matter):
-    """What there is of a person in all sessions."""
+    """What there is of a person in all sessions, in every store of the server or with `store` in
+    the one of this kind."""
 
     async def export(
-        self, user: str, *, shared: bool = False
+        self, user: str, *, shared: bool = False, store: str | None = None
     ) -> AsyncGenerator[PersonRecord, None]:
         """All that is stored of a person, event by event; with `shared`, also what is theirs in
         the sessions of others."""
-        query: Query = {"user": user, "shared": shared}
+        query: Query = {"user": user, "shared": shared, "store": store}
         async with self._transport.lines(PEOPLE, query, accept="application/x-ndjson") as lines:
             async for line in lines:
                 yield decoded(line, PersonRecord)
 
     async def erase(
-        self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
-    ) -> PersonErased:
-        """Delete a person's sessions, and erase their events in all others."""
-        query: Query = {"user": user, "reason": reason, "shared": shared, "dry_run": dry_run}
-        return await self._transport.call("DELETE", PEOPLE, PersonErased, query=query)
+        self,
+        user: str,
+        *,
+        reason: str,
+        shared: bool = True,
+        dry_run: bool = False,
+        store: str | None = None,
+    ) -> ErasedPerson:
+        """Delete a person's sessions, and erase their events in all others. A store that could
+        not be reached is told in `remains`, and as `failed` in `stores`."""
+        query: Query = {
+            "user": user,
+            "reason": reason,
+            "shared": shared,
+            "dry_run": dry_run,
+            "store": store,
+        }
+        return await self._transport.call("DELETE", PEOPLE, ErasedPerson, query=query)

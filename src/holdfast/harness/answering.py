@@ -17,6 +17,7 @@ from .inbox import Answer, Decision, settle
 from .inputs import check_seconds
 from .live import Live
 from .results import Ask, ask
+from .subagents import tools_named
 
 
 class Answering(Ground):
@@ -42,7 +43,8 @@ class Answering(Ground):
         actor: str | None = None,
         reason: str | None = None,
     ) -> Decision:
-        """Let a call be made, perhaps with other arguments. Without an item: the only one."""
+        """Let a call be made, perhaps with other arguments (`InvalidValue`, and the item stays
+        open, if the tool does not take them). Without an item: the only one."""
         answer = None if arguments is None else {"arguments": dict(arguments)}
         return await self.settle(item, "approved", actor=actor, reason=reason, answer=answer)
 
@@ -55,7 +57,8 @@ class Answering(Ground):
     async def answer(
         self, answer: Any, item: str | None = None, *, actor: str | None = None
     ) -> Decision:
-        """Answer a question, or say what an outside call came to."""
+        """Answer a question, or say what an outside call came to. What only asks whether a call
+        may be made is approved or denied: `InvalidValue`."""
         return await self.settle(item, "answered", actor=actor, answer=answer)
 
     async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
@@ -88,8 +91,9 @@ class Answering(Ground):
         mine = where == self.key
         live = self.live if mine else (await self.subagents.open(where.thread)).live
         more: Any = {"actor": actor, "reason": reason, "answer": answer, "channel": channel}
+        tools = tools_named(self.host.config.agent)
         try:
-            made = await settle(store, where, item, outcome, **more)
+            made = await settle(store, where, item, outcome, tools=tools, **more)
         except AlreadyDecided:
             await self.catch_up(live)  # so that it is not shown as open any more
             raise

@@ -21,6 +21,7 @@ from .sandbox.port import Reason
 from .serving import TTL, Serving
 from .session import Session
 from .stream import Stream
+from .subagents import tools_named
 
 __all__ = ["GRACE", "TTL", "Harness"]
 
@@ -179,7 +180,8 @@ class Harness(Serving):
         where, item = await holder(self.store, key(_named(id), thread, self.tenant), item)
         if arguments is not None:
             answer = {"arguments": dict(arguments)}
-        made = await settle(self.store, where, item, outcome, answer=answer, **options)
+        tools = tools_named(self.config.agent)
+        made = await settle(self.store, where, item, outcome, answer=answer, tools=tools, **options)
         live = self.opened.lives.get(where)
         if live is not None:
             await live.reach(made.seq)

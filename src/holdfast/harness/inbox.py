@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -14,8 +14,11 @@ from ..errors import AlreadyDecided, InvalidValue, NotPending
 from ..events import Event, Key, NewEvent
 from ..store import Store, wall_clock
 from .answers import mismatch
+from .tools import BadArguments, Tool
+from .tools.values import ROOT
 
 Answer: TypeAlias = Literal["approved", "denied", "answered"]
+Tools: TypeAlias = Callable[[str], Sequence[Tool]]
 
 
 class Decision(Struct, frozen=True):
@@ -37,15 +40,21 @@ async def settle(
     reason: str | None = None,
     answer: Any = None,
     channel: str | None = None,
+    tools: Tools | None = None,
 ) -> Decision:
     """Decide on an item; None means the only one. `AlreadyDecided` if somebody did before,
     `NotPending` if there is no such item. It needs no driver and no lease. `channel` is the
-    way by which the decision came."""
+    way by which the decision came.
+
+    `InvalidValue`, and the item stays open, for an answer that the question does not allow, for
+    one to a call that can only be approved or denied, and for arguments that the tool does not
+    take, where `tools` knows the tools of a name."""
     row = await store.row(key)
     item = await _meant(store, key, row, item)
     about = row.pending.get(item, {}) if row is not None else {}
-    if outcome == "answered" and about:
-        await _check_answer(store, key, about["seq"], answer)
+    if about and outcome != "denied" and (opened := await _opened(store, key, about["seq"])):
+        _check_answer(item, opened, outcome, answer)
+        _check_arguments(opened, outcome, answer, tools)
     payload = ev.PendingSettled(
         id=item, outcome=outcome, answer=answer, reason=reason, channel=channel
     )
@@ -79,14 +88,58 @@ async def _late(store: Store, key: Key, item: str, about: Mapping[str, Any]) -> 
     return expires is not None and expires <= wall_clock()
 
 
-async def _check_answer(store: Store, key: Key, seq: int, answer: Any) -> None:
-    """Refuse an answer that the question, event `seq`, does not allow; the item stays open."""
+async def _opened(store: Store, key: Key, seq: int) -> ev.PendingOpened | None:
+    """The question itself, event `seq`; None if it cannot be read any more."""
+    found: ev.Payload | None = None
     async for event in store.read(key, after=seq - 1, before=seq + 1):
-        opened = typed(event)
-        detail = opened.detail if isinstance(opened, ev.PendingOpened) else None
-        schema = detail.get("schema") if isinstance(detail, dict) else None
-        if schema is not None and (wrong := mismatch(schema, answer)) is not None:
-            raise InvalidValue(field="answer", problem=wrong, remedy="give what is asked for")
+        found = typed(event)
+    return found if isinstance(found, ev.PendingOpened) else None
+
+
+def _check_answer(item: str, opened: ev.PendingOpened, outcome: Answer, answer: Any) -> None:
+    """Refuse an answer that the question does not allow; the item stays open."""
+    if outcome != "answered":
+        return
+    if opened.what == "approval" and not opened.parked:
+        raise InvalidValue(
+            field="answer",
+            problem=f"item {item!r} asks whether a call may be made, which an answer does not say",
+            remedy="approve it, perhaps with other arguments, or deny it with a reason",
+        )
+    schema = opened.detail.get("schema") if isinstance(opened.detail, dict) else None
+    if schema is not None and (wrong := mismatch(schema, answer)) is not None:
+        raise InvalidValue(field="answer", problem=wrong, remedy="give what is asked for")
+
+
+def _check_arguments(
+    opened: ev.PendingOpened, outcome: Answer, answer: Any, tools: Tools | None
+) -> None:
+    """Refuse other arguments that the tool does not take; the item stays open. Nothing is said of
+    a tool that is not known here, or not as it was when it was asked about."""
+    changed = outcome == "approved" and isinstance(answer, dict) and "arguments" in answer
+    if not changed or tools is None or opened.parked or not isinstance(opened.detail, dict):
+        return
+    mark = opened.detail.get("fingerprint")
+    known = [
+        tool for tool in tools(str(opened.detail.get("tool"))) if mark in (None, tool.fingerprint)
+    ]
+    wrong = [error for tool in known if (error := _wrong(tool, answer["arguments"])) is not None]
+    if wrong and len(wrong) == len(known):
+        raise wrong[0]
+
+
+def _wrong(tool: Tool, arguments: Any) -> InvalidValue | None:
+    try:
+        tool.parse(arguments)
+    except BadArguments as error:
+        first, *more = error.issues
+        rest = "".join(f"; {issue.path}: {issue.problem}" for issue in more)
+        return InvalidValue(
+            field="arguments" if first.path == ROOT else f"arguments.{first.path}",
+            problem=f"{first.problem}{rest}",
+            remedy=f"give what {tool.name} takes; nothing was decided",
+        )
+    return None
 
 
 async def was(store: Store, key: Key, item: str) -> bool:

@@ -8,7 +8,7 @@ with all that was said so far.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -151,6 +151,17 @@ def family(agent: Agent) -> dict[str, Agent]:
     for item in agent.subagents:
         found.update(family(item.within(agent)))
     return found
+
+
+def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
+    """Finds the tools of a name that the agent has, or any that works for it, in any mode."""
+
+    def named(name: str) -> list[Tool]:
+        places = [(one, mode) for one in family(agent).values() for mode in one.modes]
+        found = (one.tools_in(mode).get(name) for one, mode in places)
+        return [tool for tool in found if tool is not None]
+
+    return named
 
 
 def kin(agent: Agent, sub: Sub) -> Agent | None:

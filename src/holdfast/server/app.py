@@ -18,6 +18,7 @@ from ..wire import Failed
 from .asking import SERVICE, asking
 from .edge import Edge
 from .failure import answer
+from .front import Front
 from .routes import (
     bundles,
     documents,
@@ -81,7 +82,7 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
     app that is mounted where no lifespan reaches it is closed with `close_app`.
     """
     service = Service(settings if settings is not None else Settings(**more))
-    pages = documents.HANDLERS if service.settings.docs else []
+    pages, cors = documents.HANDLERS if service.settings.docs else [], _cors(service)
     app = Litestar(
         [Router("/v1", route_handlers=[*map(documented, ROUTES), *pages])],
         dependencies={"ask": Provide(asking, sync_to_thread=False)},
@@ -89,12 +90,13 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
         exception_handlers={Exception: _failed},
         lifespan=[_lifespan],
         openapi_config=_openapi(service) if service.settings.docs else None,
-        cors_config=_cors(service),
+        cors_config=cors,
         logging_config=None,
         request_max_body_size=None,
         debug=False,
     )
     app.state[SERVICE] = service
+    app.asgi_handler = Front(app.asgi_handler, cors, service.settings.redactor)
     return app
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -73,12 +74,42 @@ class FileAudit:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
+    def faults(self) -> Iterator[str]:
+        """Why no record could be written; nothing is left behind by the trial."""
+        try:
+            if self._path.exists():
+                self._path.open("ab").close()
+                return
+            why = unmade(self._path) if self._path.parent.is_dir() else "its folder is not there"
+        except OSError as error:
+            why = error.strerror
+        if why is not None:
+            yield (
+                f"audit: {str(self._path)!r} cannot be written ({why}): make its folder first, or "
+                "name another path"
+            )
+
     async def record(self, record: AuditRecord) -> None:
         await asyncio.to_thread(self._write, msgspec.json.encode(record) + b"\n")
 
     def _write(self, line: bytes) -> None:
         with self._path.open("ab") as file:
             file.write(line)
+
+
+def unmade(path: Path) -> str | None:
+    """Why nothing can be made at a path, with the folders above it that are missing; None where
+    it can, or a folder is there that takes more. Nothing is left behind by the trial."""
+    above = path.absolute()
+    try:
+        while not above.exists():
+            above = above.parent
+        if not above.is_dir():
+            return f"{str(above)!r} is no folder"
+        Path(tempfile.mkdtemp(dir=above)).rmdir()
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 class Audit:

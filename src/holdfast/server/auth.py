@@ -135,12 +135,13 @@ class NoAuth:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         proxied = any(header in shown.headers for header in FORWARDED)
         origin = shown.headers.get("origin", "null").rpartition("://")[2]
-        foreign = "origin" in shown.headers and not _local(origin)
+        foreign = "origin" in shown.headers and not is_local(origin)
         here = is_loopback(shown.address) and name in LOCAL and not proxied and not foreign
         return self._caller if here else None
 
 
-def _local(host: str) -> bool:
+def is_local(host: str) -> bool:
+    """Whether a host, with its port or without, is this machine by name."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name in LOCAL
 

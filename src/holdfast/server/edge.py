@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import functools
 from typing import Any, cast
-from urllib.parse import parse_qsl, unquote_to_bytes
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
@@ -22,17 +22,22 @@ from ..errors import (
     Unauthorized,
     UnsupportedMedia,
 )
+from ..errors.root import instead
 from ..events import new_id
 from ..store import wall_clock
 from . import once
 from .audit import AuditRecord
-from .auth import Caller, Credentials, NoAuth
+from .auth import FORWARDED, Caller, Credentials, NoAuth, is_loopback
 from .failure import JSON, SHOWN, Answer, answer
 from .service import Service
 
 CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 KEY = "idempotency-key"
 STREAM = "text/event-stream"
+LOCAL_ONLY = (
+    "this server has no keys, and answers only programs and pages of this machine: serve it with "
+    "keys for any others, and with --origin for pages"
+)
 OURS = ("ask", "request", "data", "last_event_id")  # parameters that are not in a query
 KEPT = ("content-type", "location")  # headers of an answer that are remembered with it
 
@@ -114,7 +119,7 @@ class Passing:
         if caller is None:
             if not isinstance(service.settings.auth, NoAuth):  # where nothing can be guessed
                 service.refusals.take(address)
-            raise Unauthorized()
+            raise _unknown(service, shown)
         self._scope["state"]["still"] = functools.partial(service.still, shown, caller)
         return caller
 
@@ -133,7 +138,7 @@ class Passing:
     def _check_path(self) -> None:
         """Refuse a path that is not what was routed: empty parts are folded by then, slashes that
         stand within a part are decoded, and what is no UTF-8 is replaced."""
-        raw = self._scope.get("raw_path", b"")
+        raw = self._scope.get("raw_path") or quote(self._scope["path"]).encode()
         folded = b"//" in raw or raw.endswith(b"/") or b"%2f" in raw.lower()
         try:
             shown = unquote_to_bytes(raw).decode()
@@ -155,7 +160,7 @@ class Passing:
         taken = {*handler.parsed_fn_signature.parameters} - {*self._scope["path_params"], *OURS}
         for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
             if name not in taken:
-                remedy = f"use some of {', '.join(sorted(taken))}" if taken else "leave it out"
+                remedy = instead(name[:100], sorted(taken)) if taken else "leave it out"
                 problem = "is no parameter here"
                 raise InvalidValue(field=name[:100], problem=problem, remedy=remedy)
 
@@ -165,6 +170,12 @@ class Passing:
         limits, raw = self._service.limits, self._opt.get("body") == "raw"
         limit = limits.bundle_bytes if raw else limits.body_bytes
         length = self._headers.get("content-length", "")
+        if length and "transfer-encoding" in self._headers:  # proxies may read it otherwise
+            raise InvalidValue(
+                field="transfer-encoding",
+                problem="stands beside content-length",
+                remedy="send one of them",
+            )
         if length.isdigit() and int(length) > limit:
             raise RequestTooLarge(limit=limit)
         try:
@@ -307,6 +318,15 @@ class Caught:
             body=bytes(self._body),
             session=session,
         )
+
+
+def _unknown(service: Service, shown: Credentials) -> Unauthorized:
+    """That nobody knows who asks. Why a server without keys says so is told to none but those
+    who ask from this machine: all others would learn that there are none."""
+    here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
+    if here and isinstance(service.settings.auth, NoAuth):
+        return Unauthorized(problem=LOCAL_ONLY)
+    return Unauthorized()
 
 
 def _of(hash: str, done: Answer) -> once.Answered:

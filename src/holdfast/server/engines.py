@@ -100,7 +100,12 @@ class HoldfastEngine:
         self._harnesses: dict[tuple[str, int, str], Harness] = {}
         self._keys: dict[str, str] = {}  # the name of each agent, by its key
         for name, made in self._made.items():
-            self._keys[self._probe(name, made)] = name
+            key = self._probe(name, made)
+            if key in self._keys:
+                problem = f"{self._keys[key]!r} and {name!r} are both the agent {key!r}"
+                remedy = "serve one of them, or give one another name: Agent(NAME, …)"
+                raise InvalidValue(field="agents", problem=problem, remedy=remedy)
+            self._keys[key] = name
         self._uses = Uses(self.limits)
 
     def _probe(self, name: str, made: Made) -> str:

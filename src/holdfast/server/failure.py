@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
 import traceback
-from typing import Any
 
 import msgspec
 from litestar.exceptions import (
@@ -33,10 +31,10 @@ from ..errors import (
 )
 from ..redact import Redactor
 from ..wire import failed, status_of
+from .mistakes import mistake
 
 LOGGER = logging.getLogger("holdfast.server")
 JSON = "application/json"
-MISSING = re.compile(r"Missing required (\w+) parameter '([\w-]+)'")
 SHOWN = 200  # characters of a path or a value that an error repeats
 
 
@@ -74,15 +72,14 @@ def known_as(error: Exception, scope: Scope) -> HoldfastError:
         case HoldfastError():
             return error
         case ValidationException():
-            return _invalid(error)
+            return mistake(error, scope)
         case NotFoundException():
             return NoRoute(path=path)
         case MethodNotAllowedException():
-            allowed = (error.headers or {}).get("allow", "")
-            return MethodNotAllowed(
-                method=str(scope.get("method", "")),
-                allowed=sorted(filter(None, allowed.split(", "))),
-            )
+            allowed = {*filter(None, (error.headers or {}).get("allow", "").split(", "))}
+            if "GET" in allowed:
+                allowed.add("HEAD")
+            return MethodNotAllowed(method=str(scope.get("method", "")), allowed=sorted(allowed))
         case HTTPException(status_code=413):
             return RequestTooLarge(limit=0)
         case HTTPException(status_code=415):
@@ -91,26 +88,6 @@ def known_as(error: Exception, scope: Scope) -> HoldfastError:
             detail = str(error.detail)[:SHOWN]
             return InvalidValue(field="body", problem=detail, remedy="see /v1/openapi.json")
     return ServerError()
-
-
-def _invalid(error: ValidationException) -> InvalidValue:
-    """The first of the things that are wrong with a request, and where it is."""
-    if (missing := MISSING.match(str(error.detail))) is not None:
-        source, field = missing.groups()
-        return InvalidValue(field=field, problem=f"is missing ({source})", remedy="give it")
-    extra: Any = error.extra
-    first = extra[0] if isinstance(extra, list) and extra else {}
-    first = first if isinstance(first, dict) else {}
-    field = str(first.get("key") or "body").removeprefix("data.")
-    problem = str(first.get("message") or "is not as it should be")
-    source = str(getattr(first.get("source"), "value", first.get("source") or "request"))
-    if "matching regex" in problem:
-        problem = "has characters that cannot be used here"
-    if field == "data":
-        field = "body"
-        problem = "is missing" if problem == "'data'" else problem
-    remedy = "see /v1/openapi.json for what is taken here"
-    return InvalidValue(field=field, problem=f"{problem} ({source})", remedy=remedy)
 
 
 def _shown(error: HoldfastError, request: str) -> HoldfastError:

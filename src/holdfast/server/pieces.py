@@ -1,25 +1,32 @@
-"""A file that was made to be given out, in pieces; it goes with its folder when it was sent."""
+"""A file that was made to be given out, in pieces. It goes with its folder once it was sent, or
+whoever asked for it has gone."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+from .sending import Streamed
+
 PIECE = 1 << 18
 
 
-async def pieces(path: Path) -> AsyncGenerator[bytes, None]:
-    """A file in pieces; it is open only while one is read, since a reader may go at any time.
-    Then the folder that it is in is removed."""
-    try:
-        offset = 0
-        while piece := await asyncio.to_thread(_piece, path, offset):
-            offset += len(piece)
-            yield piece
-    finally:
-        await asyncio.to_thread(shutil.rmtree, path.parent, ignore_errors=True)
+def given_out(path: Path, media_type: str, headers: dict[str, str]) -> Streamed:
+    """An answer with a file, which is alone in its folder."""
+    left = contextlib.AsyncExitStack()
+    left.push_async_callback(asyncio.to_thread, shutil.rmtree, path.parent, ignore_errors=True)
+    return Streamed(_pieces(path), left, media_type=media_type, headers=headers)
+
+
+async def _pieces(path: Path) -> AsyncGenerator[bytes, None]:
+    """It is open only while a piece is read, since a reader may go at any time."""
+    offset = 0
+    while piece := await asyncio.to_thread(_piece, path, offset):
+        offset += len(piece)
+        yield piece
 
 
 def _piece(path: Path, offset: int) -> bytes:

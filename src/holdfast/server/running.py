@@ -3,16 +3,22 @@ handed over before a process goes."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import errno
+import functools
 import gc
 import logging
+import multiprocessing
 import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
+from multiprocessing.synchronize import Event
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -22,16 +28,20 @@ from msgspec import Struct
 from uvicorn.config import LOGGING_CONFIG
 from uvicorn.supervisors import Multiprocess
 
-from ..errors import InvalidSettings
+from ..errors import HoldfastError, InvalidSettings
 from .app import create_app
 from .auth import NoAuth, is_loopback
 from .refusing import Protocol
 from .settings import Settings, read
+from .starting import Began, known_callers, tls_faults
 
+LOGGER = logging.getLogger("holdfast.server")
 FACTORY = "holdfast.server.running:app"
 VARIABLE = "HOLDFAST_SERVE"  # how a worker is told what to serve
 SECRET = "env:HOLDFAST_SECRET"  # noqa: S105 - where it is, not what it is
 COLLECTED = (20_000, 20, 10)  # objects, and rounds, between two collections
+FAILED = 3  # how a worker ends that is not to be started again, as uvicorn has it
+INTERRUPTED = 130  # what a shell reports of SIGINT
 MORE = 5  # seconds beyond the grace after which connections are cut
 
 
@@ -80,8 +90,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         faults = []
         if isinstance(settings.auth, NoAuth) and not is_loopback(self.host):
             faults.append(f"without auth only this machine is served, not {self.host!r}: use keys")
-        if (self.cert is None) != (self.key is None):
-            faults.append("TLS needs a certificate and its key")
+        faults += tls_faults(self.cert, self.key)
         if self.workers > 1 and settings.default == "memory":
             faults.append("several workers need a store that they share, not memory")
         if faults:
@@ -91,9 +100,32 @@ class Plan(Struct, frozen=True, kw_only=True):
 def app() -> Litestar:
     """The app of a worker."""
     plan = msgspec.json.decode(os.environ[VARIABLE], type=Plan)
-    made = create_app(plan.settings())
+    try:
+        made = create_app(plan.settings())
+    except HoldfastError as error:  # what the parent did not meet, a moment ago
+        LOGGER.error("%s", error)
+        sys.exit(FAILED)
+    end_at_second()
     collect_rarely()
     return made
+
+
+def end_at_second() -> None:
+    """Have the second Ctrl-C end this process at once, as a kill would: whoever shares the store
+    goes on with its runs. The first is for whoever listened before."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        return
+    heard = False
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal heard
+        if heard:
+            os._exit(INTERRUPTED)
+        heard = True
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, hear)
 
 
 def collect_rarely() -> None:
@@ -120,15 +152,68 @@ def logs() -> dict[str, Any]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn that tells when it has begun to serve."""
+    """uvicorn that tells when it has begun to serve, and when it is about to end."""
 
-    def __init__(self, config: uvicorn.Config, begun: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, begun: Callable[[], None], ending: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._begun = begun
+        self._begun, self._ending = begun, ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._begun()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
+
+
+async def serves(first: Event) -> None:
+    """Tell the parent that a worker serves."""
+    first.set()
+
+
+class Workers(Multiprocess):
+    """uvicorn's processes: tells when the first of them serves, and when all are about to end. The
+    second Ctrl-C ends them at once."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        sockets: list[socket.socket],
+        begun: Callable[[], None],
+        ending: Callable[[], None],
+    ) -> None:
+        super().__init__(config, sockets)
+        # `callback_notify` is called by a worker as soon as it serves, and now and then after that.
+        self._first = multiprocessing.get_context("spawn").Event()
+        config.callback_notify = functools.partial(serves, self._first)
+        self._begun, self._ending = begun, ending
+        self.served = self.interrupted = self.told = False
+
+    def keep_subprocess_alive(self) -> None:
+        super().keep_subprocess_alive()
+        if not self.served and self._first.is_set():
+            self.served = True
+            self._begun()
+
+    def handle_int(self) -> None:
+        self.interrupted = True
+        self.handle_term()
+
+    def handle_term(self) -> None:
+        self.told = True
+        self._ending()
+        super().handle_term()
+
+    def join_all(self) -> None:
+        while any(process.process.is_alive() for process in self.processes):
+            for process in self.processes:
+                process.process.join(0.05)
+            if signal.SIGINT in self.signal_queue:
+                for process in self.processes:
+                    process.process.kill()
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
@@ -165,13 +250,37 @@ def _unbound(error: OSError, where: str) -> InvalidSettings:
     return InvalidSettings(faults=[f"{where} cannot be listened at ({why}): {remedy}"])
 
 
-def run(plan: Plan, begun: Callable[[int], None] = lambda port: None) -> None:
-    """Serve until a signal comes. `begun` is given the port once it is served."""
-    settings = plan.settings()  # whatever is wrong is told before anything is bound
+def run(
+    plan: Plan,
+    begun: Callable[[Began], None] = lambda began: None,
+    ending: Callable[[float], None] = lambda grace: None,
+) -> None:
+    """Serve until a signal comes. `begun` is called once it is served, and `ending` with the
+    seconds that runs have when a signal came. Whatever is wrong is told before anything is bound
+    (`InvalidSettings`, `StoreError`, `MissingExtra`)."""
+    settings = plan.settings()
+    known = asyncio.run(known_callers(settings))
     sockets = bound(plan.host, plan.port)
     port = int(sockets[0].getsockname()[1])
     os.environ[VARIABLE] = msgspec.json.encode(plan).decode()
-    config = uvicorn.Config(
+    began = Began(port=port, kept=settings.default != "memory", known=known)
+    config = _config(plan, settings)
+    calls = (lambda: begun(began), lambda: ending(settings.grace))
+    # uvicorn hands the signal on when all is done: it was heeded, and nothing has failed.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    if plan.workers == 1:
+        Server(config, *calls).run(sockets)
+        return
+    workers = Workers(config, sockets, *calls)
+    workers.run()
+    if workers.interrupted:
+        raise KeyboardInterrupt
+    if not workers.told:
+        raise InvalidSettings(faults=["a worker could not begin to serve: see what it said above"])
+
+
+def _config(plan: Plan, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
         FACTORY,
         factory=True,
         host=plan.host,
@@ -189,10 +298,3 @@ def run(plan: Plan, begun: Callable[[int], None] = lambda port: None) -> None:
         log_level="warning",
         log_config=logs(),
     )
-    # uvicorn hands the signal on when all is done: it was heeded, and nothing has failed.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    if plan.workers == 1:
-        Server(config, lambda: begun(port)).run(sockets)
-    else:
-        begun(port)  # by the workers, as soon as they are there
-        Multiprocess(config, sockets=sockets).run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from litestar.response import Response
@@ -19,18 +19,24 @@ STALL = 60.0  # seconds that a piece may take: whoever is slower comes back with
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-class EventStream(Response[Any]):
-    """An answer with server-sent events. `left` is closed when it is over, however that came."""
+class Streamed(Response[Any]):
+    """An answer that comes in pieces: server-sent events, unless it is said what else. `left` is
+    closed when it is over, however that came, also before its first piece."""
 
     def __init__(
-        self, chunks: AsyncGenerator[bytes, None], left: contextlib.AsyncExitStack
+        self,
+        chunks: AsyncGenerator[bytes, None],
+        left: contextlib.AsyncExitStack,
+        *,
+        media_type: str = STREAM,
+        headers: Mapping[str, str] = HEADERS,
     ) -> None:
-        super().__init__(None, media_type=STREAM, headers=HEADERS, status_code=200)
+        super().__init__(None, media_type=media_type, headers=dict(headers), status_code=200)
         self._chunks, self._left = chunks, left
 
     def to_asgi_response(self, *arguments: Any, **given: Any) -> ASGIResponse:
         headers = {**(given.get("headers") or {}), **self.headers}
-        return Sending(self._chunks, self._left, headers)
+        return Sending(self._chunks, self._left, str(self.media_type), headers)
 
 
 class Sending(ASGIResponse):
@@ -43,9 +49,10 @@ class Sending(ASGIResponse):
         self,
         chunks: AsyncGenerator[bytes, None],
         left: contextlib.AsyncExitStack,
+        media_type: str,
         headers: dict[str, str],
     ) -> None:
-        super().__init__(media_type=STREAM, headers=headers, status_code=200)
+        super().__init__(media_type=media_type, headers=headers, status_code=200)
         self._chunks, self._left = chunks, left
         self._sent, self._sending = 0, False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -25,6 +26,7 @@ from .settings import Settings
 
 LOGGER = logging.getLogger("holdfast.server")
 LOOK = 5.0  # seconds between two looks for runs of agents that others loaded
+GUESSES = 8  # unknown keys of one address that are looked up at a time
 SWEEP = 3_600.0  # seconds between two looks for old answers
 
 
@@ -42,17 +44,19 @@ class Service:
         limits = self.limits
         self.rate = Rate(limits.rate, limits.burst, "requests a second")
         self.refusals = Rate(limits.refusals, limits.refusals * 10, "refused logins a second")
+        self.guesses = Rate(limits.refusals * 10, limits.refusals * 20, "unknown keys a second")
         self.gates = {
             "request": Gate(limits.concurrent, "requests at a time"),
             "stream": Gate(limits.streams, "streams at a time"),
             "all": Gate(limits.requests, "requests at a time, of all"),
-            "guess": Gate(limits.concurrent, "unknown keys at a time"),
+            "guess": Gate(min(GUESSES, limits.concurrent), "unknown keys at a time"),
         }
         self.known = Known(BUCKETS)
         self._auth = settings.auth if not isinstance(settings.auth, str) else None
         self._once: Once | None = None
         self._opening = asyncio.Lock()
         self._serving: set[str] = set()
+        self._elsewhere: set[tuple[str, str]] = set()  # tenants and kinds where that is to begin
         self._sweeping: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self.loading = Loading(settings.by_name(), settings.tools, settings.harden)
@@ -76,7 +80,7 @@ class Service:
             await self.serve(tenant)
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep(), name="sweep")
-        if self._taking is None and self.loaders:
+        if self._taking is None and (self.loaders or len(self.places.order) > 1):
             self._taking = asyncio.create_task(self._take_up(), name="adopt")
 
     async def serve(self, tenant: str) -> None:
@@ -85,11 +89,16 @@ class Service:
             return
         self._serving.add(tenant)
         try:
-            for engine in self.engines.values():
-                await engine.serve(await self.places.place(tenant))
+            await self._serve_in(tenant, self.places.default)
         except HoldfastError:
             self._serving.discard(tenant)
             raise
+        self._elsewhere |= {(tenant, kind) for kind in self.places.order[1:]}
+
+    async def _serve_in(self, tenant: str, kind: str) -> None:
+        place = await self.places.place(tenant, kind)
+        for engine in self.engines.values():
+            await engine.serve(place)
 
     async def aclose(self, grace: float | None = None) -> None:
         """End the streams, hand over the runs, and close. Twice is fine."""
@@ -151,6 +160,7 @@ class Service:
                 keys = self._auth is None or isinstance(self._auth, KeyAuth)
                 if not keys or split(shown.bearer() or "") is None:
                     raise
+                self.guesses.take(address)
                 inside.enter_context(self.gates["guess"].through(address))
             yield
 
@@ -211,9 +221,16 @@ class Service:
 
     async def _take_up(self) -> None:
         while True:
-            for tenant in sorted(self._serving):
+            for tenant, kind in sorted(self._elsewhere):
                 try:
-                    await self.adopting.take_up(await self.places.place(tenant))
+                    await self._serve_in(tenant, kind)
+                    self._elsewhere.discard((tenant, kind))
+                except HoldfastError as error:  # tried again
+                    LOGGER.warning("no work is looked for in the %s store: %s", kind, error.code)
+            for tenant, kind in itertools.product(sorted(self._serving), self.places.order):
+                try:
+                    if self.loaders and (tenant, kind) not in self._elsewhere:
+                        await self.adopting.take_up(await self.places.place(tenant, kind))
                 except HoldfastError as error:
                     LOGGER.warning("runs of loaded agents are not taken up: %s", error.code)
             await asyncio.sleep(LOOK)

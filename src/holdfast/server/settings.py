@@ -8,7 +8,9 @@ In a file, an agent is `module:name`. Secrets stand in the environment: wherever
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +20,17 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..errors import HoldfastError, InvalidSettings
+from ..errors.root import instead
 from ..harness.agent import Agent
+from ..harness.host import Harness
 from ..harness.tools import Tool
 from ..models.scripted import offline
 from ..redact import Redactor
 from ..stores.registry import Builder, StoreRegistry
+from . import shapes
 from . import tables as tabled
 from .audit import FileAudit, LogAudit, Sink
-from .auth import AuthHandler, NoAuth, SharedSecret, check_tenant
+from .auth import AuthHandler, NoAuth, SharedSecret, check_tenant, is_local
 from .engines import Engine, HoldfastEngine, Made
 from .limits import ServerLimits
 from .loaders import Loader
@@ -36,6 +41,20 @@ TABLES = {
     *("agents", "engines", "loaders", "sandbox", "stores"),
     *("auth", "limits", "audit", "server", "harness"),
 }
+WRITTEN = {  # how one is begun, where something else stands in its place
+    "agents": '[agents] with NAME = "module:name"',
+    "auth": '[auth] with kind = "keys"',
+    "stores": '[stores] with sqlite = "sqlite:shop.db"',
+    "audit": '[audit] with sink = "log"',
+    "loaders": "[loaders] with inline = {}",
+    "sandbox": '[sandbox] with dir = "places"',
+    "engines": '[engines.NAME] with make = "module:name"',
+    "limits": "[limits] with NAME = a number",
+    "server": "[server] with NAME = a value",
+    "harness": '[harness] with default_model = "provider/name"',
+}
+OWN = {"agent", "storage", "tenant", "limits"}  # settings of a harness that the server makes
+NOBODY = "there is no agent: give `agents`, or an engine that has some"
 Source: TypeAlias = "str | Builder"
 ENVIRON = "env:"
 
@@ -125,8 +144,8 @@ class Settings:
 
     def _faults(self) -> Iterator[str]:
         if not self.agents and not self.engines and not self.loaders:
-            yield "there is no agent: give `agents`, or an engine that has some"
-        yield from _tried(self.engine)
+            yield NOBODY
+        yield from self._engine_faults()
         try:
             if self.default not in (kinds := self.registry().kinds):
                 yield f"default_store {self.default!r} is none of {', '.join(kinds)}"
@@ -137,11 +156,50 @@ class Settings:
                 yield f"auth is {self.auth!r}: use {KEYS!r}, or a handler"
         elif not callable(getattr(self.auth, "authenticate", None)):
             yield f"auth is {type(self.auth).__name__}, which has no authenticate"
+        if isinstance(self.audit, FileAudit):
+            yield from self.audit.faults()
         yield from self.limits.faults()
+        yield from self._list_faults()
+        if not shapes.SECONDS.fits(self.grace) or self.grace < 0:
+            yield f"grace is {self.grace!r}: give seconds"
+
+    def _engine_faults(self) -> Iterator[str]:
+        taken = {"harness", *inspect.signature(Harness).parameters} - OWN
+        unknown = [name for name in self.harness if name not in taken]
+        for name in unknown:
+            yield f"harness.{name} is no setting: {instead(name, sorted(taken))}"
+        if not unknown:
+            yield from _tried(self.engine)
+
+    def _list_faults(self) -> Iterator[str]:
+        for name in ("tenants", "origins", "envs"):
+            if isinstance(getattr(self, name), str):
+                yield f"{name} is a text: give {shapes.TEXTS.words}"
+                return
         for tenant in self.tenants:
             yield from _tried(functools.partial(check_tenant, tenant))
-        if not self.grace >= 0:
-            yield f"grace is {self.grace!r}: give seconds"
+        for origin in self.origins:
+            if (wrong := _wrong_origin(origin)) is not None:
+                yield f"origin {origin!r} {wrong}"
+            elif isinstance(self.auth, NoAuth) and not is_local(origin.partition("://")[2]):
+                yield f"origin {origin!r} is not of this machine, as auth `none` wants it: use keys"
+
+
+def _wrong_origin(origin: str) -> str | None:
+    if origin == "*":
+        return "is any page there is: name each origin, as in https://shop.example"
+    scheme, there, rest = origin.partition("://")
+    if not there or not scheme.isalnum():
+        return f"has no scheme: did you mean http://{origin.lstrip('/')}?"
+    address = _ORIGIN.fullmatch(rest)
+    if address is None:
+        return "is no origin: give scheme, host and port, as in https://shop.example"
+    if address["path"] is not None or origin != origin.lower():
+        return f"is not as browsers write it: did you mean {scheme}://{address['host']}?".lower()
+    return None
+
+
+_ORIGIN = re.compile(r"(?P<host>(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?)(?P<path>/.*)?")
 
 
 def _tried(call: Callable[[], Any]) -> Iterator[str]:
@@ -149,8 +207,11 @@ def _tried(call: Callable[[], Any]) -> Iterator[str]:
         call()
     except HoldfastError as error:
         yield from getattr(error, "faults", None) or [str(error)]
-    except TypeError as error:
-        yield str(error)
+    except Exception as error:  # whatever a function of the program's own raises
+        yield (
+            f"an agent cannot be made ({type(error).__name__}: {error}): name an Agent, or a "
+            "function of **settings that returns a Harness"
+        )
 
 
 def _kind(url: str) -> str:
@@ -163,30 +224,55 @@ def _kind(url: str) -> str:
 
 def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
     """Settings out of the tables of a file."""
-    faults: list[str] = [f"there is no table [{name}]" for name in {*tables} - TABLES]
-    known = {name: _resolved(tables.get(name, {}), name, environ, faults) for name in TABLES}
-    harness = {**known["harness"], **tabled.sandbox(known["sandbox"], faults)}
+    faults: list[str] = []
+    known = {name: _table(tables, name, environ, faults) for name in sorted(TABLES)}
+    for name in sorted({*tables} - TABLES):
+        faults.append(f"there is no table [{name}]: {instead(name, sorted(TABLES))}")
+    only_engines = bool(known["engines"]) and not tables.get("agents")
+    harness = _harness(known, only_engines, faults)
+    server = shapes.fitting("server", known["server"], shapes.SERVER, faults)
     settings = Settings(
         engines=tabled.engines(known["engines"], harness, faults),
         loaders=tabled.loaders(known["loaders"], faults),
-        tools=tabled.tools(known["server"].pop("tools", ()), faults),
-        agents={name: made for name, at in known["agents"].items() for made in _made(at, faults)},
+        tools=tabled.tools(server.pop("tools", ()), faults),
+        agents=dict(_agents(known["agents"], faults)),
         stores=_stores(known["stores"], faults),
         auth=_auth(known["auth"], faults),
         audit=_audit(known["audit"], faults),
         limits=_limits(known["limits"], faults),
         harness={"providers": [offline()], **harness},
     )
-    options = {"default_store", "tenants", "origins", "two_person", "docs", "grace", "envs"}
-    for name, value in known["server"].items():
-        if name not in options:
-            faults.append(f"server.{name} is no setting: there are {', '.join(sorted(options))}")
-        else:
-            setattr(settings, name, value)
-    found = [*faults, *settings._faults()]
+    for name, value in server.items():
+        setattr(settings, name, value)
+    absent = bool(known["agents"]) and not settings.agents  # which was told already
+    found = [*faults, *(fault for fault in settings._faults() if not absent or fault != NOBODY)]
     if found:
         raise InvalidSettings(faults=found)
     return settings
+
+
+def _table(
+    tables: Mapping[str, Any], name: str, environ: Mapping[str, str], faults: list[str]
+) -> dict[str, Any]:
+    table = tables.get(name, {})
+    if isinstance(table, dict):
+        resolved: dict[str, Any] = _resolved(table, name, environ, faults)
+        return resolved
+    faults.append(f"{name} is {shapes.sort(table)}: write a table, {WRITTEN[name]}")
+    return {}
+
+
+def _harness(
+    known: Mapping[str, dict[str, Any]], only_engines: bool, faults: list[str]
+) -> dict[str, Any]:
+    """The settings of the harness; where there are only other engines, they may be theirs."""
+    table = known["harness"]
+    if only_engines:
+        faults += shapes.misfits("harness", table, shapes.HARNESS)
+        given = dict(table)
+    else:
+        given = shapes.fitting("harness", table, shapes.HARNESS, faults)
+    return {**given, **tabled.sandbox(known["sandbox"], faults)}
 
 
 def _resolved(value: Any, path: str, environ: Mapping[str, str], faults: list[str]) -> Any:
@@ -203,12 +289,13 @@ def _resolved(value: Any, path: str, environ: Mapping[str, str], faults: list[st
     return value
 
 
-def _made(at: Any, faults: list[str]) -> Iterator[Made]:
-    found = tabled.named(at, "agent", faults)
-    if isinstance(found, Agent) or callable(found):
-        yield found
-    elif found is not None:
-        faults.append(f"agent {at!r} is {type(found).__name__}: name an Agent")
+def _agents(table: Mapping[str, Any], faults: list[str]) -> Iterator[tuple[str, Made]]:
+    for name, at in table.items():
+        found = tabled.named(at, f"agents.{name}", faults)
+        if isinstance(found, Agent) or callable(found):
+            yield name, found
+        elif found is not None:
+            faults.append(f"agents.{name}: {at!r} is {type(found).__name__}: name an Agent")
 
 
 def _stores(table: Mapping[str, Any], faults: list[str]) -> StoreRegistry | str:
@@ -216,44 +303,63 @@ def _stores(table: Mapping[str, Any], faults: list[str]) -> StoreRegistry | str:
         return "memory:"
     registry = StoreRegistry()
     for kind, about in table.items():
+        path = f"stores.{kind}"
         one = about if isinstance(about, dict) else {"url": about}
+        given = shapes.fitting(path, one, shapes.STORE, faults)
+        if "url" not in one:
+            faults.append(f"{path}.url is missing: give the URL of the store")
         try:
-            registry.register(kind, str(one.get("url", "")), allow=one.get("allow"))
+            if "url" in given:
+                registry.register(kind, given["url"], allow=given.get("allow"))
         except HoldfastError as error:
-            faults.append(f"stores.{kind}: {error}")
+            faults.append(f"{path}: {error}")
     return registry
 
 
 def _auth(table: Mapping[str, Any], faults: list[str]) -> AuthHandler | str:
     kind = table.get("kind", KEYS)
+    if not isinstance(kind, str) or kind not in shapes.AUTH:
+        found = repr(kind) if isinstance(kind, str) else shapes.sort(kind)
+        faults.append(f"auth.kind is {found}: use keys, secret or none")
+        return KEYS
+    given = shapes.fitting("auth", table, shapes.AUTH[kind], faults)
+    given.pop("kind", None)
+    if kind == "secret" and "secret" not in table:
+        faults.append('auth.secret is missing: write secret = "env:NAME", and set that variable')
     try:
         if kind == "none":
-            return NoAuth()
-        if kind == "secret":
-            rest = {name: value for name, value in table.items() if name != "kind"}
-            return SharedSecret(str(rest.pop("secret", "")), **rest)
-    except (HoldfastError, TypeError) as error:
+            return NoAuth(**given)
+        unset = any(fault.startswith("auth.secret:") for fault in faults)
+        if kind == "secret" and "secret" in given and not unset:
+            return SharedSecret(**given)
+    except HoldfastError as error:
         faults.append(f"auth: {error}")
-        return KEYS
-    if kind != KEYS:
-        faults.append(f"auth.kind is {kind!r}: use keys, secret or none")
     return KEYS
 
 
 def _audit(table: Mapping[str, Any], faults: list[str]) -> Sink | None:
-    sink = table.get("sink")
+    given = shapes.fitting("audit", table, shapes.AUDIT, faults)
+    sink = given.get("sink")
     if sink == "log":
         return LogAudit()
-    if sink == "file" and "path" in table:
-        return FileAudit(table["path"])
+    if sink == "file" and "path" in given:
+        return FileAudit(given["path"])
     if sink is not None:
         faults.append(f"audit.sink is {sink!r}: use log, or file with a path")
+    elif "path" in table and "sink" not in table:
+        faults.append('audit.sink is missing: write sink = "file"')
     return None
 
 
 def _limits(table: Mapping[str, Any], faults: list[str]) -> ServerLimits:
-    try:
-        return msgspec.convert(table, ServerLimits)
-    except msgspec.ValidationError as error:
-        faults.append(f"limits: {error}")
-        return ServerLimits()
+    known, given = ServerLimits.__struct_fields__, dict[str, Any]()
+    for name, value in table.items():
+        try:
+            msgspec.convert({name: value}, ServerLimits)
+            given[name] = value
+        except msgspec.ValidationError:
+            wrong = f"is {shapes.sort(value)}: give a number"
+            if name not in known:
+                wrong = f"is no setting: {instead(name, sorted(known))}"
+            faults.append(f"limits.{name} {wrong}")
+    return msgspec.convert(given, ServerLimits)

@@ -11,6 +11,8 @@ from ..events import Event
 from ..harness.results import Ask
 from ..harness.usage import Usage
 from ..harness.views import Queued
+from ..sessions import PersonErased
+from ..store import Remains
 from ..transcript import Message
 
 
@@ -37,11 +39,33 @@ class RowPage(Struct, frozen=True, kw_only=True):
 
 
 class PendingPage(Struct, frozen=True, kw_only=True):
-    """What waits for a person, oldest first. `tag` stands for what there is on this page."""
+    """What waits for a person, in each store oldest first. `tag` stands for what there is on this
+    page."""
 
     items: list[Pending]
     cursor: str | None = None
     tag: str = ""
+
+
+class ErasedIn(Struct, frozen=True, kw_only=True):
+    """What was erased of a person in one store. With `failed`, the code of what went wrong,
+    nothing is claimed of it."""
+
+    store: str
+    options: dict[str, Any] = {}
+    failed: str | None = None
+    sessions: list[str] = []
+    events: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    removed: dict[str, int] = {}
+    remains: list[Remains] = []
+
+
+class ErasedPerson(PersonErased, frozen=True, kw_only=True):
+    """What was erased of a person in all stores together, and in each. What could not be reached
+    stands in `remains`."""
+
+    stores: list[ErasedIn] = []
 
 
 class Asks(Struct, frozen=True, kw_only=True):

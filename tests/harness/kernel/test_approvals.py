@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -280,12 +281,38 @@ async def test_edited_arguments_are_recorded_and_checked() -> None:
         (started,) = only(await session.events(), "tool.started")
         assert started["arguments"] == {"cents": 7, "currency": "USD"}
         assert till.paid == [(7, "USD")]
-        await session.send("go")
-        await session.approve(arguments={"cents": "many"})
-        await session.wait()
+        (asked,) = (await session.send("go")).pending
+        # Whoever knows the tool refuses, and it still waits; for others the run does.
+        for refuse in (session.approve, partial(harness.approve, "s")):
+            with pytest.raises(InvalidValue) as wrong:
+                await refuse(asked.id, arguments={"cents": "many"})
+            assert wrong.value.field == "arguments.cents"
+            with pytest.raises(InvalidValue, match=r"arguments\.money"):
+                await refuse(asked.id, arguments={"cents": 1, "money": 2})
+        assert [ask.id for ask in await session.pending()] == [asked.id]
+        edited = {"arguments": {"cents": "many"}}
+        await settle(harness.store, session.key, asked.id, "approved", answer=edited)
+        await harness.opened.drivers.look()
+        await until(lambda: session.status.phase == "idle")
         assert len(till.paid) == 1
         ended = only(await session.events(), "tool.finished")[-1]
         assert ended["code"] == "bad_arguments"
+
+
+async def test_an_approval_takes_no_answer_in_place_of_yes_or_no() -> None:
+    till = Till(approval="ask")
+    async with serve(helper(tools=[till.tool]), Say(calls=[Use("pay", cents=5)]), "ok") as harness:
+        session = await harness.get_or_create("s")
+        (asked,) = (await session.send("go")).pending
+        for refuse in (session.answer("no", asked.id), harness.answer("s", "no", asked.id)):
+            with pytest.raises(InvalidValue, match=r"approve it.* or deny it"):
+                await refuse
+        with pytest.raises(InvalidValue, match=r"approve it.* or deny it"):
+            await settle(harness.store, session.key, asked.id, "answered", answer="no")
+        assert [ask.id for ask in await session.pending()] == [asked.id]
+        await session.approve(asked.id)
+        assert (await session.wait()).text == "ok"
+    assert till.paid == [(5, "EUR")]
 
 
 @pytest.mark.parity("harness-kernel", 23, 92)

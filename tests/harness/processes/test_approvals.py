@@ -15,6 +15,7 @@ from holdfast import (
     AlreadyDecided,
     Event,
     Harness,
+    InvalidValue,
     Store,
     ToolMissing,
     connect,
@@ -104,7 +105,7 @@ def _result(n: int, how: str) -> tuple[int, str, str]:
         "y": (n, "ok", f"paid {n}"),
         "n": (n, "denied", "This call was denied. Reason: no"),
         "e": (n, "ok", "paid 99"),
-        "a": (n, "ok", "elsewhere"),
+        "a": (n, "denied", "This call was denied. Reason: elsewhere"),
     }[how]
 
 
@@ -117,7 +118,9 @@ async def _answer(session: Session, item: str, how: str) -> None:
         case "e":
             await session.approve(item, arguments={"n": 99}, actor="ann")
         case _:
-            await session.answer("elsewhere", item, actor="ann")
+            with pytest.raises(InvalidValue, match="approve it"):
+                await session.answer("elsewhere", item, actor="ann")
+            await session.deny(item, "elsewhere", actor="ann")
 
 
 @pytest.mark.parity("user-demand", 14, 16)

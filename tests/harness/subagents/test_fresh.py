@@ -212,6 +212,8 @@ async def test_what_a_sub_agent_asks_is_answered_at_the_parent() -> None:
         assert await session.pending() == [ask]
         inbox = await harness.pending(what="approval")
         assert [(item.id, item.thread) for item in inbox.items] == [(ask.id, ask.thread)]
+        with pytest.raises(InvalidValue, match=r"arguments\.brush"):
+            await session.approve(ask.id, arguments={**ask.arguments, "brush": 1})
         await session.approve(ask.id, actor="ann")
         async with asyncio.timeout(PATIENCE):
             assert (await session.wait()).text == "All is well."

@@ -150,7 +150,7 @@ class DockerSandbox:
             mine.mkdir(mode=0o700, parents=True, exist_ok=True)
             return Folder(str(mine.resolve()), seen_as=WORKSPACE)
         except OSError as error:
-            raise SandboxError(problem=f"cannot make a folder: {error}") from error
+            raise SandboxError(problem=f"cannot make a folder: {error.strerror}") from error
 
     def _arguments(self, name: str, folder: Folder, mounts: Sequence[Mount]) -> list[str]:
         """What is said to `docker create`."""

@@ -297,7 +297,7 @@ def remove(folder: Path) -> None:
             _allow(gone)
             shutil.rmtree(gone)
     except OSError as error:
-        raise SandboxError(problem=f"cannot remove a folder: {error}") from error
+        raise SandboxError(problem=f"cannot remove a folder: {error.strerror}") from error
 
 
 def _allow(folder: Path) -> None:

@@ -74,7 +74,7 @@ class LocalSandbox:
         try:
             home, temporary = self._folders(scope)
         except OSError as error:
-            raise SandboxError(problem=f"cannot make a folder: {error}") from error
+            raise SandboxError(problem=f"cannot make a folder: {error.strerror}") from error
         return LocalPlace(
             Folder(str(home)),
             env=self._environment(home, temporary),

@@ -9,17 +9,17 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from litestar import MediaType, Request, Response, get, post
+from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromQuery, QueryParameter
-from litestar.response import Stream
 
 from ...bundle import Imported, Mode, export_bundle, import_bundle, validate_bundle
 from ...errors import Forbidden, HoldfastError, LeaseHeld, SessionNotFound
 from ...events import Scope
 from ...wire.bundles import BundleShown
 from ..asking import Ask, Asking, SessionId
-from ..pieces import pieces
+from ..failure import JSON
+from ..pieces import given_out
 from .sessions import check_id, unsettle
 
 SCOPE = {"scope": "bundles"}
@@ -73,7 +73,8 @@ async def move(
     until = time.monotonic() + LETS_GO
     while True:
         try:
-            return await _given(ask, session_id, form, "local", purpose="move", move_to=to)
+            more: Any = {"purpose": "move", "move_to": to, "actor": ask.actor}
+            return await _given(ask, session_id, form, "local", **more)
         except LeaseHeld:
             _, row = await ask.find(session_id)
             if row.run == "running" or time.monotonic() > until:
@@ -97,8 +98,7 @@ async def _given(
         await asyncio.to_thread(shutil.rmtree, folder)
         raise
     headers = {"x-bundle-id": made.bundle_id, "content-length": str(made.size)}
-    sort = MediaType.JSON if form == "json" else ZIP
-    return Stream(pieces(Path(made.path)), media_type=sort, headers=headers)
+    return given_out(Path(made.path), JSON if form == "json" else ZIP, headers)
 
 
 @post("/bundles", opt=TAKEN, operation_id="import_bundle", description=BODY)

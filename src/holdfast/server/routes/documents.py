@@ -15,7 +15,6 @@ from ...harness.display import Display
 from ...harness.inbox import Decision
 from ...harness.results import Result
 from ...harness.standing import Status
-from ...sessions import PersonErased
 from ...store import Receipt
 
 PUBLIC = {"public": True}
@@ -32,7 +31,7 @@ RAW = ("import_bundle", "validate_bundle")
 BYTES = {"schema": {"type": "string", "format": "binary"}}
 BUNDLE = {"required": True, "content": {"application/zip": BYTES, "application/json": {}}}
 OPEN = ("health", "ready")  # need no key
-OTHERS = (Imported, Display, Decision, Result, Status, PersonErased, Receipt)
+OTHERS = (Imported, Display, Decision, Result, Status, Receipt)
 REF = "#/components/schemas/{name}"
 
 

@@ -18,9 +18,10 @@ from ...errors import InvalidValue, LogReplaced
 from ...events import Event
 from ...harness.session import Session
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
+from .. import across
 from ..asking import Ask, SessionId, Thread
 from ..edge import STREAM
-from ..sending import EventStream
+from ..sending import Streamed
 from ..stream import Wish, begin, newest
 
 PAGE_BYTES = 4 << 20  # of events in one page; one that is larger comes alone
@@ -62,6 +63,7 @@ Tag = Annotated[
     QueryParameter(name="tag", max_length=64, description="`tag` of a page: wait for another one."),
 ]
 Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
+Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=across.LONGEST)]
 
 
 @get(
@@ -92,7 +94,7 @@ async def events(
         session = await opened.enter_async_context(ask.session(session_id, thread))
         wish = Wish(after=place, until=until, input=input, deltas=deltas)
         chunks = ask.service.streams.chunks(await begin(session, wish), ask.still)
-        return EventStream(chunks, opened.pop_all())
+        return Streamed(chunks, opened.pop_all())
 
 
 def _streams(accept: str, ends: Mapping[str, object]) -> bool:
@@ -145,19 +147,18 @@ async def inbox(
     session: Text = None,
     user: Text = None,
     store: Text = None,
-    cursor: Text = None,
+    cursor: Cursor = None,
     limit: Annotated[int, QueryParameter(ge=1, le=100)] = 50,
     wait: Wait = 0.0,
     tag: Tag = None,
 ) -> PendingPage:
     """What waits for a person in all sessions of one's own, oldest first; with the scope
-    `sessions:all` in everybody's, or in those of `user`. With `wait`, the answer comes when
-    something waits, or with `tag`, when it is not what it was; at the latest after `wait`
-    seconds, and then as it is."""
-    place = await ask.service.places.place(ask.caller.tenant, store)
+    `sessions:all` in everybody's, or in those of `user`. It comes store by store, the default
+    first, or from `store` alone. With `wait`, the answer comes when something waits, or with
+    `tag`, when it is not what it was; at the latest after `wait` seconds, and then as it is."""
     everybody = user is None and ask.caller.may("sessions:all")
     query = PendingQuery(
-        tenant=place.tenant,
+        tenant=ask.caller.tenant,
         session=session,
         what=what,
         assignee=assignee,
@@ -165,7 +166,14 @@ async def inbox(
     )
     until = time.monotonic() + min(wait, ask.service.limits.wait_seconds)
     while True:
-        page = await place.store.pending(query, cursor=cursor, limit=limit)
+        page = await across.page(
+            ask.service.places,
+            query,
+            lambda one, after, most: one.pending(query, cursor=after, limit=most),
+            store=store,
+            cursor=cursor,
+            limit=limit,
+        )
         found = PendingPage(items=page.items, cursor=page.cursor, tag=tag_of(page.items))
         news = bool(found.items) if tag is None else found.tag != tag
         if news or time.monotonic() >= until or ask.service.streams.closed:

@@ -14,7 +14,6 @@ import msgspec
 from litestar import Request, Response, delete, get, post, put
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromQuery, JSONBody, QueryParameter
-from litestar.response import Stream
 
 from ...errors import InvalidValue, OutsideSandbox, RequestTooLarge
 from ...harness.sandbox import Place
@@ -30,7 +29,7 @@ from ...wire.files import (
     Written,
 )
 from ..asking import Ask, Asking, SessionId
-from ..pieces import pieces
+from ..pieces import given_out
 
 FILE = 16 << 20  # bytes of a file that is read or edited, at most
 SHOWN, DEEPEST = 1_000, 8  # entries of a tree, and how many folders it goes down
@@ -157,7 +156,7 @@ async def remove(
     operation_id="pack_files",
     responses={200: ResponseSpec(bytes, media_type=GZIP, description="a .tar.gz")},
 )
-async def archive(ask: Ask, session_id: SessionId) -> Stream:
+async def archive(ask: Ask, session_id: SessionId) -> Response[Any]:
     """All files of the work folder as a .tar.gz, but links and what is in `.git`."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-files-"))
     packed = folder / "files.tar.gz"
@@ -172,7 +171,7 @@ async def archive(ask: Ask, session_id: SessionId) -> Stream:
         "content-length": str(size),
         "content-disposition": 'attachment; filename="files.tar.gz"',
     }
-    return Stream(pieces(packed), media_type=GZIP, headers=headers)
+    return given_out(packed, GZIP, headers)
 
 
 @put(

@@ -12,6 +12,7 @@ from ...catalog import Parent
 from ...codec import typed
 from ...errors import AlreadyDecided, Forbidden
 from ...events import Event, ModelCalled, QueueChanged, RunStarted
+from ...harness.children import holder
 from ...harness.inbox import Decision
 from ...harness.session import Session
 from ...wire import Answer, Approve, Asks, Deny, Extend
@@ -41,6 +42,8 @@ async def approve(
 ) -> Decision:
     """Let a call be made, perhaps with other arguments."""
     said = data or Approve()
+    if said.arguments is not None and ask.service.settings.two_person:
+        raise Forbidden(problem="one person alone does not say what is called: approve it or deny")
     answer = None if said.arguments is None else {"arguments": said.arguments}
     return await _decide(ask, session_id, thread, item, "approved", said.reason, answer)
 
@@ -73,8 +76,7 @@ async def extend(
     """Let an item expire so many seconds from now, or never."""
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
-        if ask.service.settings.two_person:
-            await _another(ask, session)
+        await _another(ask, session, item)
         await session.extend(item, data.seconds, actor=ask.actor)
         return Asks(items=await session.pending())
 
@@ -90,8 +92,7 @@ async def _decide(
 ) -> Decision:
     async with ask.session(id, thread) as session:
         await session.catch_up()
-        if ask.service.settings.two_person:
-            await _another(ask, session)
+        await _another(ask, session, item)
         try:
             return await session.settle(
                 item, outcome, actor=ask.actor, reason=reason, answer=answer, channel="http"
@@ -103,15 +104,20 @@ async def _decide(
             raise
 
 
-async def _another(ask: Asking, session: Session) -> None:
-    """Refuse to let those decide who have asked for what is to be decided."""
-    asked = {session.identity.user, *await _askers(session)}
-    parent = await _parent(session)
-    while parent is not None:  # which may have handed it on to a sub-agent
-        async with ask.session(session.key.session, parent.thread) as above:
+async def _another(ask: Asking, session: Session, item: str) -> None:
+    """With two persons, refuse to let those decide who have asked for what is to be decided: in the
+    thread in which the item waits, and in those above, which may have handed it on to it."""
+    if not ask.service.settings.two_person:
+        return
+    where, _ = await holder(session.live.store, session.key, item)
+    asked: set[str | None] = {session.identity.user}
+    thread: str | None = where.thread
+    while thread is not None:
+        async with ask.session(session.key.session, thread) as above:
             await above.catch_up()
             asked |= await _askers(above)
             parent = await _parent(above)
+            thread = None if parent is None else parent.thread
     if ask.actor in asked:
         raise Forbidden(problem="somebody else has to decide this")
 

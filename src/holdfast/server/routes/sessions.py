@@ -17,17 +17,19 @@ from ...harness.standing import Status
 from ...sessions import Sessions
 from ...store import Receipt
 from ...wire import ChangeSession, CreateSession, GetOrCreate, RowPage, SessionView
-from .. import bringing, envs
+from .. import across, bringing, envs
 from ..asking import Ask, Asking, SessionId, Thread
 from ..engines import Place
 
 Limit = Annotated[int, QueryParameter(ge=1, le=100)]
 Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
+Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=across.LONGEST)]
 
 
 @post("/sessions", opt={"scope": "sessions:write"}, operation_id="create_session")
-async def create(ask: Ask, data: JSONBody[CreateSession]) -> SessionView:
+async def create(ask: Ask, data: JSONBody[CreateSession | None] = None) -> SessionView:
     """Begin a session. 409 where there is one with this id."""
+    data = data or CreateSession()
     id = data.id if data.id is not None else ask.new_id()
     place, _ = await _begin(ask, id, data, new=True)
     row = await _row(place, id)
@@ -134,11 +136,12 @@ async def find(
     newest_first: FromQuery[bool] = True,
     total: FromQuery[bool] = False,
     store: Text = None,
-    cursor: Text = None,
+    cursor: Cursor = None,
     limit: Limit = 50,
 ) -> RowPage:
     """Sessions that answer all of these, the most recently active first; one's own, or with the
-    scope `sessions:all` those of all users."""
+    scope `sessions:all` those of all users. They come store by store, the default first, or from
+    `store` alone."""
     caller = ask.caller
     if user is not None or not caller.may("sessions:all"):
         user = ask.acting_for(user)
@@ -154,8 +157,14 @@ async def find(
         newest_first=newest_first,
         total=total,
     )
-    place = await ask.service.places.place(caller.tenant, store)
-    page = await place.store.find(query, cursor=cursor, limit=limit)
+    page = await across.page(
+        ask.service.places,
+        query,
+        lambda one, after, most: one.find(query, cursor=after, limit=most),
+        store=store,
+        cursor=cursor,
+        limit=limit,
+    )
     return RowPage(items=page.items, cursor=page.cursor, total=page.total)
 
 

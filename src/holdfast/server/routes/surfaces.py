@@ -9,7 +9,7 @@ from litestar import delete, get, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec.structs import replace
 
-from ...catalog import Row
+from ...catalog import LIVE, Query, Row
 from ...errors import SurfaceTaken
 from ...sessions import Inbound, Sessions
 from ...wire import AttachSurface, MovedSurface, Resolve, SessionView, SurfaceShown
@@ -88,7 +88,7 @@ async def resolve(ask: Ask, data: JSONBody[Resolve]) -> SessionView:
     user = ask.acting_for(data.user)
     _, engine = ask.service.engine(None)
     agent = engine.agent_key(data.agent)
-    place = await ask.service.places.place(ask.caller.tenant)
+    place = await _place(ask, (data.surface, data.address))
     sessions = Sessions(place.store, tenant=place.tenant, ttl=None)
     message = Inbound(
         user=user,
@@ -103,6 +103,17 @@ async def resolve(ask: Ask, data: JSONBody[Resolve]) -> SessionView:
         raise await _masked(ask, place, taken) from None
     ask.note(session=row.session)
     return ask.view(place, replace(row, agent=row.agent or agent))
+
+
+async def _place(ask: Asking, surface: tuple[str, str]) -> Place:
+    """The store in which a session has this surface, else the default one."""
+    places, tenant = ask.service.places, ask.caller.tenant
+    query = Query(tenant=tenant, surface=surface, phases=LIVE)
+    for kind in places.order[1:]:
+        place = await places.place(tenant, kind)
+        if (await place.store.find(query, limit=1)).items:
+            return place
+    return await places.place(tenant)
 
 
 HANDLERS: list[Any] = [surfaces, attach, detach, resolve]

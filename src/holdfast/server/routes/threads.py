@@ -1,5 +1,5 @@
 """The threads of a session: other conversations that share its user state and its rules. Every
-route of a session takes `thread`; so to switch is to name another."""
+route that is about one of them takes `thread`; so to switch is to name another."""
 
 from __future__ import annotations
 

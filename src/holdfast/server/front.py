@@ -1,0 +1,76 @@
+"""What stands before the routing: `HEAD`, which is a `GET` without its body, and pages of other
+origins that ask whether they may ask, refused in the one shape of all failures."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from litestar.config.cors import CORSConfig
+from litestar.datastructures import Headers
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+from ..errors import Forbidden, HoldfastError, InvalidValue
+from ..events import new_id
+from ..redact import Redactor
+from .failure import answer
+
+SIMPLE = ("accept", "accept-language", "content-language")  # headers that any page may send
+
+
+class Front:
+    """An app behind its front. `cors` are the origins that may ask, if there are any."""
+
+    def __init__(self, app: ASGIApp, cors: CORSConfig | None, redactor: Redactor) -> None:
+        self._app, self._cors, self._redactor = app, cors, redactor
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"] if scope["type"] == ScopeType.HTTP else None
+        if method == "HEAD":
+            asked = cast(HTTPScope, {**scope, "method": "GET"})  # the server's own stays as it is
+            await self._app(asked, receive, Headless(send).send)
+        elif method == "OPTIONS" and (error := self._refused(Headers.from_scope(scope))):
+            await self._refuse(error, scope, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refused(self, headers: Headers) -> HoldfastError | None:
+        """Why a page may not ask what it wants to ask."""
+        origin, cors = headers.get("origin"), self._cors
+        if origin is None or cors is None:
+            return None
+        if not cors.is_origin_allowed(origin):
+            problem = "pages of this origin may not ask this server: it is started with --origin"
+            return Forbidden(problem=f"{problem} (or `origins`) for those that may")
+        wished = headers.get("access-control-request-headers", "").split(",")
+        known = {*cors.allow_headers, *SIMPLE}
+        for name in (name.strip() for name in wished):
+            if name and name.lower() not in known:
+                remedy = f"send no others than {', '.join(sorted(known))}"
+                return InvalidValue(field=name[:100], problem="is no header of ours", remedy=remedy)
+        return None
+
+    async def _refuse(self, error: HoldfastError, scope: Scope, send: Send) -> None:
+        request = new_id()
+        done = answer(error, scope, request, self._redactor)
+        told = [
+            *done.headers,
+            *(("content-length", str(len(done.body))), ("x-request-id", request)),
+            *(("x-content-type-options", "nosniff"), ("cache-control", "no-store")),
+            ("vary", "Origin"),
+        ]
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in told]
+        await send({"type": "http.response.start", "status": done.status, "headers": headers})
+        await send({"type": "http.response.body", "body": done.body, "more_body": False})
+
+
+class Headless:
+    """Passes on how an answer begins, and is done then: also where it would go on for ever."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await self._send(message)
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
