@@ -122,21 +122,22 @@ def engines(
         }
         if make is None or None in agents.values():
             continue
+        given = {**settings, **rest}
         try:
-            found[name] = make(agents, **{**settings, **rest})
+            found[name] = make(agents, **given)
         except HoldfastError as error:
             faults.append(f"{path}: {error}")
         except TypeError as error:
-            faults.append(f"{path}: {unexpected(error, rest, 'it')}")
+            faults.append(f"{path}: {_unexpected(error, given)}")
     return found
 
 
-def unexpected(error: TypeError, given: Mapping[str, Any], who: str) -> str:
+def _unexpected(error: TypeError, given: Mapping[str, Any]) -> str:
     """What a function says that was called with settings which it does not take, without the
     words of Python where they can be spared."""
     for name in given:
         if "unexpected keyword argument" in str(error) and f"'{name}'" in str(error):
-            return f"{name} is no setting of {who}"
+            return f"{name} is no setting of it"
     return str(error)
 
 

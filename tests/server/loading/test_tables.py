@@ -76,7 +76,14 @@ def test_all_that_is_wrong_with_them_is_told_at_once(tmp_path: Path) -> None:
         Settings.load(path)
     told = "\n".join(refused.value.faults)
     for part in (
-        *("sandbox: ", "loaders.local: ", "loaders.git: ", "loaders.svn: ", "nowhere"),
+        *(
+            "sandbox.folder",
+            "sandbox.dir is missing",
+            "loaders.local.root is missing",
+            "loaders.git: ",
+            "loaders.svn: ",
+            "nowhere",
+        ),
         *("engines.other", "is Agent: name a tool"),
     ):
         assert part in told, told
