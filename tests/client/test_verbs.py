@@ -17,6 +17,7 @@ from holdfast import (
     SessionNotFound,
 )
 from holdfast.client import Client, Stream
+from holdfast.client.transport import address
 from holdfast.errors import SessionMoved, Unauthorized, UnknownEngine, UnknownStore
 from holdfast.harness.display import Display
 
@@ -303,3 +304,16 @@ def test_an_id_is_given_where_a_session_is_asked_for() -> None:
     about: Any = {"session_id": "one"}
     with pytest.raises(InvalidValue, match="get_or_create"):
         Client("http://127.0.0.1:1", **about)
+
+
+def test_only_the_path_of_an_address_loses_its_version() -> None:
+    given = (
+        "http://v1",
+        "https://v1/",
+        "http://host/v1",
+        "http://host/base/v1/",
+        "http://host/v1x",
+    )
+    assert [address(url) for url in given] == [
+        *("http://v1", "https://v1", "http://host", "http://host/base", "http://host/v1x"),
+    ]

@@ -404,3 +404,24 @@ async def test_a_message_goes_to_the_session_of_its_surface_in_any_store(tmp_pat
         assert (found["id"], found["store"]) == ("there", "archive")
         other = await api("POST", "/resolve", {**surface, "address": "new@example.com"})
         assert other["store"] == "main"
+
+
+async def test_whose_surface_it_is_in_the_default_store_comes_first(tmp_path: Path) -> None:
+    async with serving(settings(two(f"sqlite:{tmp_path / 'main.db'}", tmp_path))) as api:
+        surface = {"surface": "chat", "address": "C1"}
+        await begin(api, "anns")
+        await api("POST", "/sessions/anns/surfaces", surface)
+        await begin(api, "bobs", ARCHIVE, by="bob@acme")
+        await api("POST", "/sessions/bobs/surfaces", surface, by="bob@acme")
+        assert (await api("POST", "/resolve", surface))["id"] == "anns"
+
+
+async def test_a_session_that_was_moved_away_has_no_surface_any_more(tmp_path: Path) -> None:
+    async with serving(settings(two(f"sqlite:{tmp_path / 'main.db'}", tmp_path))) as api:
+        surface = {"surface": "mail", "address": "ann@example.com"}
+        await begin(api, "there", ARCHIVE)
+        await api("POST", "/sessions/there/surfaces", surface)
+        await api.ask("POST", "/sessions/there/bundle/move?to=elsewhere")
+        made = await api("POST", "/resolve", surface)
+        assert made["id"] != "there"
+        assert (await api("GET", f"/sessions/{made['id']}"))["store"] == made["store"]

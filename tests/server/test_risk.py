@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from typing import Any, get_args
 
 import pytest
@@ -18,6 +19,10 @@ from .scene import serving
 DESTRUCTIVE = [
     "rm -rf /",
     "rm -fr ~",
+    "sudo eval rm -rf /",
+    "timeout 5 ssh host rm -rf /srv",
+    "sudo -u bash rm -rf /",
+    "sudo sh -c 'bash -c \"rm -rf /\"'",
     "rm -r -f /",
     "rm --recursive --force /",
     "sudo rm -rf /*",
@@ -147,7 +152,10 @@ def test_no_command_is_too_odd() -> None:
     odd += [
         {"command": word * 20_000} for word in ("sudo ", "a", "sudo ssh 'x ' ", ": ()", "drop ")
     ]
-    for arguments in odd:
+    nested = "ls x"
+    for _ in range(6):  # each shell of a level has the same words
+        nested = "sudo " + "sh " * 19 + shlex.quote(nested)
+    for arguments in [*odd, {"command": nested}]:
         assert level("bash", arguments) == "high"
 
 

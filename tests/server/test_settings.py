@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from holdfast.server.running import Plan
 from holdfast.server.settings import read
 from holdfast.stores.registry import StoreRegistry
 
-from .scene import model, serving
+from .scene import model, serving, shop
 
 DESK = Agent("desk", instructions="Help.")
 
@@ -168,3 +169,18 @@ def test_the_first_store_of_a_file_is_the_default(tmp_path: Path) -> None:
         """
     )
     assert Settings.load(file).default == "sqlite"
+
+
+def test_pages_of_extensions_have_origins_too() -> None:
+    for origin in ("chrome-extension://abcdef", "vscode-webview://1x2y", "https://shop.example"):
+        given = {"default_model": model()}
+        made = Settings(
+            agents=[shop()], auth=SharedSecret("x" * 20), origins=[origin], harness=given
+        )
+        made.check()
+
+
+def test_a_pipe_for_the_audit_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert list(FileAudit(tmp_path / "pipe").faults()) == []
+    assert len(list(FileAudit(tmp_path).faults())) == 1

@@ -65,3 +65,16 @@ def test_no_value_is_shown_in_part_where_one_is_in_another(
         shown += flow.more(text[start : start + size])
         start += size
     assert shown + flow.rest() == mask.text(text)
+
+
+def test_a_value_is_masked_however_long_what_came_before_it_was() -> None:
+    for value in ("hunter2-secret-value", "long" * 3_000):
+        flow = Flow(values_only([value]))
+        shown = flow.more("x" * 70_000 + value[:12]) + flow.more(value[12:]) + flow.rest()
+        assert shown == "x" * 70_000 + MASK
+
+
+def test_what_a_tool_returned_has_no_frame() -> None:
+    entry = {"type": "user", "toolUseResult": {"role": VALUE, "file": {"timestamp": VALUE}}}
+    shown = tree(values_only([VALUE]), entry)
+    assert shown == {"type": "user", "toolUseResult": {"role": MASK, "file": {"timestamp": MASK}}}

@@ -247,7 +247,8 @@ def address(url: str) -> str:
     if "@" in parts.netloc or parts.query or parts.fragment:
         problem = "holds more than an address"
         raise InvalidValue(field="url", problem=problem, remedy="give the key as `key`")
-    return url.rstrip("/").removesuffix("/v1")
+    whole = url.rstrip("/")
+    return whole.removesuffix("/v1") if parts.path.rstrip("/").endswith("/v1") else whole
 
 
 def _checked(key: str) -> str:

@@ -141,10 +141,13 @@ def _harms(words: Sequence[str], depth: int) -> bool:
     while words and _SET.match(words[0]):
         words = words[1:]
     starts = bool(words) and _name(words[0]) in _STARTERS
+    read = False
     for at in range(min(len(words), STARTED if starts else 1)):
         program, rest = _name(words[at]), words[at + 1 :]
-        if program in _SHELLS or program in ("eval", "ssh", "su"):  # and the rest is its affair
-            return any(_destroys(word, depth + 1) for word in rest if " " in word)
+        if not read and (program in _SHELLS or program in ("eval", "ssh", "su")):
+            read = True  # the commands in its words, once
+            if any(_destroys(word, depth + 1) for word in rest if " " in word):
+                return True
         if _does(program, rest):
             return True
     return False

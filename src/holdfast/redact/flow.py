@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .funnel import Redactor
 
 TOLD_APART = 6  # characters of a value that is masked; a shorter one may be any word
-HELD = 1 << 16  # characters that are held back at most: one that repeats itself has no end
+HELD = 1 << 12  # characters that are held back at most: one that repeats itself has no end
 
 
 def values_only(values: Iterable[str]) -> Redactor:
@@ -23,11 +23,14 @@ class Flow:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor, self._held = redactor, ""
+        self._most = max(HELD, 2 * redactor.longest)
 
     def more(self, text: str) -> str:
         """What can be shown of it now."""
         whole = self._held + text
-        place = self._redactor.cut(whole) if len(whole) <= HELD else len(whole)
+        place = self._redactor.cut(whole)
+        if len(whole) - place > self._most:
+            place = len(whole)
         self._held = whole[place:]
         return self._redactor.text(whole[:place])
 

@@ -147,12 +147,16 @@ class Redactor:
             indent=lead[1] if lead else None,
         )
 
+    @property
+    def longest(self) -> int:
+        """Characters of the longest form of a known secret."""
+        return max(map(len, self._learned), default=0)
+
     def cut(self, text: str) -> int:
         """Where a text that goes on can be cut in two: no known secret has begun before and may
         end behind it, and none that is there stands across it."""
-        longest = max(map(len, self._learned), default=1) - 1
         place = len(text)
-        for size in range(min(longest, len(text)), 0, -1):
+        for size in range(min(self.longest - 1, len(text)), 0, -1):
             if any(form.startswith(text[-size:]) for form in self._learned):
                 place -= size
                 break

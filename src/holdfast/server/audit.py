@@ -77,9 +77,11 @@ class FileAudit:
     def faults(self) -> Iterator[str]:
         """Why no record could be written; nothing is left behind by the trial."""
         try:
-            if self._path.exists():
+            if self._path.is_file() or self._path.is_dir():
                 self._path.open("ab").close()
                 return
+            if self._path.exists():
+                return  # a pipe or a device: to open it may be to wait
             why = unmade(self._path) if self._path.parent.is_dir() else "its folder is not there"
         except OSError as error:
             why = error.strerror

@@ -182,7 +182,7 @@ class Places:
             return
         store = await self.store()
         entry = await store.row(Key(TENANT + place.tenant, id, "main"))
-        if entry is None or (kept := self._kept(entry)) is None or kept.kind != place.kind:
+        if entry is None or (kept := self._kept(entry)) is None or kept.kind not in self.order:
             return
         if _same(await self.place(place.tenant, kept.kind, kept.options), place):
             await store.delete(Scope(TENANT + place.tenant, id))
@@ -197,8 +197,7 @@ def _same(one: Place, other: Place) -> bool:
     if one.store is other.store:
         return True
     first, second = one.store.info(), other.store.info()
-    same = (one.kind, first.kind, first.location) == (other.kind, second.kind, second.location)
-    return same and first.kind in OWN
+    return (first.kind, first.location) == (second.kind, second.location) and first.kind in OWN
 
 
 def _theirs(caller: Caller, row: Row | None) -> bool:

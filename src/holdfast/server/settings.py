@@ -189,7 +189,7 @@ def _wrong_origin(origin: str) -> str | None:
     if origin == "*":
         return "is any page there is: name each origin, as in https://shop.example"
     scheme, there, rest = origin.partition("://")
-    if not there or not scheme.isalnum():
+    if not there or not _SCHEME.fullmatch(scheme):
         return f"has no scheme: did you mean http://{origin.lstrip('/')}?"
     address = _ORIGIN.fullmatch(rest)
     if address is None:
@@ -199,6 +199,7 @@ def _wrong_origin(origin: str) -> str | None:
     return None
 
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _ORIGIN = re.compile(r"(?P<host>(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?)(?P<path>/.*)?")
 
 

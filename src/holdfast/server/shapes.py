@@ -3,11 +3,12 @@ value that does not fit only its sort is told, since it may be a secret."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..errors.root import instead
+
+LARGEST = 1e15  # more is no number of anything here
 
 
 class Shape(NamedTuple):
@@ -19,7 +20,7 @@ class Shape(NamedTuple):
 
 def _is_number(value: Any) -> bool:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value)
+    return number and -LARGEST < value < LARGEST
 
 
 def _are_texts(values: Any) -> bool:

@@ -8,23 +8,23 @@ from typing import Any
 from ...redact import Redactor
 
 FRAME = ("type", "role", "uuid", "parentUuid", "sessionId", "timestamp")
-FRAMED = 3  # levels of an entry whose frame the SDK needs: itself, its message, a block of that
+FRAMED = ("message", "content")  # what has a frame too, within an entry that has one
 
 
-def tree(redactor: Redactor, found: Any, level: int = 0) -> Any:
-    """An entry, however deep, with all texts and numbers in it masked but for its frame."""
+def tree(redactor: Redactor, found: Any, *, framed: bool = True) -> Any:
+    """An entry, however deep, with all texts and numbers in it masked but for its frame, which the
+    SDK needs: that of the entry, of its message, and of the blocks of that."""
     if isinstance(found, str):
         return redactor.text(found)
     if isinstance(found, Mapping):
-        framed = level <= FRAMED
         return {
             redactor.text(str(name)): value
             if framed and name in FRAME and isinstance(value, str)
-            else tree(redactor, value, level + 1)
+            else tree(redactor, value, framed=framed and name in FRAMED)
             for name, value in found.items()
         }
     if isinstance(found, list):
-        return [tree(redactor, value, level + 1) for value in found]
+        return [tree(redactor, value, framed=framed) for value in found]
     return found if isinstance(found, bool) else redactor.number(found)
 
 

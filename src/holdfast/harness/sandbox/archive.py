@@ -26,7 +26,8 @@ ENTRIES = 10_000  # files and folders of an archive
 BYTES = 64 << 20  # in all files together
 DEPTH = 32  # names of a path
 NAME, PATH = 255, 4_096  # bytes of a name, and of a path
-EXTRA, EXTRAS = PATH + 512, 2 << 20  # bytes of a header for a long name and such, and of all
+EXTRA, SHORT = PATH + 512, 1_024  # bytes of a header for a long name and such, and of most
+EXTRAS, LONGS = SHORT * ENTRIES, 256  # bytes of all such headers, and how many may be longer
 SKIPPED = ".git"
 _LONG = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
@@ -172,16 +173,16 @@ def _strict() -> type[tarfile.TarInfo]:
     """How the headers of one archive are read. One that is wrong is an error: `tarfile` would take
     it for the end of the archive. Those that say more of another are short, and so are all of them
     together: `tarfile` reads them whole, and some at length."""
-    left = EXTRAS
+    left, longs = EXTRAS, LONGS
 
     class Strict(tarfile.TarInfo):
         @classmethod
         def frombuf(cls, *header: Any) -> Self:
-            nonlocal left
+            nonlocal left, longs
             found = super().frombuf(*header)
             if found.type in _LONG:
-                left -= found.size
-                if not 0 <= found.size <= EXTRA or left < 0:
+                left, longs = left - found.size, longs - (found.size > SHORT)
+                if not 0 <= found.size <= EXTRA or left < 0 or longs < 0:
                     raise tarfile.ReadError("a header is too long")
             return found
 

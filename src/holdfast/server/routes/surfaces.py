@@ -10,7 +10,7 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec.structs import replace
 
 from ...catalog import LIVE, Query, Row
-from ...errors import SurfaceTaken
+from ...errors import StoreError, SurfaceTaken
 from ...sessions import Inbound, Sessions
 from ...wire import AttachSurface, MovedSurface, Resolve, SessionView, SurfaceShown
 from ..asking import Ask, Asking, SessionId
@@ -101,19 +101,29 @@ async def resolve(ask: Ask, data: JSONBody[Resolve]) -> SessionView:
         row = await sessions.resolve_session(message)
     except SurfaceTaken as taken:
         raise await _masked(ask, place, taken) from None
+    if place.kind != ask.service.places.default:  # where it may have been begun anew
+        await ask.service.places.settle(place, row.session, {})
     ask.note(session=row.session)
     return ask.view(place, replace(row, agent=row.agent or agent))
 
 
 async def _place(ask: Asking, surface: tuple[str, str]) -> Place:
-    """The store in which a session has this surface, else the default one."""
+    """The first store in which a session has this surface, else the default one. One that does not
+    answer has none."""
     places, tenant = ask.service.places, ask.caller.tenant
+    default = await places.place(tenant)
     query = Query(tenant=tenant, surface=surface, phases=LIVE)
-    for kind in places.order[1:]:
-        place = await places.place(tenant, kind)
-        if (await place.store.find(query, limit=1)).items:
+    for kind in places.order if len(places.order) > 1 else ():
+        try:
+            place = default if kind == places.default else await places.place(tenant, kind)
+            page = await place.store.find(query)
+        except StoreError:
+            if kind == places.default:
+                raise
+            continue
+        if any(row.sealed is None for row in page.items):
             return place
-    return await places.place(tenant)
+    return default
 
 
 HANDLERS: list[Any] = [surfaces, attach, detach, resolve]
