@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +25,8 @@ from .failure import passing
 
 LOOK = 1.0  # seconds between two looks while notices arrive
 POLL = 0.05  # seconds between two looks where they cannot
-GATHER = 0.02  # seconds in which appends share a notice
+GATHER, OFTEN = 0.01, 0.05  # seconds in which appends share a notice, and when there are many
+LATELY = 0.2  # seconds since the last notice within which there are
 MOST = 400  # digests that fit into a notice, which has 8,000 bytes at most
 
 
@@ -104,8 +106,9 @@ class Notices:
                     listening = True
                     self._wakes.wake_all()
                 await self._say(conn)
+                said = time.monotonic()
                 await self._said.wait()
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(OFTEN if time.monotonic() - said < LATELY else GATHER)
         finally:
             # It may be the caller's connection, and goes back as it came.
             conn.remove_termination_listener(ended)
