@@ -21,9 +21,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from holdfast import Store, StoreError
 from holdfast.cli.app import run as cli
 from holdfast.harness.sandbox import LocalSandbox
 from holdfast.server.settings import read
+from holdfast.server.starting import known_callers
 from tests.cli.conftest import _far_from_home  # noqa: F401 - far from the user's files
 
 from .scene import PATIENCE, serving, settings
@@ -489,3 +491,13 @@ async def test_an_answer_names_no_folder_of_the_server(folder: Path) -> None:
     assert said["error"]["code"] == "sandbox_failed"
     assert "File exists" in said["error"]["message"]
     assert str(folder) not in str(said)
+
+
+async def test_what_a_builder_says_is_not_repeated() -> None:
+    def broken(options: object) -> Store:
+        raise RuntimeError(f"cannot connect to db://ann:{SECRET}@host")
+
+    with pytest.raises(StoreError) as told:
+        await known_callers(settings({"own": broken}))
+    assert "RuntimeError" in str(told.value)
+    assert SECRET not in str(told.value)

@@ -74,7 +74,8 @@ async def known_callers(settings: Settings) -> bool:
         cause = error.__cause__
         if isinstance(cause, HoldfastError):
             raise cause from error
-        why = f": {type(cause).__name__}: {cause}" if cause is not None else ""
+        # Not its words: what a driver or a builder says may quote where it was to connect.
+        why = f" ({type(cause).__name__})" if cause is not None else ""
         raise StoreError(problem=f"{error}{why}") from error
     finally:
         await registry.aclose()

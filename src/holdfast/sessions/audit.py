@@ -10,10 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import events as ev
-from ..catalog import Query, Row
+from ..catalog import Row
 from ..codec import typed
 from ..events import Event, Key
 from .changes import Changes
+from .finding import threads
 
 
 class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,17 +58,11 @@ class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 async def audit(changes: Changes, id: str) -> AsyncGenerator[Audited, None]:
     await changes.row(id)
-    cursor = None
-    query = Query(tenant=changes.tenant, session=id, order="created", newest_first=False)
-    while True:
-        page = await changes.store.find(query, cursor=cursor)
-        for row in page.items:
-            after = await _shared(changes, row)
-            events = changes.store.read(row.key, after=after, log=row.log)
-            for call in await audited(events, row.thread):
-                yield call
-        if (cursor := page.cursor) is None:
-            return
+    async for row in threads(changes, id):
+        after = await _shared(changes, row)
+        events = changes.store.read(row.key, after=after, log=row.log)
+        for call in await audited(events, row.thread):
+            yield call
 
 
 async def _shared(changes: Changes, row: Row) -> int:

@@ -54,3 +54,15 @@ async def walk(changes: Changes, **filters: Any) -> AsyncGenerator[Row, None]:
             yield row
         if (cursor := page.cursor) is None:
             return
+
+
+async def threads(changes: Changes, id: str) -> AsyncGenerator[Row, None]:
+    """Every thread of a session, page by page, the oldest first."""
+    query = Query(tenant=changes.tenant, session=id, order="created", newest_first=False)
+    cursor = None
+    while True:
+        page = await changes.store.find(query, cursor=cursor)
+        for row in page.items:
+            yield row
+        if (cursor := page.cursor) is None:
+            return

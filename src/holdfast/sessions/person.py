@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator
 
 from msgspec import Struct
 
-from ..catalog import Query, Row
+from ..catalog import Row
 from ..codec import check_name, erased
 from ..errors import DeletionRefused, SessionNotFound
 from ..events import Event
 from ..store import Remains
 from .changes import Changes, check_deletable, delete
-from .finding import walk
+from .finding import threads, walk
 
 
 class PersonRecord(Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ async def export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[Pe
     check_name("user", user)
     async for session in walk(changes, **({} if shared else {"user": user})):
         own = session.user == user
-        async for row in _threads(changes, session):
+        async for row in threads(changes, session.session):
             if own:
                 yield PersonRecord(session=row.session, thread=row.thread, own=True, row=row)
             async for event in changes.store.read(row.key):
@@ -114,7 +114,7 @@ async def _blank(
     count = 0
     blank = erased(reason)
     seen: set[tuple[int, str, int]] = set()  # a dry run counts what forks share once
-    async for row in _threads(changes, session):
+    async for row in threads(changes, session.session):
         theirs = [
             (event.seq, event.id, event.at)
             async for event in changes.store.read(row.key)
@@ -138,16 +138,3 @@ def _structural(event: Event) -> bool:
     """Whether an event says what a session is, not what a person said: whose it is, where it
     branches, what is bound to it. Without it the session of another would fall apart."""
     return event.kind.partition(".")[0] in ("session", "thread", "surface")
-
-
-async def _threads(changes: Changes, session: Row) -> AsyncGenerator[Row, None]:
-    query = Query(
-        tenant=session.tenant, session=session.session, order="created", newest_first=False
-    )
-    cursor = None
-    while True:
-        page = await changes.store.find(query, cursor=cursor)
-        for row in page.items:
-            yield row
-        if (cursor := page.cursor) is None:
-            return

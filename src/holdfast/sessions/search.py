@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from .. import events as ev
-from ..catalog import Query
 from ..codec import check_name, typed
 from ..events import Event, to_json
 from .changes import Changes
+from .finding import threads
 
 AROUND = 80  # characters shown on each side
 
@@ -34,19 +34,13 @@ async def search(changes: Changes, id: str, words: str) -> AsyncGenerator[Found,
     check_name("words", words)
     await changes.row(id)
     wanted = re.compile(re.escape(words), re.IGNORECASE)
-    cursor = None
-    query = Query(tenant=changes.tenant, session=id, order="created", newest_first=False)
     seen: set[str] = set()  # what forks share is found once
-    while True:
-        page = await changes.store.find(query, cursor=cursor)
-        for row in page.items:
-            async for event in changes.store.read(row.key, log=row.log):
-                found = _found(event, row.thread, wanted)
-                if found is not None and event.id not in seen:
-                    seen.add(event.id)
-                    yield found
-        if (cursor := page.cursor) is None:
-            return
+    async for row in threads(changes, id):
+        async for event in changes.store.read(row.key, log=row.log):
+            found = _found(event, row.thread, wanted)
+            if found is not None and event.id not in seen:
+                seen.add(event.id)
+                yield found
 
 
 def _found(event: Event, thread: str, wanted: re.Pattern[str]) -> Found | None:
