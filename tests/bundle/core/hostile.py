@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import struct
 import sys
 import zlib
@@ -147,9 +148,15 @@ async def read(file: str) -> str:
     return "accepted"
 
 
-async def main(files: list[str]) -> None:
+def main(files: list[str]) -> None:
+    """Each in a process of its own, forked from this one, which has nothing but its imports: what
+    an allocator keeps of one bundle is not counted with the next."""
     for file in files:
-        print(json.dumps({"how": await read(file), "peak": peak()}), flush=True)
+        if child := os.fork():
+            os.waitpid(child, 0)
+            continue
+        print(json.dumps({"how": asyncio.run(read(file)), "peak": peak()}), flush=True)
+        os._exit(0)
 
 
 def write(folder: Path) -> list[str]:
@@ -163,4 +170,4 @@ def write(folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:]))
+    main(sys.argv[1:])

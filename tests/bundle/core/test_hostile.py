@@ -22,7 +22,7 @@ from tests.copy.scene import content
 from . import hostile
 from .scene import OURS, signed, values, zipped
 
-MOST = 200.0  # megabytes
+MOST = 160.0  # megabytes
 ROOT = Path(__file__).parents[3]
 
 EXPECTED = {
