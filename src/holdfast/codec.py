@@ -44,6 +44,7 @@ _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _WHOLE = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 _decode = msgspec.json.Decoder().decode
 _PIECE = 256 << 10  # bytes of a text that are looked at together
+_LF, _CR = 0x0A, 0x0D  # as numbers, which are found in a fifth of the time
 _BLANKS = (b" ", b"\t")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -104,8 +105,9 @@ def check_size(field: str, data: Any, limit: int) -> None:
         )
 
 
-def check(key: Key, events: Sequence[NewEvent]) -> None:
-    """Refuse an append that some store could not keep whole; called before any write."""
+def check(key: Key, events: Sequence[NewEvent]) -> int:
+    """Refuse an append that some store could not keep whole; called before any write. The size
+    of its data."""
     check_key(key)
     if not isinstance(events, Sequence):
         raise InvalidValue(
@@ -129,6 +131,7 @@ def check(key: Key, events: Sequence[NewEvent]) -> None:
             remedy="append fewer at a time",
             limit=LIMITS.append_bytes,
         )
+    return total
 
 
 def check_event(event: NewEvent) -> None:
@@ -138,7 +141,8 @@ def check_event(event: NewEvent) -> None:
             field="events", problem=f"hold {type(event).__name__}", remedy="pass NewEvent values"
         )
     check_name("id", event.id)
-    check_name("kind", event.kind, limit=LIMITS.kind_bytes)
+    if event.kind not in KINDS:
+        check_name("kind", event.kind, limit=LIMITS.kind_bytes)
     if type(event.v) is not int or event.v != 1:
         check_count("v", event.v, least=1, most=(1 << 31) - 1)
     if event.run is not None:
@@ -166,7 +170,8 @@ def check_data(data: Raw) -> None:
             field="data", problem=f"is {type(data).__name__}", remedy="make it with NewEvent.of"
         )
     text = bytes(data)
-    check_size("data", text, LIMITS.event_bytes)
+    if len(text) > LIMITS.event_bytes:
+        check_size("data", text, LIMITS.event_bytes)
     if too_deep(text):
         raise InvalidValue(
             field="data",
@@ -174,7 +179,7 @@ def check_data(data: Raw) -> None:
             remedy="flatten it, or store it as a JSON string",
             limit=LIMITS.depth,
         )
-    if b"\n" in text or b"\r" in text or text[:1] in _BLANKS or text[-1:] in _BLANKS:
+    if _LF in text or _CR in text or text[:1] in _BLANKS or text[-1:] in _BLANKS:
         raise InvalidValue(
             field="data",
             problem="has line breaks, or blanks around it",
@@ -256,10 +261,11 @@ def typed(event: Event) -> Payload | None:
     An erased event of a kind without required fields is an empty one: that it happened
     still counts.
     """
-    if not understood(event):
+    known = KINDS.get(event.kind)
+    if known is None or event.v != 1:
         return None
     try:
-        return msgspec.json.decode(event.data, type=KINDS[event.kind])
+        return msgspec.json.decode(event.data, type=known)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

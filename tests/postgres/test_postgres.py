@@ -172,6 +172,25 @@ async def test_a_pool_of_the_callers_is_used_and_left_open(url: str) -> None:
         assert await store.row(key("s")) is not None
 
 
+async def test_a_function_that_changes_under_a_prepared_call_is_called_anew(
+    url: str, direct: Any
+) -> None:
+    async with holdfast.connect(url) as store:
+        await begin(store)
+        for n in range(3):
+            await store.append(key("s"), [NewEvent.of(NOTE, {"n": n})])
+        name = f"{schema_of(url)}.append_1"
+        made = await direct.fetchval("SELECT pg_get_functiondef($1::regproc)", name)
+        changed = made.replace("OUT known_seqs bigint[]", "OUT known_seqs bigint[], OUT more text")
+        assert changed != made
+        async with direct.transaction():
+            await direct.execute(f"DROP FUNCTION {name}")
+            await direct.execute(changed)
+        for n in range(3):
+            await store.append(key("s"), [NewEvent.of(NOTE, {"n": n})])
+        assert [event.seq async for event in store.read(key("s"))] == [*range(1, 8)]
+
+
 async def test_no_connection_of_the_callers_is_kept_between_calls(url: str) -> None:
     """So that the caller may close the pool whenever they like; one may be held for notices."""
     async with asyncpg.create_pool(url.partition("?")[0], min_size=1, max_size=9) as pool:

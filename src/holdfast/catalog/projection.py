@@ -34,6 +34,10 @@ QUIET = {
 }
 
 
+_MESSAGE = Op("add", "counts", "messages", 1)
+_TOUCH = Op("move", "phase", value="touch")
+
+
 def project(event: Event) -> RowChange:
     """What one event changes in its log's row, with no need of the row before."""
     ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
@@ -68,7 +72,7 @@ def _session_created(event: Event, p: ev.SessionCreated, ops: list[Op]) -> None:
 
 
 def _session_touched(event: Event, p: ev.SessionTouched, ops: list[Op]) -> None:
-    ops.append(Op("move", "phase", value="touch"))
+    ops.append(_TOUCH)
 
 
 def _session_suspended(event: Event, p: ev.SessionSuspended, ops: list[Op]) -> None:
@@ -151,15 +155,12 @@ def _surface_detached(event: Event, p: ev.SurfaceDetached, ops: list[Op]) -> Non
 def _message_received(event: Event, p: ev.MessageReceived, ops: list[Op]) -> None:
     if p.text:
         ops.append(Op("set_once", "first_message", value=p.text[:PREVIEW]))
-    ops.append(Op("add", "counts", "messages", 1))
-    ops.append(Op("move", "phase", value="touch"))
-    ops.append(Op("set", "due", value=event.at))
+    ops += (_MESSAGE, _TOUCH, Op("set", "due", value=event.at))
 
 
 def _message_completed(event: Event, p: ev.MessageCompleted, ops: list[Op]) -> None:
-    ops.append(Op("drop_draft", "drafts", event.id))
-    ops.append(Op("add", "counts", "messages", 1))
-    ops.extend(Op("add", "usage", name, n) for name, n in p.usage.items())
+    ops += (Op("drop_draft", "drafts", event.id), _MESSAGE)
+    ops += [Op("add", "usage", name, n) for name, n in p.usage.items()]
     if p.calls:
         ops.append(Op("add", "counts", "calls", len(p.calls)))
     elif event.run is None:

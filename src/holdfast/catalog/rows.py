@@ -116,13 +116,19 @@ def apply(row: Row, events: Sequence[Event], changes: Sequence[RowChange]) -> Ro
     for event, change in zip(events, changes, strict=True):
         size += len(event.data)
         for op in change:
-            if op.do == "set":
-                new[op.field] = op.value
-            elif op.field == "active":
+            do, name = op.do, op.field
+            if do in ("set", "seal"):
+                new[name] = op.value
+            elif name == "active":
                 active = max(active, op.value)
-            elif op.do == "move":
+            elif do == "add":
+                counts = new.get(name)
+                if counts is None:
+                    counts = new[name] = dict(getattr(row, name))
+                counts[op.key] = counts.get(op.key, 0) + op.value
+            elif do == "move":
                 _move(row, new, op, event.at)
-            else:
+            elif do != "drop_draft":
                 _operate(row, new, op)
     _check_row(new)
     if "parent" in new:
@@ -145,11 +151,6 @@ def _move(row: Row, new: dict[str, Any], op: Op, at: int) -> None:
 
 def _operate(row: Row, new: dict[str, Any], op: Op) -> None:
     name = op.field
-    if op.do == "drop_draft":
-        return
-    if op.do == "seal":
-        new[name] = op.value
-        return
     value = new.get(name, getattr(row, name))
     if op.do == "set_once":
         if value is None:
@@ -159,9 +160,7 @@ def _operate(row: Row, new: dict[str, Any], op: Op) -> None:
     else:
         if name not in new:
             value = new[name] = dict(value)
-        if op.do == "add":
-            value[op.key] = value.get(op.key, 0) + op.value
-        elif op.do == "put":
+        if op.do == "put":
             value[op.key] = op.value
         elif op.do == "put_once":
             value.setdefault(op.key, op.value)

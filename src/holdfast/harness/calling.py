@@ -25,6 +25,7 @@ from .policy import hidden
 from .proposals import proposed
 from .usage import normalised
 
+TRIES = 3  # to end a run while messages come
 DRAFT = 0.25  # seconds between two writes of a draft
 
 
@@ -240,18 +241,33 @@ async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
     events.append(driving.event("message.completed", message, id=flight.message))
     events.extend(about)
     driving.flight = None
-    steered = any(q.how == "steer" for q in state.queue)
-    over = not (calls or about or steered or state.abort is not None)
-    missing = make("no_output") if over and await wanted(driving) is not None else None
-    end = [_end(driving, missing)] if over else []
-    run = driving.run.id
-    if over and await driving.write(*events, *end, expected=state.head):
-        status = "done" if missing is None else "failed"
-        driving.log.info("run_finished", category="run", run=run, status=status)
+    ends = not (calls or about)
+    if ends and await _finished(driving, events):
         return
     await driving.write(*events)
-    if missing is not None:
-        await fail(driving, missing)
+    if ends and _over(driving) and await wanted(driving) is not None:
+        await fail(driving, make("no_output"))
+
+
+async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
+    """Write what the model said and the end of the run in one append, if that is all. A message
+    that comes meanwhile and waits its turn changes nothing: then once more."""
+    for _ in range(TRIES):
+        if not _over(driving):
+            return False
+        run, head = driving.run.id, driving.state.head
+        missing = make("no_output") if await wanted(driving) is not None else None
+        if await driving.write(*events, _end(driving, missing), expected=head):
+            status = "done" if missing is None else "failed"
+            driving.log.info("run_finished", category="run", run=run, status=status)
+            return True
+    return False
+
+
+def _over(driving: Driving) -> bool:
+    """Whether nothing came that the run has to see to."""
+    state = driving.state
+    return state.abort is None and not any(q.how == "steer" for q in state.queue)
 
 
 def _end(driving: Driving, fault: Fault | None) -> NewEvent:

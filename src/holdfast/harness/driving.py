@@ -105,7 +105,11 @@ class Driving(Stoppable):
 
     async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
         """Append, and wait until it is folded here. False: the log grew meanwhile, and nothing
-        was written; decide again."""
+        was written; decide again. What people are sending comes first."""
+        if expected is not None and self.live.posting:
+            await self.live.posted()
+            if self.state.head != expected:
+                return False
         try:
             head = await self.hold.append(events, expected)
         except HeadMoved as moved:

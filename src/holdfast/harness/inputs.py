@@ -91,17 +91,15 @@ async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[in
         # already is no new message: it is found, and not refused.
         sure = busy == "reject" or len(state.queue) >= MOST // 2
         expected = 0 if refused else state.head if sure else None
-        live.posting += 1
         try:
-            done = await store.append(live.key, [event], expected=expected, log=live.log)
-            await live.reach(done.seqs[0])
+            with live.posts():
+                done = await store.append(live.key, [event], expected=expected, log=live.log)
+                await live.reach(done.seqs[0])
         except HeadMoved as moved:
             if refused is not None:
                 raise refused from None
             await live.reach(moved.head)
             continue
-        finally:
-            live.posting -= 1
         if not done.fresh:
             await _same(live, event, done.seqs[0])
         return done.seqs[0], bool(done.fresh)
@@ -109,7 +107,7 @@ async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[in
 
 def _refused(live: Live, busy: How) -> QueueFull | SessionBusy | None:
     state = live.state
-    if len(state.queue) + live.posting >= MOST:
+    if len(state.queue) + len(live.posting) >= MOST:
         return QueueFull(session=live.key.session, limit=MOST)
     if busy == "reject" and (state.active is not None or state.queue):
         run = state.run.id if state.run is not None else None

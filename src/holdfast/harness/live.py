@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from .. import events as ev
@@ -31,6 +31,7 @@ P = TypeVar("P", bound=ev.Payload)
 
 RECENT = 32  # events that are looked up without asking the store
 FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
+LARGE = 64 << 10  # bytes of a message that waits, which are read again when they are wanted
 POLL = 0.25  # seconds between two looks at drafts that another process writes
 
 
@@ -48,12 +49,13 @@ class Live:
         self.snapshots = Snapshots()
         self.failure: HoldfastError | None = None
         self.stuck: HoldfastError | None = None
-        self.posting = 0  # messages on their way into the log
+        self.posting: set[asyncio.Future[None]] = set()  # messages on their way into the log
         self.hooked = 0  # up to which event this process has called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
         self.watchers: list[Callable[[Event], None]] = []
         self.endings: list[Callable[[HoldfastError], None]] = []  # told when the log goes
         self._recent: deque[Event] = deque(maxlen=RECENT)  # those that came while it followed
+        self._waiting: dict[int, Event] = {}  # messages of those that nobody has taken up yet
         self._waiters = Waiters()
         self._reader: asyncio.Task[None] | None = None
         self._polling = Later(POLL, self._poll)
@@ -97,6 +99,22 @@ class Live:
             raise self.failure
         await self._waiters.until(true)
 
+    @contextlib.contextmanager
+    def posts(self) -> Iterator[None]:
+        """While a message is on its way into the log."""
+        done = asyncio.get_running_loop().create_future()
+        self.posting.add(done)
+        try:
+            yield
+        finally:
+            self.posting.discard(done)
+            done.set_result(None)
+
+    async def posted(self) -> None:
+        """Wait until the messages that are on their way now are in the log, or are not to be."""
+        if self.posting:
+            await asyncio.wait([*self.posting])
+
     def listen(self, after: int | None = None) -> Listener:
         """All that follows event `after`, or that follows now."""
         listener = Listener(self, self.state.head if after is None else after, after is None)
@@ -117,7 +135,7 @@ class Live:
     @property
     def wanted(self) -> bool:
         """Whether somebody listens, waits for something, or is sending a message."""
-        return bool(self.audience) or bool(self._waiters) or self.posting > 0
+        return bool(self.audience) or bool(self._waiters) or bool(self.posting)
 
     # Looking up
 
@@ -126,6 +144,8 @@ class Live:
         place = seq - self._recent[0].seq if self._recent else -1
         if 0 <= place < len(self._recent):
             return self._recent[place]
+        if (event := self._waiting.get(seq)) is not None:
+            return event
         return await Loading(self.store, self.key, self.log).event(seq)
 
     async def payload(self, seq: int, type: type[P]) -> P | None:
@@ -153,6 +173,7 @@ class Live:
     def _arrived(self, event: Event) -> None:
         self._recent.append(event)
         self.state = fold((event,), self.state)
+        self._keep_waiting(event)
         self.history.add(event)
         self.speech.arrived(event)
         self.stage.put(event, self.state)
@@ -161,6 +182,17 @@ class Live:
         for look in self.watchers:
             look(event)
         self._waiters.look()
+
+    def _keep_waiting(self, event: Event) -> None:
+        """Have the messages at hand that wait, as long as they do."""
+        queue = self.state.queue
+        if not queue:
+            self._waiting.clear()
+        elif event.kind == "message.received" and len(event.data) <= LARGE:
+            self._waiting[event.seq] = event
+        elif event.kind in ("run.started", "queue.changed", "model.called"):
+            known = self._waiting
+            self._waiting = {q.seq: known[q.seq] for q in queue if q.seq in known}
 
     def _fail(self, error: HoldfastError) -> None:
         self.failure = error

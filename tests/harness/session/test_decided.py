@@ -28,7 +28,7 @@ async def test_a_message_that_is_taken_out_as_its_run_begins_is_not_read() -> No
         session = await harness.get_or_create("s")
         await session.post("go")
         await model.gate.someone()
-        seq = await session.post("never mind")
+        seq = await session.post("never mind " * LONG * 200)  # too large to be kept at hand
         await session.post("last")
         await filled(session)
         stall = Stall(method="read", call=store.calls["read"] + 1)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from asyncpg import Record
 
 from ...events import Key
-from .database import Database, Link
+from .database import Database
 
 WRITERS = 4  # connections that append at a time
 TOGETHER = 8  # appends that share a call: a row that is locked elsewhere delays all of them
@@ -96,9 +96,6 @@ class Calls:
                 one.answer.set_result(answer)
 
     async def _alone(self, values: list[Any], within: float | None) -> Record:
-        async def job(link: Link) -> Record:
-            answer = await link.row(self._sql, *values)
-            assert answer is not None
-            return answer
-
-        return await self._database.run(job, whole=False, within=within)
+        return await self._database.run(
+            lambda link: link.call(self._sql, *values), whole=False, within=within
+        )

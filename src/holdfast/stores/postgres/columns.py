@@ -44,9 +44,10 @@ def columns(row: Row) -> tuple[Any, ...]:
 
 def searchable(value: str | None) -> str | None:
     """A value that a query can ask for. Others are in the row, and in no index."""
-    if value is None or "\0" in value or len(value.encode()) > LIMITS.name_bytes:
+    if value is None or "\0" in value:
         return None
-    return value
+    size = len(value) if value.isascii() else len(value.encode())
+    return value if size <= LIMITS.name_bytes else None
 
 
 def listed(old: Row | None, new: Row) -> list[list[Any] | None]:

@@ -8,6 +8,7 @@ runs it again if the connection broke. So every job must be safe to repeat.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -48,18 +49,35 @@ CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 class Link:
-    """A connection on which `hf.` names our schema."""
+    """A connection on which `hf.` names our schema. `prepared` holds its statements, if it is one
+    that is used again and again."""
 
-    def __init__(self, conn: Any, schema: str, within: float) -> None:
+    def __init__(
+        self, conn: Any, schema: str, within: float, prepared: dict[str, Any] | None = None
+    ) -> None:
         self.conn: Connection[Record] = conn
         self.schema = schema
         self._within = within  # seconds for each statement
+        self._prepared = prepared
 
     async def rows(self, sql: str, *values: Any) -> list[Record]:
         return await self.conn.fetch(self._sql(sql), *values, timeout=self._within)
 
     async def row(self, sql: str, *values: Any) -> Record | None:
         return await self.conn.fetchrow(self._sql(sql), *values, timeout=self._within)
+
+    async def call(self, sql: str, *values: Any) -> Record:
+        """The row of a statement that always has one, and that is executed all the time."""
+        if self._prepared is None:
+            found = await self.row(sql, *values)
+        else:
+            statement = self._prepared.get(sql)
+            if statement is None:
+                statement = await self.conn.prepare(self._sql(sql), timeout=self._within)
+                self._prepared[sql] = statement
+            found = await statement.fetchrow(*values, timeout=self._within)
+        assert found is not None
+        return found
 
     async def value(self, sql: str, *values: Any) -> Any:
         return await self.conn.fetchval(self._sql(sql), *values, timeout=self._within)
@@ -80,7 +98,12 @@ class Link:
         await self.conn.execute(text, timeout=self._within)
 
     def _sql(self, sql: str) -> str:
-        return sql.replace("hf.", f'"{self.schema}".')
+        return _in_schema(sql, self.schema)
+
+
+@functools.lru_cache(256)
+def _in_schema(sql: str, schema: str) -> str:
+    return sql.replace("hf.", f'"{schema}".')
 
 
 class Options:
@@ -112,7 +135,7 @@ class Database:
         self._closed = False
         self._careless = False  # whether the server would not wait for a flush
         self._quick = max(1.0, options.patience / 2)
-        self._kept: list[Any] = []
+        self._kept: list[tuple[Any, dict[str, Any]]] = []
         # The others are for transactions. Of a pool that is the caller's to close, none is kept.
         self._keep = pool.get_max_size() // 3 if owned else 0
         self._clock_at = (0.0, 0)
@@ -173,16 +196,16 @@ class Database:
         pool and giving it back costs a tenth of an append."""
         if self._closed:
             raise StoreUnavailable(problem="the store was closed")
-        conn = self._kept.pop() if self._kept else await self.pool.acquire()
+        conn, prepared = self._kept.pop() if self._kept else (await self.pool.acquire(), None)
         try:
-            result = await job(Link(conn, self.options.schema, within or self._quick))
+            result = await job(Link(conn, self.options.schema, within or self._quick, prepared))
         except BaseException as error:
             if broken(error):
                 conn.terminate()
             await self.pool.release(conn)
             raise
         if len(self._kept) < self._keep and not self._closed:
-            self._kept.append(conn)
+            self._kept.append((conn, {} if prepared is None else prepared))
         else:
             await self.pool.release(conn)
         return result
@@ -264,7 +287,7 @@ class Database:
         closed, self._closed = self._closed, True
         while self._kept:
             with suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
-                await self.pool.release(self._kept.pop())
+                await self.pool.release(self._kept.pop()[0])
         if self._owned and not closed:
             # A connection that never comes back must not keep the program from ending.
             try:

@@ -25,6 +25,7 @@ PASSING: tuple[type[BaseException], ...] = (
     pg.TooManyConnectionsError,
     pg.TransactionRollbackError,
     pg.ReadOnlySQLTransactionError,
+    pg.InvalidCachedStatementError,  # the schema changed since it was prepared
 )
 # The server answers, and cannot write now. Waiting here would only hold the caller up.
 FULL: tuple[type[BaseException], ...] = (

@@ -177,6 +177,7 @@ class Append:
         clock: Callable[[], int],
         key: Key,
         events: Sequence[NewEvent],
+        size: int,
         *,
         expected: int | None,
         fence: Lease | None,
@@ -186,13 +187,15 @@ class Append:
         self._database = database
         self._calls = calls
         self._heads = heads
+        self._project = project
         self._clock = clock
         self._key = key
         self._events = events
+        self._expected = expected
+        self._fence = fence
         self._log = log
         self._create = create and log is None
-        self._guards: dict[str, Any] = {"project": project, "expected": expected, "fence": fence}
-        self._within = SLOW if sum(len(event.data) for event in events) > LARGE else None
+        self._within = SLOW if size > LARGE else None
         self._entry: Entry | None = None
         self._known: dict[str, int] = {}
         self._looked = False  # whether the two above are what the database said
@@ -203,10 +206,7 @@ class Append:
             self._entry = self._heads.get(self._key)
             try:
                 for _ in range(MISSES + 1):
-                    done = await self._try(
-                        lambda values: self._calls.call(self._key, values, self._within)
-                    )
-                    if done is not None:
+                    if (done := await self._try(self._called)) is not None:
                         return done
                 return await self._database.run(self._in_turn, within=self._within)
             except BaseException as error:
@@ -214,11 +214,14 @@ class Append:
                     self._heads.drop(self._key)
                 raise
 
+    def _called(self, values: list[Any]) -> Awaitable[Record]:
+        return self._calls.call(self._key, values, self._within)
+
     async def _in_turn(self, link: Link) -> Appended:
         """In one transaction: looking locks the log, so that nobody comes between."""
         self._entry, self._known, self._looked = None, {}, False
         for _ in range(3):
-            if (done := await self._try(lambda values: _called(link, values))) is not None:
+            if (done := await self._try(lambda values: link.call(APPEND, *values))) is not None:
                 return done
         raise AssertionError("the log changed while it was locked")
 
@@ -254,7 +257,16 @@ class Append:
         lease = entry.lease if entry else LeaseState()
         try:
             rules.found(self._key, row, self._log)
-            return rules.extend(row, lease, self._events, self._known, now=now, **self._guards)
+            return rules.extend(
+                row,
+                lease,
+                self._events,
+                self._known,
+                project=self._project,
+                now=now,
+                expected=self._expected,
+                fence=self._fence,
+            )
         except HoldfastError:
             if self._looked or entry is None:
                 raise
@@ -305,12 +317,6 @@ def _any(column: list[str | None]) -> list[str | None] | None:
 _ARGUMENTS = 34
 WRITTEN, LOOKED, NONE = 0, 1, 2  # what the function answers
 APPEND = f"SELECT * FROM hf.append_1({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
-
-
-async def _called(link: Link, values: list[Any]) -> Record:
-    answer = await link.row(APPEND, *values)
-    assert answer is not None
-    return answer
 
 
 # Rows

@@ -36,7 +36,7 @@ class Notices:
     def __init__(self, database: Database, wakes: Wakes) -> None:
         self._database = database
         self._wakes = wakes
-        self._listens = database.can_listen
+        self._says, self._listens = database.can_say, database.can_listen
         self._channel = f"holdfast_{database.options.schema}"
         self._grown: set[str] = set()
         self._said = asyncio.Event()
@@ -50,9 +50,9 @@ class Notices:
     def grew(self, key: Key, done: Extension | None = None) -> None:
         """An append to a log was committed by this process, or something else happened to it."""
         self._wakes.tell(key, done)
-        if self._closed or not self._database.can_say:
+        if self._closed or not self._says or (name := digest(key)) in self._grown:
             return
-        self._grown.add(digest(key))
+        self._grown.add(name)
         self._silent.clear()
         self._said.set()
         if not self._tasks:
@@ -63,7 +63,7 @@ class Notices:
         if self._hears or self._closed:
             return
         self._hears = True
-        if self._database.can_say and not self._tasks:
+        if self._says and not self._tasks:
             self._begin(self._talk())
         self._begin(self._look())
         self._said.set()

@@ -115,7 +115,7 @@ class PostgresStore:
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
-        check(key, events)
+        size = check(key, events)
         append = Append(
             self._database,
             self._calls,
@@ -124,6 +124,7 @@ class PostgresStore:
             self._clock,
             key,
             events,
+            size,
             expected=expected,
             fence=fence,
             log=log,

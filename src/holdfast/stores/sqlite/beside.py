@@ -12,49 +12,66 @@ from ...events import Key, Scope
 from ...store import BlobRef, Draft, Lease, Snapshot
 from .. import rules
 from ..rules import LeaseState
-from .bodies import Bodies
+from .bodies import Bodies, Entry, Recent
 from .log import existing, known_ids
 from .remove import has_threads
 
 # Leases
 
 
+# All of these keep `recent` true: the logs as they were written last.
+
+
 def acquire(
-    conn: sqlite3.Connection, now: int, key: Key, owner: str, ttl: float, steal: str | None
+    conn: sqlite3.Connection,
+    recent: Recent,
+    now: int,
+    key: Key,
+    owner: str,
+    ttl: float,
+    steal: str | None,
 ) -> Lease:
-    entry = existing(conn, key)
+    entry = recent.get(key) or existing(conn, key)
     lease, state = rules.acquire(entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=now)
-    _save_lease(conn, entry.id, state)
+    _save_lease(conn, recent, entry, state)
     return lease
 
 
-def renew(conn: sqlite3.Connection, now: int, lease: Lease) -> Lease:
-    entry = existing(conn, lease.key)
+def renew(conn: sqlite3.Connection, recent: Recent, now: int, lease: Lease) -> Lease:
+    entry = recent.get(lease.key) or existing(conn, lease.key)
     renewed, state = rules.renew(entry.row, entry.lease, lease, now)
-    _save_lease(conn, entry.id, state)
+    _save_lease(conn, recent, entry, state)
     return renewed
 
 
-def release(conn: sqlite3.Connection, lease: Lease, head: int | None) -> None:
-    entry = existing(conn, lease.key)
-    _save_lease(conn, entry.id, rules.release(entry.row, entry.lease, lease, head))
+def release(conn: sqlite3.Connection, recent: Recent, lease: Lease, head: int | None) -> None:
+    entry = recent.get(lease.key) or existing(conn, lease.key)
+    _save_lease(conn, recent, entry, rules.release(entry.row, entry.lease, lease, head))
 
 
-def _save_lease(conn: sqlite3.Connection, id: int, state: LeaseState) -> None:
+def _save_lease(conn: sqlite3.Connection, recent: Recent, entry: Entry, state: LeaseState) -> None:
     conn.execute(
         "UPDATE logs SET token = ?, owner = ?, since = ?, until = ? WHERE id = ?",
-        (state.token, state.owner, state.since, state.until, id),
+        (state.token, state.owner, state.since, state.until, entry.id),
     )
+    recent[entry.row.key] = entry._replace(lease=state)
 
 
 # Drafts
 
 
 def put_draft(
-    conn: sqlite3.Connection, key: Key, message: str, offset: int, text: str, fence: Lease
+    conn: sqlite3.Connection,
+    recent: Recent,
+    key: Key,
+    message: str,
+    offset: int,
+    text: str,
+    fence: Lease,
 ) -> None:
-    entry = existing(conn, key)
+    entry = recent.get(key) or existing(conn, key)
     rules.check_fence(entry.row, entry.lease, fence)
+    recent[key] = entry._replace(drafts=True)
     conn.execute(
         "INSERT OR REPLACE INTO drafts (log, message, token, start, text) VALUES (?, ?, ?, ?, ?)",
         (entry.id, message, fence.token, offset, text),

@@ -36,6 +36,9 @@ class Entry(NamedTuple):
     """Whether it may have some."""
 
 
+Recent = dict[Key, Entry]  # the logs that were written last, for whoever writes next
+
+
 class Bodies(Protocol):
     """Keeps the data of events and blobs, and remembers what no log tells."""
 

@@ -23,7 +23,7 @@ from .. import rules
 from ..frames import damaged
 from ..paging import Page
 from ..rules import Extension, LeaseState
-from .bodies import Bodies, Entry, Record
+from .bodies import Bodies, Entry, Recent, Record
 from .schema import LIVE
 
 PAGE_BYTES = 4 << 20
@@ -143,7 +143,7 @@ def _known_sql(count: int) -> str:
 def append(
     conn: sqlite3.Connection,
     bodies: Bodies,
-    recent: dict[Key, Entry],
+    recent: Recent,
     project: Project,
     now: int,
     key: Key,

@@ -119,7 +119,7 @@ class SqliteStore:
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
-        check(key, events)
+        size = check(key, events)
         hashes = [fingerprint(event) for event in events]
 
         def job(conn: sqlite3.Connection) -> Extension:
@@ -138,8 +138,8 @@ class SqliteStore:
                 create=create,
             )
 
-        size = sum([len(event.data) for event in events])
-        done = await self._writer.run(job, size=size, appended=partial(self._wakes.tell, key))
+        told = partial(self._wakes.tell, key)
+        done = await self._writer.run(job, size=size, tidy=True, done=told)
         return Appended(done.seqs, done.row.head, len(done.fresh))
 
     def read(
@@ -266,7 +266,7 @@ class SqliteStore:
 
     async def row(self, key: Key) -> Row | None:
         check_key(key)
-        entry = await self._readers.run(lambda conn: logs.lookup(conn, key))
+        entry = await self._readers.run_soon(lambda conn: logs.lookup(conn, key))
         return entry.row if entry else None
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
@@ -307,23 +307,32 @@ class SqliteStore:
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
         check_key(key)
+        recent = self._writer.recent
         return await self._writer.run(
-            lambda conn: beside.acquire(conn, self._clock(), key, owner, ttl, steal)
+            lambda conn: beside.acquire(conn, recent, self._clock(), key, owner, ttl, steal),
+            tidy=True,
         )
 
     async def renew(self, lease: Lease) -> Lease:
-        return await self._writer.run(lambda conn: beside.renew(conn, self._clock(), lease))
+        recent = self._writer.recent
+        return await self._writer.run(
+            lambda conn: beside.renew(conn, recent, self._clock(), lease), tidy=True
+        )
 
     async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        await self._writer.run(lambda conn: beside.release(conn, lease, head))
+        recent = self._writer.recent
+        await self._writer.run(lambda conn: beside.release(conn, recent, lease, head), tidy=True)
 
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
         check_key(key)
         rules.check_draft(message, offset, text)
+        recent = self._writer.recent
         await self._writer.run(
-            lambda conn: beside.put_draft(conn, key, message, offset, text, fence), size=len(text)
+            lambda conn: beside.put_draft(conn, recent, key, message, offset, text, fence),
+            size=len(text),
+            tidy=True,
         )
 
     async def drafts(self, key: Key) -> list[Draft]:

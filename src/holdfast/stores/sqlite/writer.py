@@ -21,9 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ...errors import HoldfastError, StoreUnavailable
-from ...events import Key
 from ..lock import FileLock
-from .bodies import Bodies, Entry
+from .bodies import Bodies, Recent
 from .schema import translated
 
 T = TypeVar("T")
@@ -37,10 +36,10 @@ LOOK = 0.02  # seconds between two looks at what others commit, while somebody f
 
 class _Waiting:
     """A job and who waits for it. `alone` runs outside a transaction (VACUUM needs that);
-    `appended` is of an append, which keeps `Writer.recent` true itself, and is told its result,
-    whoever still waits for that."""
+    `tidy` keeps `Writer.recent` true itself; `done` is told the result, whoever still waits for
+    that."""
 
-    __slots__ = ("alone", "appended", "error", "future", "job", "result", "size")
+    __slots__ = ("alone", "done", "error", "future", "job", "result", "size", "tidy")
 
     def __init__(
         self,
@@ -49,13 +48,15 @@ class _Waiting:
         *,
         size: int = 0,
         alone: bool = False,
-        appended: Callable[[Any], None] | None = None,
+        tidy: bool = False,
+        done: Callable[[Any], None] | None = None,
     ) -> None:
         self.job = job
         self.future = future
         self.size = size
         self.alone = alone
-        self.appended = appended
+        self.tidy = tidy
+        self.done = done
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -76,7 +77,7 @@ class Writer:
         self._conn = conn
         self._lock = lock
         self._bodies = bodies
-        self.recent: dict[Key, Entry] = {}
+        self.recent: Recent = {}
         self._seen = -1
         self._watching, self._changed = watching, changed
         self._loop = asyncio.get_running_loop()
@@ -91,11 +92,12 @@ class Writer:
         job: Callable[[sqlite3.Connection], T],
         *,
         size: int = 0,
-        appended: Callable[[T], None] | None = None,
+        tidy: bool = False,
+        done: Callable[[T], None] | None = None,
     ) -> T:
         """The job's result, once its transaction is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._put(_Waiting(job, future, size=size, appended=appended))
+        self._put(_Waiting(job, future, size=size, tidy=tidy, done=done))
         return await future
 
     async def run_alone(self, job: Callable[[sqlite3.Connection], T]) -> T:
@@ -174,14 +176,9 @@ class Writer:
                     batch[0].result = batch[0].job(self._conn)
                 else:
                     self._transact(batch)
-        except HoldfastError as error:
-            for waiting in batch:
-                # A copy for each: they are raised in different tasks.
-                waiting.error = waiting.error or type(error)(**error.fields)
-                waiting.error.__cause__ = waiting.error.__cause__ or error.__cause__
         except BaseException as error:
             for waiting in batch:
-                waiting.error = waiting.error or error
+                waiting.error = waiting.error or _copy(error)
 
     def _transact(self, batch: list[_Waiting]) -> None:
         conn = self._conn
@@ -191,7 +188,7 @@ class Writer:
             if self._bodies.begun(conn):
                 self._forget()
             for waiting in batch:
-                if waiting.appended is None:
+                if not waiting.tidy:
                     self._forget()
                 try:
                     waiting.result = waiting.job(conn)
@@ -208,8 +205,8 @@ class Writer:
         self._bodies.committed()
 
     def _check_recent(self) -> None:
-        """`recent` holds the logs that were appended to last, as the tables have them: until
-        another connection commits, a job is no append, or a transaction fails."""
+        """`recent` holds the logs that were written last, as the tables have them: until another
+        connection commits, a job does not keep it so, or a transaction fails."""
         (version,) = self._conn.execute("PRAGMA data_version").fetchone()
         if version != self._seen:
             self._seen = version
@@ -234,10 +231,19 @@ class Writer:
         self._conn.close()
 
 
+def _copy(error: BaseException) -> BaseException:
+    """An error for each who waited: they are raised in different tasks."""
+    if not isinstance(error, HoldfastError):
+        return error
+    copy = type(error)(**error.fields)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
 def _deliver(batch: list[_Waiting]) -> None:
     for waiting in batch:
-        if waiting.appended is not None and waiting.error is None:
-            waiting.appended(waiting.result)
+        if waiting.done is not None and waiting.error is None:
+            waiting.done(waiting.result)
         if waiting.future.done():
             continue  # its caller was cancelled
         if waiting.error is not None:
@@ -253,13 +259,44 @@ class Readers:
         self._connect = connect
         self._idle: list[sqlite3.Connection] = []
         self._threads = ThreadPoolExecutor(most, thread_name_prefix="holdfast-reader")
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[_Waiting] = []
         self._closed = False
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """The result of a job that sees one consistent state of the database."""
+        self._check_open()
+        return await self._loop.run_in_executor(self._threads, self._run, job)
+
+    async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of a short job. All that are asked for in one round of the loop are one job
+        of a thread: handing it over costs more than to read a row."""
+        self._check_open()
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._gathered.append(_Waiting(job, future))
+        return await future
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, job)
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        self._threads.submit(self._run_all, gathered)
+
+    def _run_all(self, gathered: list[_Waiting]) -> None:
+        def each(conn: sqlite3.Connection) -> None:
+            for waiting in gathered:
+                waiting.result = waiting.job(conn)
+
+        try:
+            self._run(each)
+        except BaseException as error:
+            for waiting in gathered:
+                waiting.error = _copy(error)
+        self._loop.call_soon_threadsafe(_deliver, gathered)
 
     def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         with translated():
@@ -278,6 +315,8 @@ class Readers:
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._gathered:
+                self._hand_over()
             await asyncio.to_thread(self._threads.shutdown)
             for conn in self._idle:
                 conn.close()
