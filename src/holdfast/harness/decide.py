@@ -46,6 +46,8 @@ def decide(state: State, bounds: Bounds, now: int) -> Step:
 
 
 def _by_the_clock(state: State, now: int) -> Step | None:
+    if not (state.pending or state.timers):
+        return None
     items = state.pending.items()
     if late := tuple(id for id, item in items if item.expires and item.expires <= now):
         return Expire(late)

@@ -174,6 +174,8 @@ class Opened:
 
     def _kept(self, where: Key) -> bool:
         """Whether a log stays open once it is driven: as long as its session is open here."""
+        if where in self.sessions:
+            return True
         return any(known.session == where.session for known in (*self.sessions, *self._opening))
 
     def _happened(self, where: Key, event: Event) -> None:

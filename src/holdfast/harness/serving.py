@@ -80,6 +80,8 @@ class Serving:
 
     async def start(self) -> Self:
         """Connect, and take up what was left undone."""
+        if self._opened is not None and not (self._closed or self._starting.locked()):
+            return self
         async with self._starting:
             self._check_open()
             if self._opened is None:

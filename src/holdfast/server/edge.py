@@ -4,8 +4,9 @@ much and how fast, the body within its limits; then the record of it, and the an
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
+import re
+from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
@@ -31,6 +32,7 @@ from .auth import FORWARDED, Caller, Credentials, NoAuth, is_loopback
 from .failure import JSON, SHOWN, Answer, answer
 from .service import Service
 
+PLAIN = re.compile(rb"(?:/[\w.~:@!$&'()*+,;=-]+)+")  # a path that is what it looks like
 CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 KEY = "idempotency-key"
 STREAM = "text/event-stream"
@@ -72,7 +74,7 @@ class Passing:
     def __init__(self, service: Service, scope: HTTPScope, send: Send) -> None:
         self._service, self._scope, self._send = service, scope, send
         self._id = new_id()
-        self._opt: dict[str, Any] = dict(scope["route_handler"].opt)
+        self._opt: Mapping[str, Any] = scope["route_handler"].opt
         self._caller: Caller | None = None
         self._code: str | None = None
         self.status: int | None = None
@@ -91,20 +93,19 @@ class Passing:
             await next_app(self._scope, receive, self.send)
             return
         service.check_open()
-        with contextlib.ExitStack() as gates:
-            gates.enter_context(service.gates["all"].through(""))
+        with service.gates["all"].through(""):
             caller = self._caller = state["caller"] = await self._known()
             name = f"{caller.tenant}\n{caller.principal}"
             service.rate.take(name)
             if (needed := self._opt.get("scope")) is not None:
                 caller.need(needed)
-            gates.enter_context(service.gates[self._sort()].through(name))
-            self._check_query()
-            body = b""
-            if self._scope["method"] in CHANGES and self._opt.get("body") != "stream":
-                body = await self._body(receive)
-                receive = replayed(body, receive)
-            await self._answered(caller, body, receive, next_app)
+            with service.gates[self._sort()].through(name):
+                self._check_query()
+                body = b""
+                if self._scope["method"] in CHANGES and self._opt.get("body") != "stream":
+                    body = await self._body(receive)
+                    receive = replayed(body, receive)
+                await self._answered(caller, body, receive, next_app)
 
     async def _known(self) -> Caller:
         service, address = self._service, self._address or ""
@@ -139,6 +140,8 @@ class Passing:
         """Refuse a path that is not what was routed: empty parts are folded by then, slashes that
         stand within a part are decoded, and what is no UTF-8 is replaced."""
         raw = self._scope.get("raw_path") or quote(self._scope["path"]).encode()
+        if PLAIN.fullmatch(raw):
+            return
         folded = b"//" in raw or raw.endswith(b"/") or b"%2f" in raw.lower()
         try:
             shown = unquote_to_bytes(raw).decode()

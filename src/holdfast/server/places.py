@@ -131,7 +131,7 @@ class Places:
     async def find(self, caller: Caller, id: str, thread: str = "main") -> tuple[Place, Row]:
         """A session of the caller's, or of anybody's with the scope `sessions:all`, and the row
         of a thread of it. What is not theirs and what is not there are answered alike."""
-        place = await self.place(caller.tenant)
+        place = Place(caller.tenant, self.default, await self.store())
         main = await place.store.row(Key(caller.tenant, id, "main"))
         if not _theirs(caller, main) and self._many:
             place = await self._elsewhere(caller.tenant, id) or place

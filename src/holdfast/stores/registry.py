@@ -152,6 +152,8 @@ class StoreRegistry:
             opening = asyncio.create_task(_open(kind, self._kinds[kind].build, options))
             self._stores[wanted] = opening
             opening.add_done_callback(lambda task: self._forget_failed(wanted, task))
+        elif opening.done():
+            return opening.result()
         # Whoever asked first may give up; the others still wait.
         return await asyncio.shield(opening)
 

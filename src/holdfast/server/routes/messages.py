@@ -114,19 +114,19 @@ async def _post(
         "model": data.model,
         "limits": {str(name): value for name, value in data.limits.items()} or None,
     }
-    stream, ended = session.stream(content, **options), False
+    stream = session.stream(content, **options) if wait else None
     try:
-        if wait:
-            seq, ended = await _read(ask, stream)
+        if stream is None:
+            seq, ended = await session.post(content, **options), False
         else:
-            seq = await session.post(content, **options)
+            seq, ended = await _read(ask, stream)
     except InvalidValue as error:
         if error.field == "key" and ask.key is not None:
             raise KeyReused(key=ask.key) from None
         raise
     if ask.key is not None:
         await _same(ask.key, session, seq, data)
-    if ended:
+    if stream is not None and ended:
         return Response(stream.result, status_code=200)
     return Response(accepted(ask, session, seq), status_code=202)
 
