@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.server import NoAuth, ServerLimits
+from holdfast.server import Caller, Credentials, MemoryAudit, NoAuth, ServerLimits
 
 from .scene import PATIENCE, Api, serving, settings
 
@@ -99,3 +99,20 @@ async def test_head_of_a_stream_ends_and_leaves_nothing_open() -> None:
                     await asyncio.sleep(0.01)
             assert answer.status_code == 200
             assert answer.headers["content-type"].startswith("text/event-stream")
+
+
+async def test_whoever_lets_people_in_and_writes_it_down_is_told_what_was_asked() -> None:
+    asked: list[str] = []
+
+    class Seeing(NoAuth):
+        async def authenticate(self, shown: Credentials) -> Caller | None:
+            asked.append(shown.method)
+            return await super().authenticate(shown)
+
+    audit = MemoryAudit()
+    async with serving(settings(auth=Seeing(), audit=audit)) as api:
+        for method in ("GET", "HEAD"):
+            answer = await api.ask(method, "/sessions", by=None)
+            assert answer.status_code == 200
+    assert asked == ["GET", "HEAD"]
+    assert [record.method for record in audit.records] == ["GET", "HEAD"]

@@ -10,10 +10,11 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, unquote
@@ -24,12 +25,14 @@ from ..errors import InvalidValue
 from ..store import Store
 from ..stores import connect
 from ..stores.migrations import SchemaState, schema_of
+from ..stores.patience import slow
 from .failure import UsageError
 from .output import Output
 
 COMMON = Group("Options of every verb", sort_key=90)
 HERE = ("sqlite", "file")  # the stores that live at a path on this machine
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+WAITED = "{} does not answer yet: it is waited for"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -54,7 +57,7 @@ class Common:
 
     def open(self) -> AbstractAsyncContextManager[Store]:
         """The store, if it is there and up to date (`InvalidValue` if not)."""
-        return open_store(self.url)
+        return open_store(self.url, say=None if self.json else self.output().remark)
 
     def output(self) -> Output:
         return Output(json=self.json)
@@ -131,12 +134,16 @@ def check_made(url: str, schema: SchemaState) -> None:
 
 
 @asynccontextmanager
-async def open_store(url: str, *, make: bool = False) -> AsyncGenerator[Store, None]:
-    """Connect to a store that exists, and unless `make` is set, one that is up to date."""
+async def open_store(
+    url: str, *, make: bool = False, say: Callable[[str], None] | None = None
+) -> AsyncGenerator[Store, None]:
+    """Connect to a store that exists, and unless `make` is set, one that is up to date. Where it
+    does not answer at once, that is said."""
     connecting = connect(url)
     await check_there(url)
     if not make:
-        check_made(url, await schema_of(url))
+        with slow(say and partial(say, WAITED.format(shown(url)))):
+            check_made(url, await schema_of(url))
     async with connecting as store:
         yield store
 

@@ -13,7 +13,7 @@ from ..errors import MissingExtra
 from ..harness.agent import Agent
 from .agents import Choice, ModelRef, choose, find
 from .failure import UsageError
-from .options import EVERYWHERE, Common, data_folder, default_store, shown
+from .options import EVERYWHERE, WAITED, Common, data_folder, default_store, shown
 
 if TYPE_CHECKING:
     from ..server.running import Plan
@@ -113,7 +113,7 @@ def serve(
     if config is None and common.url == default_store():
         data_folder().mkdir(parents=True, exist_ok=True)
     words = _Words(common, plan, speaks)
-    run(plan, words.begun, words.ending)
+    run(plan, words.begun, words.ending, words.waiting)
 
 
 class _Words:
@@ -122,11 +122,20 @@ class _Words:
     def __init__(self, common: Common, plan: Plan, speaks: Choice) -> None:
         self._out, self._common, self._plan, self._speaks = common.output(), common, plan, speaks
 
+    @property
+    def _store(self) -> str:
+        plan = self._plan
+        return shown(self._common.url) if plan.config is None else plan.config
+
+    def waiting(self) -> None:
+        named = self._plan.config is None
+        self._out.remark(WAITED.format(self._store if named else f"the store of {self._store}"))
+
     def begun(self, began: Began) -> None:
         plan, say = self._plan, self._out.remark
         scheme = "http" if plan.cert is None else "https"
         name = f"[{plan.host}]" if ":" in plan.host else plan.host
-        where = shown(self._common.url) if plan.config is None else plan.config
+        where = self._store
         say(f"serving {scheme}://{name}:{began.port}/v1 from {where}; Ctrl-C ends it")
         if self._speaks.offline is not None:
             model = self._speaks.default

@@ -30,6 +30,7 @@ from . import once
 from .audit import AuditRecord
 from .auth import FORWARDED, Caller, Credentials, NoAuth, is_loopback
 from .failure import JSON, SHOWN, Answer, answer
+from .front import ASKED
 from .service import Service
 
 PLAIN = re.compile(rb"(?:/[\w.~:@!$&'()*+,;=-]+)+")  # a path that is what it looks like
@@ -78,6 +79,7 @@ class Passing:
         self._caller: Caller | None = None
         self._code: str | None = None
         self.status: int | None = None
+        self._method: str = scope.get(ASKED) or scope["method"]  # type: ignore[assignment]
         self._headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
@@ -110,7 +112,7 @@ class Passing:
     async def _known(self) -> Caller:
         service, address = self._service, self._address or ""
         shown = Credentials(
-            method=self._scope["method"],
+            method=self._method,
             path=self._scope["path"],
             headers=self._headers,
             address=self._address,
@@ -283,7 +285,7 @@ class Passing:
                 at=wall_clock(),
                 request=self._id,
                 action=str(getattr(handler, "operation_id", None) or handler.handler_name),
-                method=scope["method"],
+                method=self._method,
                 path=scope["path"],
                 status=self.status or 0,
                 tenant=None if caller is None else caller.tenant,

@@ -15,6 +15,7 @@ from ..events import new_id
 from ..redact import Redactor
 from .failure import answer
 
+ASKED = "holdfast.method"  # where a scope says what was asked, if not what is answered
 SIMPLE = ("accept", "accept-language", "content-language")  # headers that any page may send
 
 
@@ -27,7 +28,8 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"] if scope["type"] == ScopeType.HTTP else None
         if method == "HEAD":
-            asked = cast(HTTPScope, {**scope, "method": "GET"})  # the server's own stays as it is
+            # The server's own scope stays as it is; who asks is told, and written down, with HEAD.
+            asked = cast(HTTPScope, {**scope, "method": "GET", ASKED: method})
             await self._app(asked, receive, Headless(send).send)
         elif method == "OPTIONS" and (error := self._refused(Headers.from_scope(scope))):
             await self._refuse(error, scope, send)

@@ -254,12 +254,13 @@ def run(
     plan: Plan,
     begun: Callable[[Began], None] = lambda began: None,
     ending: Callable[[float], None] = lambda grace: None,
+    waiting: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until a signal comes. `begun` is called once it is served, and `ending` with the
-    seconds that runs have when a signal came. Whatever is wrong is told before anything is bound
-    (`InvalidSettings`, `StoreError`, `MissingExtra`)."""
+    """Serve until a signal comes. `begun` is called once it is served, `ending` with the seconds
+    that runs have when a signal came, `waiting` when the store does not answer at once. Whatever is
+    wrong is told before anything is bound (`InvalidSettings`, `StoreError`, `MissingExtra`)."""
     settings = plan.settings()
-    known = asyncio.run(known_callers(settings))
+    known = asyncio.run(known_callers(settings, waiting))
     sockets = bound(plan.host, plan.port)
     port = int(sockets[0].getsockname()[1])
     os.environ[VARIABLE] = msgspec.json.encode(plan).decode()

@@ -4,13 +4,14 @@ told in a line, once, by the process that was started, whatever number of worker
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from ..catalog import Query
 from ..errors import HoldfastError, MissingExtra, StoreError
+from ..stores.patience import slow
 from ..stores.registry import StoreRegistry
 from .keys import TENANT
 from .settings import KEYS, Settings
@@ -62,12 +63,14 @@ def _told(error: ssl.SSLError) -> str:
     return "cannot be used: give PEM files, the key without a password"
 
 
-async def known_callers(settings: Settings) -> bool:
+async def known_callers(settings: Settings, waiting: Callable[[], None] | None = None) -> bool:
     """Open the default store and close it again (`StoreError` with what went wrong, `MissingExtra`,
-    `InvalidValue`). Returns whether there is anybody whom the server would let in."""
+    `InvalidValue`); `waiting` is called where it does not answer at once. Returns whether there is
+    anybody whom the server would let in."""
     registry = settings.registry()
     try:
-        return await _look(registry, settings)
+        with slow(waiting):
+            return await _look(registry, settings)
     except MissingExtra:
         raise
     except StoreError as error:

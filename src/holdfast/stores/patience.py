@@ -1,5 +1,5 @@
 """Riding out a backend that is away for a moment: the same attempt again, within a deadline;
-and ending what waits for one.
+telling whoever waits with it; and ending what waits for one.
 
 An attempt must be safe to repeat after a lost reply. A store sees to that: events by
 their ids, everything else by comparing before it sets.
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..errors import StoreUnavailable
@@ -18,6 +19,7 @@ from ..errors import StoreUnavailable
 T = TypeVar("T")
 
 PATIENCE = 15.0  # seconds that a call waits for its backend to come back
+SILENCE = 2.0  # seconds
 FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts: doubled each time, from … to …
 
 
@@ -29,6 +31,17 @@ async def ended(*tasks: asyncio.Task[Any], pause: float = 0.1) -> None:
         for task in left:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=pause)
+
+
+@contextmanager
+def slow(tell: Callable[[], None] | None) -> Iterator[None]:
+    """Call `tell` once, if the block takes longer than a person waits without a word."""
+    timer = asyncio.get_running_loop().call_later(SILENCE, tell) if tell is not None else None
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 async def patiently(
