@@ -126,6 +126,7 @@ RUN: list[tuple[str, Any]] = [
     ("run.resumed", {"driver": "v", "reason": "driver_lost"}),
     ("pending.opened", {"id": "p", "what": "approval", "call": "c1.1", "expires": START + 9}),
     ("pending.warned", {"id": "p"}),
+    ("pending.voted", {"id": "p", "reason": "fine"}),
     ("pending.extended", {"id": "p", "expires": START + 99}),
     ("timer.set", {"id": "t1", "at": START + 999, "text": "later"}),
     ("timer.set", {"id": "t2", "at": START + 5, "text": "now"}),

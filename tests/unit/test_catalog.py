@@ -194,6 +194,7 @@ PROJECTED: list[tuple[Payload, RowChange]] = [
     (ev.ToolNested(call=ev.Call(id="d", name="n"), parent="c"), (ACTIVE,)),
     (ev.ProgressReported(call="c"), (ACTIVE,)),
     (ev.PendingWarned(id="p"), (ACTIVE,)),
+    (ev.PendingVoted(id="p"), (ACTIVE,)),
     (ev.PendingExtended(id="p"), (ACTIVE, Op("set", "due", value=NOW))),
     (ev.QueueChanged(), (ACTIVE, Op("set", "due", value=NOW))),
     (ev.ModeChanged(mode="plan"), (ACTIVE,)),

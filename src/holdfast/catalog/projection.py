@@ -207,6 +207,8 @@ def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
             item[name] = value
     if p.title is not None:
         item["title"] = p.title[:PREVIEW]
+    if p.approvals > 1:
+        item["approvals"] = p.approvals
     # Once: a question that a person has seen is not put differently under its id.
     ops.append(Op("put_once", "pending", p.id, item))
 

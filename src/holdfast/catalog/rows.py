@@ -88,6 +88,7 @@ class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
     assignee: str | None = None
     expires: int | None = None
     risk: str | None = None
+    approvals: int = 1
 
 
 class Op(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -248,10 +249,15 @@ def bound(row: Row) -> list[str]:
 SURFACE_CLAIM = "surface:"  # + surface_name: the claim that belongs to an attached surface
 
 
+def _known(item: dict[str, Any]) -> dict[str, Any]:
+    """What this version knows of an item; a newer one may have written more."""
+    return {name: value for name, value in item.items() if name in Pending.__struct_fields__}
+
+
 def pending_items(row: Row) -> list[Pending]:
     """The open items of one log, oldest first."""
     items = [
-        Pending(tenant=row.tenant, session=row.session, thread=row.thread, id=name, **item)
+        Pending(tenant=row.tenant, session=row.session, thread=row.thread, id=name, **_known(item))
         for name, item in row.pending.items()
     ]
     return sorted(items, key=lambda item: (item.at, item.seq))

@@ -89,6 +89,8 @@ def _payload(payload: ev.Payload, data: Any) -> Iterator[str]:
             yield f"{payload.what} {payload.id} {payload.title or ''}".rstrip()
             if payload.detail is not None:
                 yield json_text(payload.detail)
+        case ev.PendingVoted():
+            yield f"yes to {payload.id} {payload.reason or ''}".rstrip()
         case ev.PendingSettled():
             yield f"{payload.outcome} {payload.id} {payload.reason or ''}".rstrip()
             if payload.answer is not None:

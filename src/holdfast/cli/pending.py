@@ -111,7 +111,8 @@ def _tell(out: Output, change: str, item: Pending) -> None:
 
 
 def _what(item: Pending) -> str:
-    return item.what if item.thread == "main" else f"{item.what} in {item.thread}"
+    what = item.what if item.approvals == 1 else f"{item.what} by {item.approvals}"
+    return what if item.thread == "main" else f"{what} in {item.thread}"
 
 
 def _table(items: Sequence[Pending], now: int, width: int) -> Iterator[Text]:
@@ -256,6 +257,9 @@ async def _settle(
         )
     if out.json:
         out.emit({"session": key.session, "thread": key.thread, **msgspec.structs.asdict(made)})
+    elif made.left:
+        out.print(plain(f"counted for {made.item}: yes of {made.by} (event {made.seq})"))
+        out.remark(f"{made.left} more must approve it before the call is made")
     else:
         out.print(plain(f"{made.outcome} {made.item} by {made.by} (event {made.seq})"))
         out.remark("who serves the session goes on; `holdfast resume` does, if nobody serves it")

@@ -124,7 +124,12 @@ class Screen:
             case ev.PendingOpened() as opened:
                 until = f" (until {moment(opened.expires)})" if opened.expires else ""
                 harm = warning(risk(opened))
-                yield f"? {opened.what}: {opened.title or opened.id}{harm}{until}", "magenta"
+                several = f" (needs {opened.approvals} people)" if opened.approvals > 1 else ""
+                title = opened.title or opened.id
+                yield f"? {opened.what}: {title}{harm}{several}{until}", "magenta"
+            case ev.PendingVoted() as voted if event.id not in self.mine:
+                why = f": {voted.reason}" if voted.reason else ""
+                yield f"yes of {event.actor or 'someone'}{why}", "magenta"
             case ev.PendingSettled() as settled if event.id not in self.mine:
                 why = f": {settled.reason}" if settled.reason else ""
                 yield f"{settled.outcome} by {event.actor or 'someone'}{why}", "magenta"

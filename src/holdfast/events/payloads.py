@@ -274,7 +274,7 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
     """`parked`: the call asked this itself, and goes on with the answer, whatever it is. `risk`
-    is how much harm a call could do: a hint."""
+    is how much harm a call could do: a hint. `approvals` is how many people must say yes."""
 
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
@@ -285,6 +285,15 @@ class PendingOpened(Payload, frozen=True, kw_only=True):
     detail: Any = None
     parked: bool = False
     risk: str | None = None
+    approvals: int = 1
+
+
+class PendingVoted(Payload, frozen=True, kw_only=True):
+    """The event's actor, one of several who must, said yes."""
+
+    id: str
+    reason: str | None = None
+    channel: str | None = None
 
 
 class PendingSettled(Payload, frozen=True, kw_only=True):
@@ -486,6 +495,7 @@ KINDS: dict[str, type[Payload]] = {
     "tool.finished": ToolFinished,
     "progress.reported": ProgressReported,
     "pending.opened": PendingOpened,
+    "pending.voted": PendingVoted,
     "pending.settled": PendingSettled,
     "pending.warned": PendingWarned,
     "pending.extended": PendingExtended,

@@ -86,7 +86,8 @@ class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that waits for a person; `risk` is a hint at the harm that a call could do."""
+    """Something that waits for a person; `risk` is a hint at the harm that a call could do.
+    `approvals` people must say yes; `approved_by` did."""
 
     what: str
     title: str
@@ -94,6 +95,8 @@ class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: Any = None
     expires: int | None = None
     risk: str | None = None
+    approvals: int = 1
+    approved_by: tuple[str, ...] = ()
 
 
 class SubagentShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -432,7 +435,9 @@ def _pending(display: Display, state: State) -> dict[str, ItemShown]:
             shown = display.pending.get(id) or ItemShown(
                 what=item.what, title=item.what, call=item.call
             )
-            found[id] = replace(shown, expires=item.expires)
+            found[id] = replace(
+                shown, expires=item.expires, approvals=item.approvals, approved_by=item.voters
+            )
     return found
 
 

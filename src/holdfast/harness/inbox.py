@@ -1,7 +1,9 @@
-"""Answering what waits: decided once, by whoever is first, from any process."""
+"""Answering what waits: decided once, from any process, by whoever is first; or where several must
+agree to a call, by the last of those, and a no of any one is a no."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -10,9 +12,10 @@ from msgspec import Struct
 from .. import events as ev
 from ..catalog import Row
 from ..codec import typed
-from ..errors import AlreadyDecided, InvalidValue, NotPending
+from ..errors import AlreadyDecided, HeadMoved, InvalidValue, NotPending
 from ..events import Event, Key, NewEvent
 from ..store import Store, wall_clock
+from ..stores.rules import found
 from .answers import mismatch
 from .tools import BadArguments, Tool
 from .tools.values import ROOT
@@ -22,12 +25,14 @@ Tools: TypeAlias = Callable[[str], Sequence[Tool]]
 
 
 class Decision(Struct, frozen=True):
-    """A decision that is in the log."""
+    """A decision that is in the log. `voted`: this yes is counted, and `left` more people must say
+    so."""
 
     item: str
     outcome: str
     by: str | None
     seq: int
+    left: int = 0
 
 
 async def settle(
@@ -48,10 +53,12 @@ async def settle(
 
     `InvalidValue`, and the item stays open, for an answer that the question does not allow, for
     one to a call that can only be approved or denied, and for arguments that the tool does not
-    take, where `tools` knows the tools of a name."""
+    take, where `tools` knows the tools of a name; where several must agree, also for any other
+    arguments, and for a yes of nobody."""
     row = await store.row(key)
     item = await _meant(store, key, row, item)
     about = row.pending.get(item, {}) if row is not None else {}
+    opened: ev.PendingOpened | None = None
     if about and outcome != "denied" and (opened := await _opened(store, key, about["seq"])):
         _check_answer(item, opened, outcome, answer)
         _check_arguments(opened, outcome, answer, tools)
@@ -59,6 +66,8 @@ async def settle(
         id=item, outcome=outcome, answer=answer, reason=reason, channel=channel
     )
     late = await _late(store, key, item, about)
+    if row is not None and opened is not None and opened.approvals > 1 and not late:
+        return await _vote(store, row, opened, payload, actor)
     if late:  # nobody was there to say so
         payload, actor = ev.PendingSettled(id=item, outcome="expired"), None
     event = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
@@ -66,6 +75,63 @@ async def settle(
     if late or not done.fresh:
         raise await _decided(store, key, item, done.seqs[0])
     return Decision(item, outcome, actor, done.seqs[0])
+
+
+async def _vote(
+    store: Store, row: Row, opened: ev.PendingOpened, payload: ev.PendingSettled, actor: str | None
+) -> Decision:
+    """Count a yes, and with the last that is needed decide, in one append."""
+    if actor is None:
+        problem = f"is not given, and {opened.approvals} people must agree to this"
+        raise InvalidValue(field="actor", problem=problem, remedy="say who approves it")
+    if payload.answer is not None:
+        problem = "cannot be changed where several people must agree"
+        remedy = "approve the call as it is, or deny it and say what to call instead"
+        raise InvalidValue(field="arguments", problem=problem, remedy=remedy)
+    item, key = opened.id, row.key
+    said = ev.PendingVoted(id=item, reason=payload.reason, channel=payload.channel)
+    vote = NewEvent.of("pending.voted", said, id=_vote_id(item, actor), actor=actor)
+    decided = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
+    while True:
+        if item not in row.pending:
+            raise await _settled(store, key, item)
+        voted = await _votes(store, row, item)
+        if (before := next((one for one in voted if one.actor == actor), None)) is not None:
+            raise AlreadyDecided(
+                session=key.session, item=item, outcome="voted", by=actor, at=before.at
+            )
+        left = max(0, opened.approvals - len({one.actor for one in voted}) - 1)
+        events = [vote] if left else [vote, decided]
+        try:
+            done = await store.append(key, events, expected=row.head, log=row.log)
+        except HeadMoved:
+            row = found(key, await store.row(key), row.log)
+        else:
+            return Decision(item, "voted" if left else "approved", actor, done.seqs[-1], left)
+
+
+def _vote_id(item: str, actor: str) -> str:
+    """One for each person and item, whatever their lengths."""
+    return "vote:" + hashlib.sha256(f"{item}\n{actor}".encode()).hexdigest()[:32]
+
+
+async def _votes(store: Store, row: Row, item: str) -> list[Event]:
+    """Who said yes to an item that is open, oldest first."""
+    voted: list[Event] = []
+    events = store.read(row.key, after=row.pending[item]["seq"], before=row.head + 1, log=row.log)
+    async for event in events:
+        said = typed(event) if event.kind == "pending.voted" else None
+        if isinstance(said, ev.PendingVoted) and said.id == item and event.actor is not None:
+            voted.append(event)
+    return voted
+
+
+async def _settled(store: Store, key: Key, item: str) -> AlreadyDecided:
+    """That an item was decided meanwhile."""
+    async for event in store.read(key, reverse=True):
+        if event.kind == "pending.settled" and event.id == f"settle:{item}":
+            return await _decided(store, key, item, event.seq)
+    return AlreadyDecided(session=key.session, item=item, outcome="decided", by=None, at=0)
 
 
 async def _meant(store: Store, key: Key, row: Row | None, item: str | None) -> str:

@@ -101,6 +101,7 @@ async def approval(
         category=tool.category,
         rules=driving.shared.state.rules,
         grants=grants if grants.driver == driving.config.owner else Grants(),
+        several=tool.approvals > 1,
     )
     return decided
 
@@ -137,6 +138,7 @@ def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> New
         expires=expires,
         detail={name: value for name, value in detail.items() if value},
         risk=level(tool.name, call.arguments, tool.risk),
+        approvals=tool.approvals,
     )
     return driving.event("pending.opened", payload)
 

@@ -23,7 +23,8 @@ Status: TypeAlias = Literal[
 
 class Ask(Struct, frozen=True):
     """Something that waits for a person: one id and one shape, wherever it is shown. `risk` is
-    how much harm the call could do: a hint, by which nothing is decided."""
+    how much harm the call could do: a hint, by which nothing is decided. `approvals` people must
+    say yes; `approved_by` did."""
 
     id: str
     what: str
@@ -36,6 +37,8 @@ class Ask(Struct, frozen=True):
     detail: Any = None
     thread: str = "main"
     risk: str | None = None
+    approvals: int = 1
+    approved_by: tuple[str, ...] = ()
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -184,4 +187,6 @@ def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None, thread: str = 
         detail=detail,
         thread=thread,
         risk=risk(opened),
+        approvals=item.approvals,
+        approved_by=item.voters,
     )

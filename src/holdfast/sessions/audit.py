@@ -19,7 +19,7 @@ from .finding import threads
 
 class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A decision on a call: on which item, what of, how, by whom, when (ms), by which channel
-    and why."""
+    and why. `voted` is the yes of one of several who had to say so."""
 
     item: str
     what: str
@@ -103,8 +103,11 @@ class _Tally:
             self._propose(event, payload.call, parent=payload.parent)
         elif isinstance(payload, ev.PendingOpened) and payload.call is not None:
             self._items[payload.id] = (payload.call, payload.what)
+        elif isinstance(payload, ev.PendingVoted):
+            self._decide(event, payload, "voted")
         elif isinstance(payload, ev.PendingSettled):
-            self._decide(event, payload)
+            self._decide(event, payload, payload.outcome)
+            self._items.pop(payload.id, None)
         elif isinstance(payload, ev.ToolStarted):
             self._change(
                 payload.call,
@@ -131,13 +134,15 @@ class _Tally:
             arguments=call.arguments,
         )
 
-    def _decide(self, event: Event, payload: ev.PendingSettled) -> None:
-        call, what = self._items.pop(payload.id, ("", ""))
+    def _decide(
+        self, event: Event, payload: ev.PendingVoted | ev.PendingSettled, outcome: str
+    ) -> None:
+        call, what = self._items.get(payload.id, ("", ""))
         if call in self.calls:
             made = Decided(
                 item=payload.id,
                 what=what,
-                outcome=payload.outcome,
+                outcome=outcome,
                 at=event.at,
                 by=event.actor,
                 channel=payload.channel,

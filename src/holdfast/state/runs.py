@@ -179,8 +179,16 @@ def _file_changed(work: Work, event: Event, ref: Any) -> None:
 def _pending_opened(work: Work, event: Event, p: ev.PendingOpened | None) -> None:
     if p is None or p.id in work.pending:
         return
-    work.pending[p.id] = OpenItem(p.what, event.seq, event.at, p.call, p.expires)
+    work.pending[p.id] = OpenItem(
+        p.what, event.seq, event.at, p.call, p.expires, approvals=p.approvals
+    )
     work.mark(p.call, event, "waiting", item=p.id, parked=p.parked)
+
+
+def _pending_voted(work: Work, event: Event, p: ev.PendingVoted | None) -> None:
+    item = work.pending.get(p.id) if p is not None else None
+    if p is not None and item is not None and event.actor not in (None, *item.voters):
+        work.pending[p.id] = replace(item, voters=(*item.voters, event.actor))
 
 
 def _pending_settled(work: Work, event: Event, p: ev.PendingSettled | None) -> None:
@@ -192,8 +200,11 @@ def _pending_settled(work: Work, event: Event, p: ev.PendingSettled | None) -> N
         return
     if item.call not in work.calls or work.calls[item.call].status != "waiting":
         return
-    # Never a yes that cannot be read, nor one while something else is asked; the first no stays.
+    # Never a yes that cannot be read, or that too few said, nor one while something else is asked;
+    # the first no stays.
     outcome: CallStatus = "abandoned" if p is None else p.outcome
+    if outcome == "approved" and item.approvals > max(1, len(item.voters)):
+        outcome = "abandoned"
     asked = any(other.call == item.call for other in work.pending.values())
     if not (asked and outcome in ("approved", "answered")):
         more = {"answer": event.seq} if work.calls[item.call].parked else {}
@@ -243,6 +254,7 @@ STEPS: dict[str, Step] = {
     "tool.nested": _tool_nested,
     "tool.finished": _tool_finished,
     "pending.opened": _pending_opened,
+    "pending.voted": _pending_voted,
     "pending.settled": _pending_settled,
     "pending.warned": _pending_warned,
     "pending.extended": _pending_extended,

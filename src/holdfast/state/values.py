@@ -84,7 +84,8 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
 
 
 class OpenItem(Struct, frozen=True, omit_defaults=True):
-    """Something that waits for an answer; its wording is in event `seq`."""
+    """Something that waits for an answer; its wording is in event `seq`. `voters` are those who
+    said yes, where `approvals` must."""
 
     what: str
     seq: int
@@ -92,6 +93,8 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
     call: str | None = None
     expires: int | None = None
     warned: bool = False
+    approvals: int = 1
+    voters: tuple[str, ...] = ()
 
 
 class Queued(Struct, frozen=True, omit_defaults=True):

@@ -95,6 +95,7 @@ EFFECTS: dict[str, tuple[Any, set[str]]] = {
     "pending.opened": ({"id": "j", "what": "question", "title": "Colour?"}, {"pending"}),
     "pending.settled": ({"id": "i", "outcome": "approved"}, {"pending", "tools"}),
     "pending.warned": ({"id": "i"}, set()),
+    "pending.voted": ({"id": "i"}, set()),  # of nobody
     "pending.extended": ({"id": "i", "expires": 9}, {"pending"}),
     "queue.changed": ({"remove": [1]}, set()),
     "mode.changed": ({"mode": "build"}, {"mode", "model"}),

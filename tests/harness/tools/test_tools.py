@@ -155,6 +155,7 @@ def test_a_manifest_lists_everything_declared() -> None:
         "risk": "destructive",
         "permissions": [{"kind": "filesystem", "access": "write", "path": "/orders"}],
         "approval": "dynamic",
+        "approvals": 1,
         "timeout": 5,
         "repeat_safe": True,
         "on_unknown": "tell",

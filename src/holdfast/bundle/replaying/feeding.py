@@ -48,6 +48,9 @@ class Feeding:
             said = self._decision(id, opened)
             if said is not None:
                 event, payload = said
+                for actor in self._voters(payload.id):
+                    vote = msgspec.Raw(msgspec.json.encode(ev.PendingVoted(id=id)))
+                    await self._put("pending.voted", vote, new_id(), actor)
                 data = msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(payload, id=id)))
                 await self._put("pending.settled", data, f"settle:{id}", event.actor)
                 answered = True
@@ -66,6 +69,11 @@ class Feeding:
                 self._left.remove(place)
                 return track.events[place], payload
         return None
+
+    def _voters(self, id: str) -> list[str | None]:
+        """Who said yes to an item of the recording."""
+        pairs = zip(self._track.events, self._track.payloads, strict=True)
+        return [e.actor for e, p in pairs if isinstance(p, ev.PendingVoted) and p.id == id]
 
     async def _told(self) -> bool:
         """Hand in the next message, with the changes that came before it; whether there was one."""

@@ -36,6 +36,7 @@ from .values import (
 )
 
 Approve: TypeAlias = Approval | Callable[..., Approval | bool | Awaitable[Approval | bool]]
+MOST_APPROVALS = 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -56,7 +57,8 @@ class Form(Protocol):
 class Tool:
     """Something a model may call. Made by `@tool`, or by `Tool.from_schema`.
 
-    `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments. `repeat_safe`
+    `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments; `approvals` is how
+    many people must say yes where it asks. `repeat_safe`
     allows a call whose outcome is unknown to be made again; without it, `on_unknown` says
     whether a person is asked or the model is told. Times are in seconds; `concurrency` is how
     many calls of this tool may run at once in one run.
@@ -70,6 +72,7 @@ class Tool:
     risk: Risk | None = None
     permissions: tuple[Permission, ...] = ()
     approval: Approve = "auto"
+    approvals: int = 1
     timeout: float | None = None
     repeat_safe: bool = False
     on_unknown: Literal["ask", "tell"] = "ask"
@@ -112,6 +115,7 @@ class Tool:
             "risk": self.risk,
             "permissions": msgspec.to_builtins([*self.permissions]),
             "approval": "dynamic" if dynamic else self.approval,
+            "approvals": self.approvals,
             "timeout": self.timeout,
             "repeat_safe": self.repeat_safe,
             "on_unknown": self.on_unknown,
@@ -220,6 +224,7 @@ def tool(
     risk: Risk | None = None,
     permissions: Iterable[Permission] = (),
     approval: Approve = "auto",
+    approvals: int = 1,
     timeout: float | None = None,
     repeat_safe: bool = False,
     on_unknown: Literal["ask", "tell"] = "ask",
@@ -240,6 +245,7 @@ def tool(
     risk: Risk | None = None,
     permissions: Iterable[Permission] = (),
     approval: Approve = "auto",
+    approvals: int = 1,
     timeout: float | None = None,
     repeat_safe: bool = False,
     on_unknown: Literal["ask", "tell"] = "ask",
@@ -291,6 +297,13 @@ def _check(tool: Tool) -> None:
         _one_of(Approval, tool.approval, f"{where}.approval")
     else:
         _check_approval(tool.approval, tool.schema, f"{where}.approval")
+    if type(tool.approvals) is not int or not 1 <= tool.approvals <= MOST_APPROVALS:
+        raise InvalidValue(
+            field=f"{where}.approvals",
+            problem=f"is {tool.approvals!r}",
+            remedy=f"give 1 to {MOST_APPROVALS} people",
+            limit=MOST_APPROVALS,
+        )
     for name in ("timeout", "expires", "concurrency"):
         value = getattr(tool, name)
         if value is not None and not value > 0:

@@ -98,9 +98,12 @@ async def _decide(
                 item, outcome, actor=ask.actor, reason=reason, answer=answer, channel="http"
             )
         except AlreadyDecided as decided:
-            mine = (decided.outcome, decided.by) == (outcome, ask.actor)
+            said = (outcome, "voted") if outcome == "approved" else (outcome,)
+            mine = decided.outcome in said and decided.by == ask.actor
             if ask.again and mine:  # it was decided, and nobody was there to say so
-                return Decision(item, outcome, ask.actor, session.live.state.head)
+                open = session.live.state.pending.get(item)
+                left = 0 if open is None else open.approvals - len(open.voters)
+                return Decision(item, decided.outcome, ask.actor, session.live.state.head, left)
             raise
 
 
