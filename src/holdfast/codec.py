@@ -141,7 +141,7 @@ def check_event(event: NewEvent) -> None:
             field="events", problem=f"hold {type(event).__name__}", remedy="pass NewEvent values"
         )
     check_name("id", event.id)
-    if event.kind not in KINDS:
+    if type(event.kind) is not str or event.kind not in KINDS:
         check_name("kind", event.kind, limit=LIMITS.kind_bytes)
     if type(event.v) is not int or event.v != 1:
         check_count("v", event.v, least=1, most=(1 << 31) - 1)

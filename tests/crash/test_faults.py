@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from holdfast import HeadMoved, NewEvent, connect, key
 
 from .checks.clocks import skewed_races
 from .checks.damage import corruptions, erasing_beside, headers
@@ -12,6 +17,19 @@ from .checks.full import full_disks
 from .checks.removal import long_threads, receipts
 from .places import KINDS
 
+# A process that dies when its event is in the file of its log, and in no index yet.
+DIES = """
+import asyncio, os, sys
+from holdfast import NewEvent, connect, key
+
+async def main():
+    store = await connect(sys.argv[1])
+    written = store._bodies.committing
+    store._bodies.committing = lambda conn: (written(conn), os._exit(0))
+    await store.append(key("s"), [NewEvent.of("note.made", id="left")])
+
+asyncio.run(main())
+"""
 BOTH = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -48,3 +66,17 @@ def test_a_deleted_thread_of_exactly_one_step_leaves_nothing(kind: str, tmp_path
 @BOTH
 def test_a_receipt_tells_nothing_of_another_tenant(kind: str, tmp_path: Path) -> None:
     assert receipts(kind, tmp_path).problems == []
+
+
+async def test_a_refused_append_remembers_what_it_found_in_the_file(tmp_path: Path) -> None:
+    url = f"file:{tmp_path / 'f'}"
+    async with connect(url) as store:
+        await store.append(key("s"), [NewEvent.of("note.made", id="one")], create=True)
+        command = [sys.executable, "-c", DIES, url]
+        await asyncio.to_thread(subprocess.run, command, check=True)
+        await store.acquire(key("s"), "me")
+        with pytest.raises(HeadMoved):
+            await store.append(key("s"), [NewEvent.of("note.made")], expected=1)
+        done = await store.append(key("s"), [NewEvent.of("note.made", id="two")])
+        assert done.seqs == (3,)
+        assert [event.id async for event in store.read(key("s"))] == ["one", "left", "two"]

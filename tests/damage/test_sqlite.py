@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import NewEvent, Query
+from holdfast import HoldfastError, NewEvent, Query, connect, key
+from holdfast.catalog import Row
 from holdfast.stores.frames import packed
 from holdfast.stores.sqlite import SqliteStore
 
@@ -122,3 +124,27 @@ async def test_a_row_that_says_something_else_is_rebuilt(tmp_path: Path) -> None
         await damages(store, repair=True)
         assert (await row_of(store)).title == "T"
         assert await damages(store) == []
+
+
+async def test_a_row_that_cannot_be_read_fails_no_lookup_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with connect(f"sqlite:{path}") as store:
+        for name in ("sound", "spoiled"):
+            await store.append(key(name), [NewEvent.of("note.made")], create=True)
+        with closing(sqlite3.connect(path)) as conn, conn:
+            conn.execute("UPDATE logs SET owner = CAST(x'ff' AS TEXT) WHERE session = 'spoiled'")
+        asked = (store.row(key("sound")), store.row(key("spoiled")))
+        sound, spoiled = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(sound, Row)
+        assert sound.session == "sound"
+        assert isinstance(spoiled, HoldfastError)
+
+
+async def test_a_lookup_on_its_way_is_answered_when_the_store_closes(tmp_path: Path) -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what))
+    for _ in range(10):
+        store = await connect(f"sqlite:{tmp_path / 'a.db'}")
+        asked = asyncio.create_task(store.row(key("s")))
+        await asyncio.gather(asyncio.create_task(store.aclose()), asked)
+    assert told == []

@@ -384,3 +384,10 @@ def test_a_gap_or_a_repeated_number_is_refused(seqs: list[int]) -> None:
 def test_the_limits_are_the_documented_ones() -> None:
     assert (LIMITS.name_bytes, LIMITS.kind_bytes, LIMITS.depth) == (512, 100, 128)
     assert (LIMITS.event_bytes, LIMITS.append_events) == (64 << 20, 1_000)
+
+
+def test_a_kind_that_is_no_text_is_refused_by_its_name() -> None:
+    kind: Any = ["note.made"]
+    with pytest.raises(InvalidValue) as refused:
+        check_event(NewEvent(kind=kind, data=Raw(b"{}")))
+    assert refused.value.field == "kind"

@@ -53,6 +53,7 @@ class Driving(Stoppable):
         self.blobs: dict[str, bytes] = {}
         self.flight: Flight | None = None
         self.unhooked: list[Event] = []
+        self._gave_way = False  # to messages that came; the next write does not
         self._span = RunSpan(config.tracing, live.key, config.agent.key)
 
     @property
@@ -106,10 +107,12 @@ class Driving(Stoppable):
     async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
         """Append, and wait until it is folded here. False: the log grew meanwhile, and nothing
         was written; decide again. What people are sending comes first."""
-        if expected is not None and self.live.posting:
+        if expected is not None and self.live.posting and not self._gave_way:
+            self._gave_way = True
             await self.live.posted()
             if self.state.head != expected:
                 return False
+        self._gave_way = False
         try:
             head = await self.hold.append(events, expected)
         except HeadMoved as moved:

@@ -31,7 +31,7 @@ P = TypeVar("P", bound=ev.Payload)
 
 RECENT = 32  # events that are looked up without asking the store
 FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
-LARGE = 64 << 10  # bytes of a message that waits, which are read again when they are wanted
+LARGE = 64 << 10  # bytes of a message that waits; one of more is read again when it is its turn
 POLL = 0.25  # seconds between two looks at drafts that another process writes
 
 
@@ -144,13 +144,16 @@ class Live:
         place = seq - self._recent[0].seq if self._recent else -1
         if 0 <= place < len(self._recent):
             return self._recent[place]
-        if (event := self._waiting.get(seq)) is not None:
-            return event
         return await Loading(self.store, self.key, self.log).event(seq)
 
     async def payload(self, seq: int, type: type[P]) -> P | None:
         """Its payload, or None where it is gone or cannot be read."""
         return payload_of(await self.event(seq), type)
+
+    async def taken(self, seq: int) -> ev.MessageReceived:
+        """A message that waited, for whoever takes it up."""
+        event = self._waiting.get(seq) or await self.event(seq)
+        return payload_of(event, ev.MessageReceived) or ev.MessageReceived()
 
     # Following
 
@@ -190,7 +193,7 @@ class Live:
             self._waiting.clear()
         elif event.kind == "message.received" and len(event.data) <= LARGE:
             self._waiting[event.seq] = event
-        elif event.kind in ("run.started", "queue.changed", "model.called"):
+        if len(self._waiting) > len(queue):
             known = self._waiting
             self._waiting = {q.seq: known[q.seq] for q in queue if q.seq in known}
 

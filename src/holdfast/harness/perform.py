@@ -89,7 +89,7 @@ async def hand_over(driving: Driving) -> None:
 
 
 async def _start(driving: Driving, step: Start) -> None:
-    message = await driving.live.payload(step.input, ev.MessageReceived) or ev.MessageReceived()
+    message = await driving.live.taken(step.input)
     if not driving.still(step):
         return  # it was taken out of the queue, or another one is first by now
     config, run, before = driving.config, new_id(), driving.state.run

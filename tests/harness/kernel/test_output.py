@@ -10,11 +10,14 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast import InvalidValue, tool
+from holdfast import InvalidValue, NewEvent, tool
 from holdfast.models.port import ModelCall
-from holdfast.models.scripted import Say, Use
+from holdfast.models.scripted import Say, ScriptedModel, Use
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import FaultyStore
+from holdfast.testing.faults import Stall
 
-from .scene import helper, kinds, only, read, script, serve
+from .scene import PATIENCE, helper, kinds, only, read, script, serve
 
 
 class Order(msgspec.Struct):
@@ -150,3 +153,20 @@ async def test_each_session_keeps_its_own_type() -> None:
             harness.send("1", "go", output_type=int), harness.send("2", "go", output_type=str)
         )
     assert (one.output, two.output) == (7, "seven")
+
+
+async def test_a_word_that_comes_with_the_last_answer_is_read_before_the_run_fails() -> None:
+    store, model = FaultyStore(MemoryStore()), ScriptedModel(["text"], repeat=True)
+    stall = Stall(method="append", call=10)  # of the answer after which nothing is asked again
+    store.plan.append(stall)
+    async with serve(helper(output_type=int), default_model=model, storage=store) as harness:
+        session = await harness.get_or_create("s")
+        await session.post("go")
+        async with asyncio.timeout(PATIENCE):
+            await stall.reached.wait()
+            word = NewEvent.of("message.received", {"text": "a number", "how": "steer"})
+            await store.inner.append(session.live.key, [word])
+            stall.go.set()
+            await session.wait()
+        assert (await kinds(session)).count("run.started") == 1
+        assert len(model.calls) == 5

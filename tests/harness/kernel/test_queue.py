@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from typing import Any
 
 import pytest
 
-from holdfast import InvalidValue, QueueFull, SessionBusy, ToolContext, tool
+from holdfast import InvalidValue, NewEvent, QueueFull, SessionBusy, ToolContext, tool
 from holdfast.harness.session import Session
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Use
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import FaultyStore
+from holdfast.testing.faults import Stall
 
-from .scene import Gate, Slow, helper, kinds, only, read, script, serve, until
+from .scene import PATIENCE, Gate, Slow, helper, kinds, only, read, script, serve, until
 
 
 def echo(call: ModelCall) -> str:
@@ -379,3 +384,45 @@ async def test_what_waits_can_be_edited_moved_and_taken_out() -> None:
         model.gate.open()
         await session.wait()
     assert [read(call)[-1] for call in model.calls[1:]] == ["user: c", "user: a", "user: B"]
+
+
+async def test_people_who_never_pause_do_not_keep_a_run_from_beginning() -> None:
+    pauses = itertools.cycle((0.004, 0.007))
+
+    class Far(MemoryStore):
+        async def append(self, key: Any, events: Any, **rest: Any) -> Any:
+            done = await super().append(key, events, **rest)
+            if events[0].kind == "message.received":  # the answer takes a while, each another
+                await asyncio.sleep(next(pauses))
+            return done
+
+    model = ScriptedModel(["Hi."], repeat=True)
+    async with serve(helper(), default_model=model, storage=Far()) as harness:
+        session = await harness.get_or_create("s")
+
+        async def write() -> None:
+            while session.live.state.run is None:
+                await session.post("more")  # QueueFull: nobody took any up
+
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(write(), write(), write())
+
+
+async def test_a_message_that_comes_as_a_run_ends_does_not_take_its_end_apart() -> None:
+    store, model = FaultyStore(MemoryStore()), Slow(quick=["go"])
+    async with serve(helper(), default_model=model, storage=store) as harness:
+        session = await harness.get_or_create("s")
+        stall = Stall(method="append", call=store.calls["append"] + 3)  # of the answer
+        store.plan.append(stall)
+        await session.post("go")
+        async with asyncio.timeout(PATIENCE):
+            await stall.reached.wait()
+            other = NewEvent.of("message.received", {"text": "and then?"})
+            await store.inner.append(session.live.key, [other])
+            before = store.calls["append"]
+            stall.go.set()
+            await model.gate.someone()  # in the run of the other message
+        found = await kinds(session)
+        assert found.index("run.finished") == found.index("message.completed") + 1
+        assert store.calls["append"] == before + 2  # the same once more, and the next run's
+        model.gate.open()

@@ -45,6 +45,38 @@ async def test_a_message_that_is_taken_out_as_its_run_begins_is_not_read() -> No
         assert [seq] not in taken
 
 
+async def test_a_message_that_waits_is_not_read_again() -> None:
+    store, model = FaultyStore(MemoryStore()), Slow(quick=["next"])
+    async with serve(helper(), default_model=model, storage=store) as harness:
+        session = await harness.get_or_create("s")
+        await session.post("go")
+        await model.gate.someone()
+        seq = await session.post("next")
+        await filled(session)
+        before = store.calls["read"]
+        model.gate.open()
+        async with asyncio.timeout(PATIENCE):
+            await session.live.until(lambda: not session.live.state.queue)
+        assert store.calls["read"] == before
+        async with asyncio.timeout(PATIENCE):
+            await session.wait()
+        taken = [one["inputs"] for one in only(await session.events(), "run.started")]
+        assert taken[1:] == [[seq]]
+
+
+async def test_what_is_erased_while_it_waits_is_not_listed() -> None:
+    store, model = MemoryStore(), Slow()
+    async with serve(helper(), default_model=model, storage=store) as harness:
+        session = await harness.get_or_create("s")
+        await session.post("go")
+        await model.gate.someone()
+        seq = await session.post("my secret")
+        await filled(session)
+        await store.erase(session.live.key, [seq], reason="asked to")
+        assert [one.text for one in await session.follow_ups.list()] == [""]
+        model.gate.open()
+
+
 async def test_a_timer_that_is_cleared_as_it_rings_brings_nothing() -> None:
     store, model = FaultyStore(MemoryStore()), ScriptedModel(["Hi."], repeat=True)
     async with serve(helper(), default_model=model, storage=store) as harness:

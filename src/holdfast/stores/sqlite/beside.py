@@ -16,10 +16,7 @@ from .bodies import Bodies, Entry, Recent
 from .log import existing, known_ids
 from .remove import has_threads
 
-# Leases
-
-
-# All of these keep `recent` true: the logs as they were written last.
+# Leases. These, and `put_draft`, keep `recent` true: the logs as they were written last.
 
 
 def acquire(

@@ -159,7 +159,7 @@ def append(
     entry = recent.get(key) or lookup(conn, key)
     begins = entry is None and create and log is None
     if entry is not None:
-        entry = bodies.current(conn, entry)
+        entry = recent[key] = bodies.current(conn, entry)
     elif begins:
         entry = Entry(0, None, 0, LeaseState(), rules.new_row(key, now))
     rules.found(key, entry.row if entry else None, log)

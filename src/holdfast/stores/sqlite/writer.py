@@ -284,18 +284,23 @@ class Readers:
 
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []
-        self._threads.submit(self._run_all, gathered)
+        if gathered:
+            self._threads.submit(self._run_all, gathered)
 
     def _run_all(self, gathered: list[_Waiting]) -> None:
         def each(conn: sqlite3.Connection) -> None:
             for waiting in gathered:
-                waiting.result = waiting.job(conn)
+                try:
+                    with translated():
+                        waiting.result = waiting.job(conn)
+                except Exception as error:
+                    waiting.error = error
 
         try:
             self._run(each)
         except BaseException as error:
             for waiting in gathered:
-                waiting.error = _copy(error)
+                waiting.error = waiting.error or _copy(error)
         self._loop.call_soon_threadsafe(_deliver, gathered)
 
     def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
@@ -315,8 +320,7 @@ class Readers:
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
-            if self._gathered:
-                self._hand_over()
+            self._hand_over()
             await asyncio.to_thread(self._threads.shutdown)
             for conn in self._idle:
                 conn.close()
