@@ -40,7 +40,7 @@ server client
 adapters
 testing
 cli
-__init__
+__init__ __main__
 """
 LINES = {part: n for n, line in enumerate(LAYOUT.split("\n")) for part in line.split()}
 

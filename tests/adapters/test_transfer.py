@@ -396,3 +396,11 @@ def test_options_of_every_verb_may_stand_before_it(
 ) -> None:
     assert main([*leading, "--store", store, "claude", "import", "--create"]) == 0
     assert ("added 11" in capsys.readouterr().out) == ("--json" not in leading)
+
+
+def test_a_session_that_is_not_there_is_not_exported_in_silence(
+    tmp_path: Path, projects: Path, cli: Cli
+) -> None:
+    cli("import", "--create")
+    ended = cli("export", tmp_path / "out", "--session", "nope")
+    assert (ended.code, "'nope'" in ended.err) == (1, True)

@@ -12,10 +12,11 @@ import pytest
 
 from holdfast import PendingQuery, Query, Store, StoreUnavailable, connect
 from holdfast.client import Client
-from holdfast.events import Event, Key
+from holdfast.events import Event, Key, Scope
 from holdfast.harness.inbox import settle
 from holdfast.server import MemoryAudit
 from holdfast.server.app import service_of
+from holdfast.stores.copy import copy_session
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.registry import StoreRegistry
 from holdfast.testing.faults import Fail, FaultyStore
@@ -212,8 +213,43 @@ async def test_a_session_that_only_its_store_knows_is_erased_too(tmp_path: Path)
     async with serving(settings(stores["archive"])) as api:
         await api.ask_for_refund("there")
     async with serving(settings(stores)) as api:
-        await api.fails("session_not_found", "GET", "/sessions/there")
+        assert (await api("GET", "/sessions/there"))["store"] == "archive"
         assert (await api("DELETE", ERASE, by=OFFICER))["sessions"] == ["there"]
+
+
+# Moves
+
+
+async def test_a_session_that_was_moved_between_stores_of_a_server_goes_on(tmp_path: Path) -> None:
+    stores = two(f"sqlite:{tmp_path / 'main.db'}", tmp_path)
+    async with serving(settings(stores)) as api:
+        item = await api.ask_for_refund("mover")
+    async with connect(stores["main"]) as here, connect(stores["archive"]) as there:
+        await copy_session(here, there, Scope("acme", "mover"), move=True)
+    async with serving(settings(stores)) as api:
+        (waits,) = (await api("GET", "/pending"))["items"]
+        assert waits["id"] == item
+        assert (await api("GET", "/sessions/mover"))["store"] == "archive"
+        await api.fails("session_not_found", "GET", "/sessions/mover", by="bob@acme")
+        await api("POST", f"/sessions/mover/pending/{item}/approve", by=BOSS)
+        await api.until("/sessions/mover/transcript", lambda found: "Refunded." in str(found))
+    async with connect(stores["main"]) as here:
+        await here.delete(Scope("acme", "mover"))
+    async with serving(settings(stores)) as api:
+        assert (await api("PUT", "/sessions/mover", {}))["created"] is False
+        assert await listed(api, "/sessions?limit=9") == [["mover"]]
+
+
+async def test_an_unknown_session_is_unknown_also_while_another_store_is_away(
+    tmp_path: Path,
+) -> None:
+    made = {
+        "main": f"sqlite:{tmp_path / 'main.db'}",
+        "away": "postgresql://127.0.0.1:1/x?patience=1",
+    }
+    async with serving(settings(made)) as api:
+        await api.fails("session_not_found", "GET", "/sessions/nobody")
+        await begin(api, "new")
 
 
 # Lists
@@ -425,3 +461,14 @@ async def test_a_session_that_was_moved_away_has_no_surface_any_more(tmp_path: P
         made = await api("POST", "/resolve", surface)
         assert made["id"] != "there"
         assert (await api("GET", f"/sessions/{made['id']}"))["store"] == made["store"]
+
+
+async def test_a_store_that_is_away_is_logged_in_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = {"main": f"sqlite:{tmp_path / 'm.db'}", "away": "postgresql://127.0.0.1:1/x?patience=1"}
+    async with serving(settings(made)) as api:
+        await api.fails("store_unavailable", "GET", "/sessions?store=away")
+    (record,) = [one for one in caplog.records if "GET /v1/sessions" in one.getMessage()]
+    assert "127.0.0.1:1" in record.getMessage()
+    assert "\n" not in record.getMessage()

@@ -109,7 +109,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.AlreadyDecided(session="s1", item="p", outcome="denied", by="ann", at=7),
-        "item 'p' was already denied by ann at 7",
+        "item 'p' was already denied by ann at 1970-01-01 00:00:00Z",
     ),
     (
         errors.UnsafePoint(session="s1", at=7, nearest=3),

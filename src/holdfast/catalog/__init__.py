@@ -36,6 +36,7 @@ from .rows import (
     stale_at,
     surface_name,
     unseals,
+    waiting,
     wake,
 )
 
@@ -73,5 +74,6 @@ __all__ = [
     "term",
     "terms",
     "unseals",
+    "waiting",
     "wake",
 ]

@@ -254,10 +254,15 @@ def _known(item: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name in Pending.__struct_fields__}
 
 
+def waiting(row: Row) -> dict[str, Any]:
+    """The open items of a log that somebody can answer: none of one that was moved."""
+    return row.pending if row.sealed is None else {}
+
+
 def pending_items(row: Row) -> list[Pending]:
-    """The open items of one log, oldest first."""
+    """What waits for an answer in one log, oldest first."""
     items = [
         Pending(tenant=row.tenant, session=row.session, thread=row.thread, id=name, **_known(item))
-        for name, item in row.pending.items()
+        for name, item in waiting(row).items()
     ]
     return sorted(items, key=lambda item: (item.at, item.seq))

@@ -14,7 +14,7 @@ from ..adapters.claude import ClaudeSessionStore
 from ..adapters.claude.files import Problem, Transcript, find, projects_folder
 from ..adapters.claude.summaries import fold
 from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
-from ..errors import InvalidValue
+from ..errors import InvalidValue, SessionNotFound
 from .options import EVERYWHERE, Common, look_into, place
 from .output import Output, plain
 from .render import number
@@ -167,6 +167,8 @@ async def export(
             for pair in await claude.sessions()
             if project in (None, pair[0]) and session in (None, pair[1])
         ]
+        if session is not None and not wanted:
+            raise SessionNotFound(tenant=common.tenant, session=session)
         times = await _times(claude, {pair[0] for pair in wanted})
         folder = dest.expanduser()
         with out.counting("exporting", len(wanted)) as progress:

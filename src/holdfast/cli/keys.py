@@ -89,7 +89,7 @@ def list_keys(*, common: Common = EVERYWHERE) -> None:
             until = moment(info.expires)
         words = (info.id, info.principal, " ".join(info.scopes), until, info.label or "")
         table.add_row(*(Text(plain(word)) for word in words))
-    out.print(table if found else "there are no keys")
+    out.print(table if found else f"there are no keys of tenant {common.tenant}")
 
 
 def revoke(id: Id, /, *, common: Common = EVERYWHERE) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from .root import HoldfastError
@@ -201,9 +202,8 @@ class AlreadyDecided(HoldfastError):
     at: int
 
     def __str__(self) -> str:
-        return (
-            f"item {self.item!r} was already {self.outcome} by {self.by or 'someone'} at {self.at}"
-        )
+        when = f"{datetime.fromtimestamp(self.at / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+        return f"item {self.item!r} was already {self.outcome} by {self.by or 'someone'} at {when}"
 
 
 @dataclass(eq=False, kw_only=True)

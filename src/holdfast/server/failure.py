@@ -101,8 +101,16 @@ def _shown(error: HoldfastError, request: str) -> HoldfastError:
     return error
 
 
+def _causes(error: BaseException) -> str:
+    """An error and what led to it, on one line."""
+    said = " ".join(str(error).split())
+    return said if error.__cause__ is None else f"{said} <- {_causes(error.__cause__)}"
+
+
 def _log(error: Exception, scope: Scope, request: str, redactor: Redactor) -> None:
-    text = "".join(traceback.format_exception(error))
+    # What will pass is a line for each who met it; what is wrong here is told with its place.
+    passes = isinstance(error, HoldfastError) and error.retryable
+    text = _causes(error) if passes else "".join(traceback.format_exception(error))
     LOGGER.error(
         "request %s failed: %s %s: %s",
         request,

@@ -16,7 +16,7 @@ from ..harness.live import Delta, Trouble
 from ..store import CaughtUp
 from ..stores.patience import ended
 from ..wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
-from .stream import Part, Reading, failure
+from .stream import FAILED, Part, Reading, failure
 
 HEARTBEAT = 10.0  # seconds without a word, at most
 PACE = 0.02  # seconds between two pieces to one reader, at least
@@ -186,6 +186,8 @@ def frame(part: Part, log: str, after: int) -> bytes:
     told: Part | Caught = part
     if isinstance(part, CaughtUp):
         told = Caught(log=log, head=part.head, cursor=place)
+    elif isinstance(part, Trouble) and part.code in ("store_error", "store_unavailable"):
+        told = Trouble(part.code, FAILED)
     elif isinstance(part, End) and part.reason not in GONE:
         told = replace(part, cursor=place)
     id = f"id: {place}\n" if isinstance(part, (Event, CaughtUp)) else ""

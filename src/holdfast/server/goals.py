@@ -80,8 +80,8 @@ class Quiet(Forever):
     def newest(self, item: Item) -> bool:
         """Whether nothing has happened since."""
         head = self.session.live.state.head
-        last = isinstance(item, CaughtUp) or (isinstance(item, Event) and item.seq == head)
-        return self.live and last
+        at = item.seq if isinstance(item, Event) else getattr(item, "head", None)
+        return self.live and at == head
 
     async def asked(self, listener: Listener) -> None:
         live = self.session.live

@@ -133,9 +133,8 @@ class Places:
         of a thread of it. What is not theirs and what is not there are answered alike."""
         place = Place(caller.tenant, self.default, await self.store())
         main = await place.store.row(Key(caller.tenant, id, "main"))
-        if not _theirs(caller, main) and self._many:
-            place = await self._elsewhere(caller.tenant, id) or place
-            main = await place.store.row(Key(caller.tenant, id, "main"))
+        if self._many and (main is None or main.sealed is not None or not _theirs(caller, main)):
+            place, main = await self._living(caller, id) or (place, main)
         if main is None or not _theirs(caller, main):
             raise SessionNotFound(tenant=caller.tenant, session=id, thread=thread)
         if thread == "main":
@@ -145,6 +144,28 @@ class Places:
             raise SessionNotFound(tenant=caller.tenant, session=id, thread=thread)
         return place, row
 
+    async def _living(self, caller: Caller, id: str) -> tuple[Place, Row] | None:
+        """Where a session of the caller's goes on that is not in the default store, or was moved
+        from there. One that was moved from all of them is where it was found first."""
+        found = [one async for one in self._others(caller.tenant, id) if _theirs(caller, one[1])]
+        return next((one for one in found if one[1].sealed is None), found[0] if found else None)
+
+    async def _others(self, tenant: str, id: str) -> AsyncGenerator[tuple[Place, Row], None]:
+        """Where else than in the default store a session is: as its entry says, or in another
+        store of the settings, unless that one is away."""
+        named, where = await self._elsewhere(tenant, id), Key(tenant, id, "main")
+        if named is not None and (row := await named.store.row(where)) is not None:
+            yield named, row
+        for kind in self.order[1:]:
+            try:
+                place = await self.place(tenant, kind)
+                other = named is None or place.store is not named.store
+                row = await place.store.row(where) if other else None
+            except HoldfastError:
+                continue
+            if row is not None:
+                yield place, row
+
     async def _elsewhere(self, tenant: str, id: str) -> Place | None:
         store = await self.store()
         entry = await store.row(Key(TENANT + tenant, id, "main"))
@@ -152,11 +173,16 @@ class Places:
             return None
         return await self.place(tenant, kept.kind, kept.options)
 
+    async def _is_elsewhere(self, tenant: str, id: str) -> bool:
+        """Whether the id is another store's, by its entry or by what is there."""
+        if await self._elsewhere(tenant, id) is not None:
+            return True
+        return bool([one async for one in self._others(tenant, id)])
+
     async def settle(self, place: Place, id: str, options: Mapping[str, Any]) -> None:
         """Write down where a session is going to be (`SessionExists` where it is another)."""
         if place.kind == self.default and not options:
-            elsewhere = await self._elsewhere(place.tenant, id) if self._many else None
-            if elsewhere is not None:
+            if self._many and await self._is_elsewhere(place.tenant, id):
                 raise SessionExists(tenant=place.tenant, session=id)
             return
         store, kept = await self.store(), Kept(place.kind, dict(options))

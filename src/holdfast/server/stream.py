@@ -21,15 +21,17 @@ from ..errors import (
     LogReplaced,
     SessionMoved,
     SessionNotFound,
+    StoreError,
 )
 from ..events import Event
 from ..harness.live import Delta, Item, Trouble
 from ..harness.session import Session
 from ..store import CaughtUp
 from ..stores.patience import ended
-from ..wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor
+from ..wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of
 from .goals import Answer, Forever, Goal, Quiet
 
+FAILED = "the store failed; the log of the server has more"  # all that strangers are told
 SAID = ("message.completed", "message.interrupted")
 FLYING = 64  # messages that were in flight, which are remembered
 FIRST, LONGEST = 0.05, 2.0  # seconds before reading again after a failure, doubled each time
@@ -81,6 +83,8 @@ def _resync(log: str, head: int, reason: str) -> Resync:
 
 
 def failure(error: HoldfastError) -> Failure:
+    if isinstance(error, StoreError) and status_of(error) >= 500:
+        error = type(error)(**{**error.fields, "problem": FAILED})
     return failed(error).error
 
 

@@ -383,6 +383,18 @@ class CatalogContract:
         await store.erase(key("t"), [1], reason="asked")
         assert await open_items(store) == []
 
+    async def test_what_waits_in_a_log_that_was_moved_waits_there_no_more(
+        self, store: Store
+    ) -> None:
+        await store.append(KEY, [NewEvent.of("pending.opened", APPROVAL)], create=True)
+        lease = await seal(store)
+        assert await open_items(store) == []
+        assert list((await row_of(store)).pending) == ["p"]
+        assert [damage async for damage in store.verify()] == []
+        await store.append(KEY, [NewEvent.of("session.reopened")], fence=lease)
+        assert await open_items(store) == [("s", "p")]
+        assert [damage async for damage in store.verify()] == []
+
     # Claims
 
     async def test_a_name_is_claimed_by_one_session(self, store: Store) -> None:

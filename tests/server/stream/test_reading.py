@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import InvalidValue, StoreUnavailable, connect, key
-from holdfast.events import NewEvent
+from holdfast.events import Event, NewEvent
 from holdfast.server.flow import ROOM, Flow, Streams
-from holdfast.server.stream import Wish, begin
+from holdfast.server.stream import FAILED, Wish, begin, failure
+from holdfast.store import CaughtUp
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 from holdfast.wire import End
@@ -254,9 +255,28 @@ async def test_a_store_that_fails_is_told_of_and_nothing_is_missed() -> None:
             found = await read(session, until="idle")
         assert isinstance(store, FaultyStore)
     assert [one.data["seq"] for one in found if one.name == "event"] == wanted
-    troubles = [one.data["code"] for one in found if one.name == "trouble"]
-    assert troubles == [StoreUnavailable.code] * 2
+    troubles = [one.data for one in found if one.name == "trouble"]
+    assert [one["code"] for one in troubles] == [StoreUnavailable.code] * 2
+    assert {one["problem"] for one in troubles} == {FAILED}  # and not where it is
     assert found[-1].data["reason"] == "finished"
+
+
+def test_the_end_of_a_stream_does_not_say_where_a_store_is() -> None:
+    told = failure(StoreUnavailable(problem="10.0.0.7:5432/shop did not answer"))
+    assert (told.code, "10.0.0.7" in str(told)) == (StoreUnavailable.code, False)
+
+
+async def test_a_reader_that_pauses_where_it_has_caught_up_misses_no_end() -> None:
+    async with connect("memory:") as store, harness(store) as serving:
+        session = await serving.get_or_create("s")
+        await session.post("Tell a story.")
+        seen: list[int] = []
+        async with asyncio.timeout(PATIENCE):
+            async for part in (await begin(session, Wish(until="idle"))).parts():
+                if isinstance(part, CaughtUp):
+                    await session.wait()  # and the state goes on meanwhile
+                seen += [part.seq] if isinstance(part, Event) else []
+        assert seen == [event.seq for event in await session.events()]
 
 
 async def test_what_a_driver_says_that_was_not_told_yet_is_not_shown() -> None:

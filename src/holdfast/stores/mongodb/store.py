@@ -95,6 +95,7 @@ class MongoStore:
                     lambda: opened(used[address.database], clock),
                     passing,
                     patience=address.patience,
+                    what=address.location,
                 )
         except BaseException:
             if own is not None:
@@ -116,7 +117,9 @@ class MongoStore:
                 return await attempt()
 
         with translated():
-            return await patiently(limited, passing, patience=self._address.patience)
+            return await patiently(
+                limited, passing, patience=self._address.patience, what=self._address.location
+            )
 
     # The log
 

@@ -58,7 +58,7 @@ def listed(old: Row | None, new: Row) -> list[list[Any] | None]:
         terms = digests(new) or None
     elif _maps(old) != _maps(new) or (old.active != new.active and any(_maps(new))):
         terms = digests(new)
-    if (old.pending if old else {}) == new.pending:
+    if (catalog.waiting(old) if old else {}) == catalog.waiting(new):
         return [terms, *[None] * 6]
     items = catalog.pending_items(new)
     return [

@@ -296,7 +296,7 @@ def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> No
     changed = _maps(old) != _maps(new)
     if changed or old.active != new.active:
         _save_terms(conn, id, old, new)
-    if changed:
+    if changed or old.sealed != new.sealed:
         _save_pending(conn, id, old, new)
 
 
@@ -317,9 +317,10 @@ def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
 
 
 def _save_pending(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
+    before, after = catalog.waiting(old), catalog.waiting(new)
     conn.executemany(
         "DELETE FROM pending WHERE log = ? AND id = ?",
-        [(id, name) for name in old.pending if name not in new.pending],
+        [(id, name) for name in before if name not in after],
     )
     conn.executemany(
         "INSERT OR REPLACE INTO pending (log, id, tenant, session, what, assignee, at, seq, item)"
@@ -327,7 +328,7 @@ def _save_pending(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None
         [
             (id, i.id, i.tenant, i.session, i.what, i.assignee, i.at, i.seq, _encode(i))
             for i in catalog.pending_items(new)
-            if old.pending.get(i.id) != new.pending[i.id]
+            if before.get(i.id) != after[i.id]
         ],
     )
 
