@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from inspect import isclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from holdfast import errors
 from holdfast.codec import LIMITS
 from holdfast.errors import HoldfastError
 from holdfast.events import KINDS
+from holdfast.wire import files, requests
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -41,6 +45,23 @@ def test_there_are_examples_to_run() -> None:
 def test_every_event_kind_is_documented() -> None:
     page = (ROOT / "docs/formats/log.md").read_text()
     assert [kind for kind in KINDS if f"`{kind}`" not in page] == []
+
+
+def test_every_body_of_a_request_is_documented() -> None:
+    page = (ROOT / "docs/http.md").read_text().partition("### Bodies")[2].partition("\n\nWhat")[0]
+    rows = [line.split("|")[2] for line in page.splitlines() if line.startswith("| `")]
+    parts = {requests.StoreWish, requests.Source, requests.MediaPart}
+    bodies = {type for type in vars(requests).values() if _is_body(type)} - parts
+    for body in (*bodies, files.EditFile, files.MakeFolder, files.MoveFile):
+        wanted, needed = {*body.__struct_fields__}, {f.name for f in fields(body) if f.required}
+        found = [row for row in rows if wanted <= {*re.findall(r"\w+", row)}]
+        assert found, f"{body.__name__}: {wanted}"
+        bold = [{*re.findall(r"\w+", " ".join(re.findall(r"\*\*(.*?)\*\*", row)))} for row in found]
+        assert any(needed <= words for words in bold), f"{body.__name__} needs {needed}"
+
+
+def _is_body(type: Any) -> bool:
+    return isclass(type) and issubclass(type, requests.Request) and type is not requests.Request
 
 
 def test_every_error_code_is_documented() -> None:

@@ -26,17 +26,22 @@ class ServerFailed(Exception):
     """A server that the tests need did not start, or died. The text has its last words."""
 
 
+FIRST_PORT, PORTS, WORKERS = 15_000, 1_000, 16  # each worker of a run has ports of its own
+
+
 def free_port() -> int:
-    """A port of loopback that nobody uses. It is below those that the kernel gives to outgoing
-    connections, so that none can take it while a server is down for a moment."""
-    for _ in range(1_000):
-        port = random.randrange(15_000, 32_000)
+    """A port of loopback that nobody uses, and that no other worker of the run is given before it
+    is bound. It is below those that the kernel gives to outgoing connections, so that none can
+    take it while a server is down for a moment."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    first = FIRST_PORT + int(worker) % WORKERS * PORTS
+    for port in random.sample(range(first, first + PORTS), PORTS):
         with socket.socket() as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 trial.bind(("127.0.0.1", port))
                 return port
-    raise ServerFailed("no port between 15000 and 32000 is free on 127.0.0.1")
+    raise ServerFailed(f"no port from {first} to {first + PORTS} is free on 127.0.0.1")
 
 
 class Program:
