@@ -245,7 +245,7 @@ async def test_an_unknown_session_is_unknown_also_while_another_store_is_away(
 ) -> None:
     made = {
         "main": f"sqlite:{tmp_path / 'main.db'}",
-        "away": "postgresql://127.0.0.1:1/x?patience=1",
+        "away": "postgresql://127.0.0.1:1/x?patience=3",
     }
     async with serving(settings(made)) as api:
         await api.fails("session_not_found", "GET", "/sessions/nobody")

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import HoldfastError, Unauthorized
+from ..errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
 from ..events import Event
 from ..harness.live import Delta, Trouble
 from ..store import CaughtUp
@@ -18,6 +18,7 @@ from ..stores.patience import ended
 from ..wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
 from .stream import FAILED, Part, Reading, failure
 
+HIDDEN = (StoreError.code, StoreUnavailable.code)  # what these say may name a place
 HEARTBEAT = 10.0  # seconds without a word, at most
 PACE = 0.02  # seconds between two pieces to one reader, at least
 SHARE, SLOWEST = 0.00016, 0.08  # and more, the more readers there are: so much for each, at most …
@@ -186,7 +187,7 @@ def frame(part: Part, log: str, after: int) -> bytes:
     told: Part | Caught = part
     if isinstance(part, CaughtUp):
         told = Caught(log=log, head=part.head, cursor=place)
-    elif isinstance(part, Trouble) and part.code in ("store_error", "store_unavailable"):
+    elif isinstance(part, Trouble) and part.code in HIDDEN:
         told = Trouble(part.code, FAILED)
     elif isinstance(part, End) and part.reason not in GONE:
         told = replace(part, cursor=place)

@@ -7,6 +7,7 @@ whoever must reach all of them knows every store that there can be some in.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from .auth import Caller
 from .engines import Place
 
 TENANT = "~places:"  # + the tenant whose sessions they are
+BRIEFLY = 1.0  # seconds that another store has to say whether it has a session
 BATCH = 500  # entries that are read at a time
 OWN = ("file", "sqlite", "postgres", "mongodb")  # whose `location` names the place
 
@@ -147,24 +149,28 @@ class Places:
     async def _living(self, caller: Caller, id: str) -> tuple[Place, Row] | None:
         """Where a session of the caller's goes on that is not in the default store, or was moved
         from there. One that was moved from all of them is where it was found first."""
-        found = [one async for one in self._others(caller.tenant, id) if _theirs(caller, one[1])]
-        return next((one for one in found if one[1].sealed is None), found[0] if found else None)
+        named, found = await self._elsewhere(caller.tenant, id), list[tuple[Place, Row]]()
+        if named is not None:
+            row = await named.store.row(Key(caller.tenant, id, "main"))
+            found += [(named, row)] if row is not None else []
+        found += await self._unnamed(caller.tenant, id, named)
+        mine = [(place, row) for place, row in found if _theirs(caller, row)]
+        return next((one for one in mine if one[1].sealed is None), mine[0] if mine else None)
 
-    async def _others(self, tenant: str, id: str) -> AsyncGenerator[tuple[Place, Row], None]:
-        """Where else than in the default store a session is: as its entry says, or in another
-        store of the settings, unless that one is away."""
-        named, where = await self._elsewhere(tenant, id), Key(tenant, id, "main")
-        if named is not None and (row := await named.store.row(where)) is not None:
-            yield named, row
+    async def _unnamed(self, tenant: str, id: str, named: Place | None) -> list[tuple[Place, Row]]:
+        """Where a session is that no entry, or another one, names: in the other stores of the
+        settings, but for one that is away or slow to say so."""
+        found = []
         for kind in self.order[1:]:
             try:
-                place = await self.place(tenant, kind)
-                other = named is None or place.store is not named.store
-                row = await place.store.row(where) if other else None
-            except HoldfastError:
+                async with asyncio.timeout(BRIEFLY):
+                    place = await self.place(tenant, kind)
+                    other = named is None or place.store is not named.store
+                    row = await place.store.row(Key(tenant, id, "main")) if other else None
+            except (HoldfastError, TimeoutError):
                 continue
-            if row is not None:
-                yield place, row
+            found += [(place, row)] if row is not None else []
+        return found
 
     async def _elsewhere(self, tenant: str, id: str) -> Place | None:
         store = await self.store()
@@ -173,16 +179,11 @@ class Places:
             return None
         return await self.place(tenant, kept.kind, kept.options)
 
-    async def _is_elsewhere(self, tenant: str, id: str) -> bool:
-        """Whether the id is another store's, by its entry or by what is there."""
-        if await self._elsewhere(tenant, id) is not None:
-            return True
-        return bool([one async for one in self._others(tenant, id)])
-
     async def settle(self, place: Place, id: str, options: Mapping[str, Any]) -> None:
         """Write down where a session is going to be (`SessionExists` where it is another)."""
         if place.kind == self.default and not options:
-            if self._many and await self._is_elsewhere(place.tenant, id):
+            named = await self._elsewhere(place.tenant, id) if self._many else None
+            if named is not None or await self._unnamed(place.tenant, id, None):
                 raise SessionExists(tenant=place.tenant, session=id)
             return
         store, kept = await self.store(), Kept(place.kind, dict(options))

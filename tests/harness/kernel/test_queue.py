@@ -406,6 +406,9 @@ async def test_people_who_never_pause_do_not_keep_a_run_from_beginning() -> None
 
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(write(), write(), write())
+        run = session.live.state.run
+        assert run is not None
+        assert run.seq < 100
 
 
 async def test_a_message_that_comes_as_a_run_ends_does_not_take_its_end_apart() -> None:
