@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import Harness, NewEvent
 from holdfast.events import Key, ThreadForked, new_id
-from holdfast.harness.delta import Delta
+from holdfast.harness.live.delta import Delta
 from holdfast.harness.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 

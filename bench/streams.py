@@ -14,7 +14,7 @@ from msgspec import Struct
 import holdfast
 from holdfast import Harness, Key, NewEvent, Store
 from holdfast.events import Appended
-from holdfast.harness.live import Delta
+from holdfast.harness.live.log import Delta
 from holdfast.harness.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.store import Lease, Snapshot

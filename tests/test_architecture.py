@@ -44,6 +44,18 @@ __init__ __main__
 """
 LINES = {part: n for n, line in enumerate(LAYOUT.split("\n")) for part in line.split()}
 
+# The same within the harness. What is left out stands on top of all of it.
+HARNESS = """
+telemetry sandbox
+tools
+faults
+agents
+live
+runs
+parts
+"""
+FLOORS = {part: n for n, line in enumerate(HARNESS.split("\n")) for part in line.split()}
+
 CORE = {"errors", "redact", "events", "codec", "state", "transcript", "catalog", "store", "stores"}
 DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb")  # may import their own
 
@@ -116,6 +128,19 @@ def test_imports_point_one_way() -> None:
         for module, targets in GRAPH.items()
         for target in targets & set(MODULES)
         if part(module) != part(target) and LINES[part(target)] >= LINES[part(module)]
+    ]
+    assert wrong == []
+
+
+def test_imports_point_one_way_within_the_harness() -> None:
+    inside = [module for module in MODULES if module.startswith("holdfast.harness.")]
+    assert {name.split(".")[2] for name in inside} > set(FLOORS)
+    wrong = [
+        f"{module} imports {target}"
+        for module in inside
+        for target in GRAPH[module] & set(inside)
+        if (own := module.split(".")[2]) != (other := target.split(".")[2])
+        if own in FLOORS and FLOORS.get(other, len(FLOORS)) >= FLOORS[own]
     ]
     assert wrong == []
 

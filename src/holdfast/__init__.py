@@ -63,16 +63,16 @@ if TYPE_CHECKING:
     from .bundle.format import bundle_schema
     from .bundle.read import import_bundle
     from .bundle.write import export_bundle
-    from .harness.agent import Agent, Context, Hook, Mode, context, hook
-    from .harness.contexts import Reading
-    from .harness.delta import Delta
+    from .harness.agents.agent import Agent, Context, Hook, Mode, context, hook
+    from .harness.agents.limits import RunLimits
+    from .harness.agents.subagents import SubAgent
     from .harness.faults import Attempts, ErrorPolicy, Retry
     from .harness.host import Harness
-    from .harness.listening import Trouble
-    from .harness.results import Ask, Result
+    from .harness.live.delta import Delta
+    from .harness.live.listening import Trouble
+    from .harness.runs.contexts import Reading
+    from .harness.runs.results import Ask, Result
     from .harness.session import Session
-    from .harness.steps import RunLimits
-    from .harness.subagents import SubAgent
     from .harness.telemetry.logs import LogConfig
     from .harness.tools import Tool, ToolContext, ToolResult, tool
     from .models.port import Media
@@ -82,31 +82,31 @@ __version__ = "0.1.0"
 # The harness and bundles are imported when they are first asked for: a program that only keeps
 # logs needs neither.
 _LATER = {
-    "Agent": ".harness.agent",
-    "Ask": ".harness.results",
+    "Agent": ".harness.agents.agent",
+    "Ask": ".harness.runs.results",
     "Attempts": ".harness.faults",
-    "Context": ".harness.agent",
-    "Delta": ".harness.delta",
+    "Context": ".harness.agents.agent",
+    "Delta": ".harness.live.delta",
     "ErrorPolicy": ".harness.faults",
     "Harness": ".harness.host",
-    "Hook": ".harness.agent",
+    "Hook": ".harness.agents.agent",
     "LogConfig": ".harness.telemetry.logs",
     "Media": ".models.port",
-    "Mode": ".harness.agent",
-    "Reading": ".harness.contexts",
-    "Result": ".harness.results",
+    "Mode": ".harness.agents.agent",
+    "Reading": ".harness.runs.contexts",
+    "Result": ".harness.runs.results",
     "Retry": ".harness.faults",
-    "RunLimits": ".harness.steps",
+    "RunLimits": ".harness.agents.limits",
     "Session": ".harness.session",
-    "SubAgent": ".harness.subagents",
+    "SubAgent": ".harness.agents.subagents",
     "Tool": ".harness.tools",
     "ToolContext": ".harness.tools",
     "ToolResult": ".harness.tools",
-    "Trouble": ".harness.listening",
+    "Trouble": ".harness.live.listening",
     "bundle_schema": ".bundle.format",
-    "context": ".harness.agent",
+    "context": ".harness.agents.agent",
     "export_bundle": ".bundle.write",
-    "hook": ".harness.agent",
+    "hook": ".harness.agents.agent",
     "import_bundle": ".bundle.read",
     "tool": ".harness.tools",
     "validate_bundle": ".bundle.check",

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .errors import HarnessClosed, InvalidValue
-from .harness.agent import Agent
+from .harness.agents.agent import Agent
 from .harness.host import GRACE
 from .harness.host import Harness as AsyncHarness
 

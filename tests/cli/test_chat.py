@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.agents import BUILT_IN, Choice, choose
-from holdfast.harness.agent import Agent
+from holdfast.harness.agents.agent import Agent
 from tests.models.standin import Standin
 from tests.models.standin import chat as said
 

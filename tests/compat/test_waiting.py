@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Agent, Harness, PendingQuery, connect, key, tool
-from holdfast.harness.inbox import settle
+from holdfast.harness.live.inbox import settle
 from holdfast.models.scripted import Say, ScriptedModel, Use
 
 from .write import STORES, copy

@@ -19,7 +19,7 @@ from bench.finding import build, plans
 
 from holdfast import Event, Key, NewEvent, Query, Snapshot, Store, connect, key
 from holdfast.adapters.claude import ClaudeSessionStore
-from holdfast.harness import loading
+from holdfast.harness.live import loading
 from holdfast.testing import FaultyStore
 from tests.adapters.words import entry
 from tests.adapters.words import key as claude_key

@@ -15,7 +15,7 @@ import pytest
 from holdfast import Agent, CaughtUp, Delta, Event, Harness, LogConfig, connect, tool
 from holdfast.client import Client
 from holdfast.events import Appended, Key, NewEvent
-from holdfast.harness.live import Item, Listener
+from holdfast.harness.live.log import Item, Listener
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import SharedSecret, create_app
 from holdfast.server.app import service_of

@@ -9,9 +9,9 @@ import pytest
 from holdfast import Agent, Harness, InvalidValue, Mode, ToolContext, tool
 from holdfast.errors import ToolError
 from holdfast.events import Task
-from holdfast.harness.answers import mismatch
+from holdfast.harness.builtins import ASKING, TASKS
+from holdfast.harness.live.answers import mismatch
 from holdfast.harness.tools import Park
-from holdfast.harness.tools.builtins import ASKING, TASKS
 from holdfast.harness.tools.tasks import GivenTask, changed, completed, summary, written
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.stores import connect

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast import Agent, Harness, HarnessClosed, InvalidValue, Media, tool
-from holdfast.harness.inputs import Content
+from holdfast.harness.live.inputs import Content
 from holdfast.harness.session import Session
 from holdfast.models import Say, ScriptedModel, Use
 

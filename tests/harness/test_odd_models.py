@@ -13,11 +13,11 @@ import pytest
 from msgspec import Struct
 
 from holdfast import tool
-from holdfast.harness.agent import context
-from holdfast.harness.answers import mismatch
+from holdfast.harness.agents.agent import context
 from holdfast.harness.faults import ErrorPolicy
-from holdfast.harness.live import Delta
-from holdfast.harness.output import wish
+from holdfast.harness.live.answers import mismatch
+from holdfast.harness.live.log import Delta
+from holdfast.harness.runs.output import wish
 from holdfast.models.port import (
     BoundChunk,
     CallChunk,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from holdfast import Agent, Harness, tool
-from holdfast.harness.live import Live
+from holdfast.harness.live.log import Live
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import ModelCall
 

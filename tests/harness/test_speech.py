@@ -6,8 +6,8 @@ import pytest
 from msgspec import Raw
 
 from holdfast.events import Event
-from holdfast.harness.delta import Delta
-from holdfast.harness.speech import Speech
+from holdfast.harness.live.delta import Delta
+from holdfast.harness.live.speech import Speech
 
 
 def told(kind: str, id: str) -> Event:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Agent, tool
 from holdfast.client import Client
-from holdfast.harness.risk import DECLARED, TEXT, level
+from holdfast.harness.live.risk import DECLARED, TEXT, level
 from holdfast.harness.tools import Risk
 from holdfast.models.scripted import Say, ScriptedModel, Use
 

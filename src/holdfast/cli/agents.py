@@ -17,9 +17,9 @@ from cyclopts import Parameter
 
 from ..catalog import Row
 from ..errors import HoldfastError, InvalidValue
-from ..harness.agent import Agent, context
-from ..harness.contexts import Reading
+from ..harness.agents.agent import Agent, context
 from ..harness.host import Harness
+from ..harness.runs.contexts import Reading
 from ..harness.tools import ToolContext, tool
 from ..models.scripted import offline
 from ..store import Store

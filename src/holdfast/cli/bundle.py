@@ -16,7 +16,7 @@ from ..bundle.harn import harn_schema_text, write_harn
 from ..bundle.loss import LossReport
 from ..bundle.replaying import replay
 from ..errors import InvalidBundle, InvalidValue
-from ..harness.agent import Agent
+from ..harness.agents.agent import Agent
 from ..models.registry import Models
 from ..models.scripted import offline
 from .agents import Name, find

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from ..events import Event, Key, new_id
 from ..harness.host import Harness
-from ..harness.live import Trouble
+from ..harness.live.log import Trouble
 from ..harness.session import Session
 from ..store import Store
 from ..stores import connect

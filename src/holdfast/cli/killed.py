@@ -21,9 +21,9 @@ from typing import IO, Any
 
 from ..errors import AlreadyDecided
 from ..events import Event, key
-from ..harness.agent import Agent
+from ..harness.agents.agent import Agent
 from ..harness.host import Harness
-from ..harness.inbox import settle
+from ..harness.live.inbox import settle
 from ..harness.tools import ToolContext, tool
 from ..models.scripted import Say, ScriptedModel, Use
 from ..stores import connect

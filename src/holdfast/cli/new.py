@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ..harness.agent import slug
+from ..harness.agents.agent import slug
 from .failure import UsageError
 from .output import Output
 

@@ -8,7 +8,7 @@ import msgspec
 
 from ..errors import HoldfastError, InvalidValue
 from ..events import new_id
-from ..harness.results import Ask
+from ..harness.runs.results import Ask
 from ..harness.session import Session
 from .screen import Screen
 from .session import BY

@@ -16,7 +16,7 @@ from .. import events as ev
 from ..catalog import Pending, PendingQuery
 from ..codec import LIMITS
 from ..events import Key, NewEvent
-from ..harness.inbox import Answer, settle
+from ..harness.live.inbox import Answer, settle
 from ..store import Store, wall_clock
 from .failure import UsageError
 from .options import EVERYWHERE, Common

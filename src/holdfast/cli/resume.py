@@ -15,11 +15,11 @@ from ..catalog import Query
 from ..codec import LIMITS
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
 from ..events import Event, Key
-from ..harness.decide import decide
 from ..harness.host import Harness
-from ..harness.live import Trouble
+from ..harness.live.log import Trouble
+from ..harness.runs.decide import decide
+from ..harness.runs.steps import Idle, Plan
 from ..harness.session import Session
-from ..harness.steps import Idle, Plan
 from ..store import Store, wall_clock
 from . import failure
 from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of

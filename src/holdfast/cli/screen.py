@@ -11,8 +11,8 @@ from .. import events as ev
 from ..codec import typed
 from ..errors import HoldfastError
 from ..events import Event
-from ..harness.live import Delta, Item, Trouble
-from ..harness.risk import risk
+from ..harness.live.log import Delta, Item, Trouble
+from ..harness.live.risk import risk
 from ..transcript import Message
 from .failure import scrubbed
 from .output import Output, json_text, plain

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter, validators
 
 from ..errors import MissingExtra
-from ..harness.agent import Agent
+from ..harness.agents.agent import Agent
 from .agents import Choice, ModelRef, choose, find
 from .failure import UsageError
 from .options import EVERYWHERE, WAITED, Common, data_folder, default_store, shown

@@ -11,9 +11,9 @@ import httpx
 from .. import wire
 from ..catalog import Page, Row
 from ..errors import InvalidValue
-from ..harness.inbox import Decision
-from ..harness.inputs import Content
-from ..harness.results import Result
+from ..harness.live.inbox import Decision
+from ..harness.live.inputs import Content
+from ..harness.runs.results import Result
 from ..store import Receipt
 from .bringing import files_of, source_of
 from .matters import Bundles, People

@@ -22,7 +22,7 @@ from ..errors import (
     SessionNotFound,
 )
 from ..events import Event, MessageCompleted, MessageInterrupted
-from ..harness.live import Delta, Item, Trouble
+from ..harness.live.log import Delta, Item, Trouble
 from ..store import CaughtUp
 from ..wire import (
     CAUGHT_UP,

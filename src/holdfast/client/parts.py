@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeAlias
 
 from .. import wire
 from ..events import Event
-from ..harness.delta import Delta
-from ..harness.display import Display, from_json, reduce
-from ..harness.usage import Usage
-from ..harness.views import Queued
+from ..harness.live.delta import Delta
+from ..harness.live.display import Display, from_json, reduce
+from ..harness.live.usage import Usage
+from ..harness.parts.views import Queued
 from .place import Place
 from .streams import SendOptions, post
 

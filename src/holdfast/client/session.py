@@ -10,10 +10,10 @@ from typing import Any, Unpack
 from .. import wire
 from ..errors import NotPending
 from ..events import Event
-from ..harness.inbox import Decision
-from ..harness.inputs import Content
-from ..harness.results import Ask, Result
-from ..harness.standing import Status
+from ..harness.live.inbox import Decision
+from ..harness.live.inputs import Content
+from ..harness.parts.standing import Status
+from ..harness.runs.results import Ask, Result
 from ..store import Receipt
 from ..transcript import Message
 from .files import FilesPart

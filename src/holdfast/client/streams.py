@@ -11,11 +11,11 @@ import msgspec
 from .. import wire
 from ..errors import InvalidValue, ServerError
 from ..events import Event, Key, new_id
-from ..harness.inputs import Content, How, check_options
-from ..harness.live import Item
-from ..harness.results import Result, Watch
-from ..harness.standing import Status
-from ..harness.steps import RunLimits
+from ..harness.agents.limits import RunLimits
+from ..harness.live.inputs import Content, How, check_options
+from ..harness.live.log import Item
+from ..harness.parts.standing import Status
+from ..harness.runs.results import Result, Watch
 from ..models.port import Media
 from ..store import CaughtUp
 from .feed import Feed

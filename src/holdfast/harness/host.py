@@ -11,17 +11,17 @@ from ..catalog import Page, Pending, PendingQuery, Query, Row
 from ..errors import InvalidValue
 from ..events import Scope, key, new_id
 from ..store import Receipt
-from .children import holder
+from .agents.subagents import tools_named
 from .idle import evict
-from .inbox import Decision, settle
-from .inputs import Content, SendOptions, check_entries, check_options, check_seconds
+from .live.inbox import Decision, settle
+from .live.inputs import Content, SendOptions, check_entries, check_options, check_seconds
 from .opened import GRACE
-from .results import Result
+from .parts.children import holder
+from .parts.stream import Stream
+from .runs.results import Result
 from .sandbox.port import Reason
 from .serving import TTL, Serving
 from .session import Session
-from .stream import Stream
-from .subagents import tools_named
 
 __all__ = ["GRACE", "TTL", "Harness"]
 

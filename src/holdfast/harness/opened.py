@@ -12,16 +12,16 @@ from ..codec import typed
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
 from ..events import Event, Key, NewEvent, key
 from ..store import Receipt
-from .config import Config
-from .drivers import Drivers, handed_over
+from .agents.config import Config
+from .agents.subagents import family
 from .faults import CODES
-from .live import Live
-from .lives import Lives
+from .live.lives import Lives
+from .live.log import Live
 from .notices import Notices
+from .parts.threads import check_deletable, end_run
+from .runs.drivers import Drivers, handed_over
 from .sandbox.port import Reason
 from .session import Session
-from .subagents import family
-from .threads import check_deletable, end_run
 
 GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
 

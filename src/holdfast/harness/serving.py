@@ -14,18 +14,18 @@ from ..events import new_id
 from ..models.port import Model, Provider
 from ..store import Store
 from ..stores import connect
-from .agent import Agent
-from .config import PARALLEL, Config, Price
+from .agents.agent import Agent
+from .agents.config import PARALLEL, Config, Price
+from .agents.limits import RunLimits
+from .agents.sources import ToolSource, gather, release
 from .faults import ErrorPolicy
-from .live import Live
+from .live.log import Live
 from .notices import Listener, Notices
 from .opened import GRACE, Opened
 from .prices import price
 from .sandbox.port import Sandbox
 from .setup import prepare
-from .steps import RunLimits
 from .telemetry.logs import LogConfig, Logs
-from .tools.sources import ToolSource, gather, release
 
 TTL = 15.0  # seconds that a lease lasts
 

@@ -12,18 +12,18 @@ from .. import events as ev
 from ..errors import InvalidValue
 from ..events import NewEvent
 from ..store import wall_clock
-from .children import Subagents
-from .custom import custom
-from .decide import asks_within, at_rest, delegates
-from .ground import Opener
-from .inputs import Content, SendOptions
-from .live import Listener, Live
-from .notifications import Notifications
-from .results import Result, Watch
-from .standing import Standing, result_of
-from .stream import Streaming
-from .threads import Threads
-from .views import Checkpoints, ModelView, ModeView, Permissions, StateView, Timers
+from .live.inputs import Content, SendOptions
+from .live.log import Listener, Live
+from .parts.children import Subagents
+from .parts.ground import Opener
+from .parts.notifications import Notifications
+from .parts.standing import Standing, result_of
+from .parts.stream import Streaming
+from .parts.threads import Threads
+from .parts.views import Checkpoints, ModelView, ModeView, Permissions, StateView, Timers
+from .runs.custom import custom
+from .runs.decide import asks_within, at_rest, delegates
+from .runs.results import Result, Watch
 
 
 class Session(Standing):

@@ -8,13 +8,13 @@ from typing import Any
 
 from ..errors import HoldfastError, InvalidAgent, InvalidValue
 from ..models import registry
-from . import settings
-from .agent import Agent, faults
+from .agents import settings
+from .agents.agent import Agent, faults
+from .agents.limits import Bounds, RunLimits
+from .agents.subagents import family
 from .faults import ErrorPolicy
-from .output import output_tool
+from .runs.output import output_tool
 from .sandbox import NoSandbox
-from .steps import Bounds, RunLimits
-from .subagents import family
 from .telemetry.spans import tracing
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 from .. import events as ev
 from ..errors import HeadMoved, InvalidValue, RateLimited, UnknownAgent
 from ..events import Key, NewEvent, Scope
-from ..harness.agent import Agent
+from ..harness.agents.agent import Agent
 from ..harness.host import GRACE, Harness
 from ..harness.session import Session
 from ..store import Receipt, Store

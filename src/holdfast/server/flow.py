@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
 from ..events import Event
-from ..harness.live import Delta, Trouble
+from ..harness.live.log import Delta, Trouble
 from ..store import CaughtUp
 from ..stores.patience import ended
 from ..wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor

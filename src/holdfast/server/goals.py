@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Literal, Protocol, TypeAlias
 
 from ..events import Event
-from ..harness.decide import asks_within, decide, delegates
-from ..harness.live import Item, Listener
-from ..harness.results import Watch
+from ..harness.live.log import Item, Listener
+from ..harness.runs.decide import asks_within, decide, delegates
+from ..harness.runs.results import Watch
+from ..harness.runs.steps import Idle, Plan
 from ..harness.session import Session
-from ..harness.steps import Idle, Plan
 from ..store import CaughtUp, wall_clock
 from ..wire import End
 

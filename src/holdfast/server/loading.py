@@ -28,7 +28,7 @@ from ..errors import (
     UnknownLoader,
 )
 from ..events import Key, NewEvent, Scope
-from ..harness.agent import Agent
+from ..harness.agents.agent import Agent
 from ..harness.tools import Tool
 from ..wire import File, Source
 from . import manifest

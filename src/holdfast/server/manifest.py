@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..errors import InvalidValue
 from ..errors.root import instead
-from ..harness.agent import Agent, Mode
+from ..harness.agents.agent import Agent, Mode
 from ..harness.tools import Tool
 
 NAMES = ("agent.toml", "agent.json")  # where a description is looked for, in this order

@@ -21,7 +21,7 @@ import msgspec
 
 from ..errors import HoldfastError, InvalidSettings
 from ..errors.root import instead
-from ..harness.agent import Agent
+from ..harness.agents.agent import Agent
 from ..harness.host import Harness
 from ..harness.tools import Tool
 from ..models.scripted import offline

@@ -24,7 +24,7 @@ from ..errors import (
     StoreError,
 )
 from ..events import Event
-from ..harness.live import Delta, Item, Trouble
+from ..harness.live.log import Delta, Item, Trouble
 from ..harness.session import Session
 from ..store import CaughtUp
 from ..stores.patience import ended

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from ..catalog import Pending, Row
 from ..events import Event
-from ..harness.results import Ask
-from ..harness.usage import Usage
-from ..harness.views import Queued
+from ..harness.live.usage import Usage
+from ..harness.parts.views import Queued
+from ..harness.runs.results import Ask
 from ..sessions import PersonErased
 from ..store import Remains
 from ..transcript import Message

@@ -10,8 +10,8 @@ from typing import Any
 from holdfast import Agent, Context, Harness, Mode, SubAgent, ToolContext, hook, tool
 from holdfast.errors import ModelRateLimited, ToolError
 from holdfast.events import Key, Scope
+from holdfast.harness.builtins import ask_user, submit_plan
 from holdfast.harness.session import Session
-from holdfast.harness.tools.builtins import ask_user, submit_plan
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Step

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import Event, Store
-from holdfast.harness.inbox import settle
+from holdfast.harness.live.inbox import settle
 
 from ...crash.outcome import Outcome
 from .scene import ENDED, REASON, RESULTS, WHOLE, Effects, doubled, illegal, place, said

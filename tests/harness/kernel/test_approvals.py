@@ -30,7 +30,7 @@ from holdfast import (
     key,
     tool,
 )
-from holdfast.harness.inbox import settle
+from holdfast.harness.live.inbox import settle
 from holdfast.harness.session import Session
 from holdfast.harness.tools.values import Permission
 from holdfast.models.port import CallChunk

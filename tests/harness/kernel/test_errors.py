@@ -283,7 +283,8 @@ async def test_a_write_is_tried_again_and_is_there_once(call: int, after: bool) 
 async def test_what_fails_beside_the_log_is_contained(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.harness import calling, loading
+    from holdfast.harness.live import loading
+    from holdfast.harness.runs import calling
 
     monkeypatch.setattr(calling, "DRAFT", 0.01)
     monkeypatch.setattr(loading, "SNAPSHOT", 1)

@@ -22,7 +22,7 @@ from holdfast import (
     ToolContext,
     tool,
 )
-from holdfast.harness.live import BUFFER
+from holdfast.harness.live.log import BUFFER
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Use
 
 from .scene import Slow, helper, kinds, names, only, read, script, serve, until

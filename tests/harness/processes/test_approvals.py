@@ -22,7 +22,7 @@ from holdfast import (
     key,
     tool,
 )
-from holdfast.harness.inbox import settle
+from holdfast.harness.live.inbox import settle
 from holdfast.harness.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import Tool, ToolContext

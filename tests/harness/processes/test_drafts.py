@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Delta, Draft, Event
 from holdfast.events import Key
-from holdfast.harness.live import Item, Listener
+from holdfast.harness.live.log import Item, Listener
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FaultyStore
 

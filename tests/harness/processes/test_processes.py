@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import Delta, Event, LeaseHeld, Store, connect
 from holdfast.events import MessageCompleted, MessageInterrupted, RunResumed, RunStarted, RunWaiting
-from holdfast.harness.live import Item
+from holdfast.harness.live.log import Item
 from holdfast.harness.session import Session
 from holdfast.store import wall_clock
 

@@ -22,7 +22,7 @@ from holdfast import (
 from holdfast.bundle import export_bundle, replay
 from holdfast.catalog import PendingQuery
 from holdfast.events import PendingSettled, ToolFinished
-from holdfast.harness.inbox import settle
+from holdfast.harness.live.inbox import settle
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
 from tests import servers

@@ -13,8 +13,8 @@ from msgspec import Struct
 from holdfast import Agent, Event, Harness, tool
 from holdfast.errors import AlreadyDecided, InvalidValue, NotPending, SessionBusy
 from holdfast.events import key
+from holdfast.harness.agents.limits import RunLimits
 from holdfast.harness.session import Session
-from holdfast.harness.steps import RunLimits
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext, ToolResult
 from holdfast.models.port import FromModel, ModelCall

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Event
-from holdfast.harness.history import History
-from holdfast.harness.live import Live
+from holdfast.harness.live.history import History
+from holdfast.harness.live.log import Live
 from holdfast.models.port import PromptMessage
 from holdfast.state import VERSION, State, fold
 from holdfast.store import Snapshot

@@ -7,10 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast import Agent, Mode, ToolContext, ToolError, ToolResult, tool
 from holdfast.events import Event
-from holdfast.harness.display import Display, display_of, reduce, since
+from holdfast.harness.builtins import ASKING, TASKS
+from holdfast.harness.live.display import Display, display_of, reduce, since
 from holdfast.harness.session import Session
 from holdfast.harness.tools import Ref
-from holdfast.harness.tools.builtins import ASKING, TASKS
 from holdfast.models import Say, Use
 from holdfast.state import fold
 

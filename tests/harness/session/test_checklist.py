@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, InvalidValue, NotPending, SessionNotFound
-from holdfast.harness.display import Display
+from holdfast.harness.live.display import Display
+from holdfast.harness.live.usage import Usage
 from holdfast.harness.session import Session
-from holdfast.harness.usage import Usage
 from holdfast.models import ScriptedModel, Use
 from holdfast.state import Grants
 from holdfast.stores.memory import MemoryStore

@@ -13,8 +13,8 @@ import pytest
 
 from holdfast import Harness, HoldfastError, RunLimits, SessionNotFound
 from holdfast.events import Event
-from holdfast.harness.display import Display, reduce
-from holdfast.harness.live import Delta
+from holdfast.harness.live.display import Display, reduce
+from holdfast.harness.live.log import Delta
 from holdfast.harness.session import Session
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk, ThoughtChunk

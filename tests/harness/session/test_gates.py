@@ -22,8 +22,8 @@ from holdfast import (
 from holdfast import events as ev
 from holdfast.errors import HarnessClosed
 from holdfast.events import key
+from holdfast.harness.builtins import ASKING
 from holdfast.harness.session import Session
-from holdfast.harness.tools.builtins import ASKING
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.state import Grants, Rules
 from holdfast.stores import connect

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, HarnessClosed, InvalidValue
-from holdfast.harness.config import OUTPUTS, Outputs
+from holdfast.harness.agents.config import OUTPUTS, Outputs
 from holdfast.models import ScriptedModel, Use
 
 from ..kernel.scene import PATIENCE, Slow, helper, serve

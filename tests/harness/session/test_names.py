@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 from holdfast import Harness
-from holdfast.harness import display, showing, standing
+from holdfast.harness.live import display
+from holdfast.harness.parts import showing, standing
 from holdfast.models import ScriptedModel
 
 from .stage import workshop

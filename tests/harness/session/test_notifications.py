@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import InvalidValue
-from holdfast.harness.notifications import ROUTES, Notice, route
+from holdfast.harness.parts.notifications import ROUTES, Notice, route
 from holdfast.harness.session import Session
 from holdfast.models.scripted import ScriptedModel
 

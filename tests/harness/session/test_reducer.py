@@ -13,9 +13,8 @@ import pytest
 import holdfast
 from holdfast import Harness
 from holdfast.events import KINDS, Event, NewEvent
-from holdfast.harness.delegation import thread_of
-from holdfast.harness.delta import Delta, Text
-from holdfast.harness.display import (
+from holdfast.harness.live.delta import Delta, Text
+from holdfast.harness.live.display import (
     TOOLS,
     Display,
     Said,
@@ -27,6 +26,7 @@ from holdfast.harness.display import (
     since,
     to_json,
 )
+from holdfast.harness.runs.delegation import thread_of
 from holdfast.models import ScriptedModel
 from holdfast.state import ENTRIES, OPERATIONS, fold
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, InvalidValue
-from holdfast.harness.usage import Usage, by_model, normalised, usage_of
+from holdfast.harness.live.usage import Usage, by_model, normalised, usage_of
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.stores import connect

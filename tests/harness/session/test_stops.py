@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Event, ModelUnavailable, ToolContext, Trouble, tool
-from holdfast.harness.live import Delta, Item
+from holdfast.harness.live.log import Delta, Item
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Fail

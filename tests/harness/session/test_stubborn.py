@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast import ModelUnavailable, ToolContext, tool
-from holdfast.harness import stopping
 from holdfast.harness.faults import Attempts, ErrorPolicy, Retry
-from holdfast.harness.live import Delta
+from holdfast.harness.live.log import Delta
+from holdfast.harness.runs import stopping
 from holdfast.harness.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Say, ScriptedModel, Use
@@ -25,7 +25,7 @@ from ..kernel.scene import PATIENCE, Gate, helper, read, serve
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as nobody waits for what does not end, how long it is waited for is not the point."""
     monkeypatch.setattr(stopping, "GRACE", 0.05)
-    monkeypatch.setattr("holdfast.harness.tooling.GRACE", 0.05)
+    monkeypatch.setattr("holdfast.harness.runs.tooling.GRACE", 0.05)
 
 
 class Deaf:

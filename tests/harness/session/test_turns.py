@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import Attempts, ErrorPolicy, Event, Harness, Retry, Trouble
-from holdfast.harness.display import Display
-from holdfast.harness.live import Delta
+from holdfast.harness.live.display import Display
+from holdfast.harness.live.log import Delta
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.stores import connect

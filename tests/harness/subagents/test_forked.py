@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, SubAgent
-from holdfast.harness.tools.builtins import TASKS
+from holdfast.harness.builtins import TASKS
 from holdfast.models.port import FromUser, ModelCall, PromptMessage, Text
 from holdfast.models.scripted import Say, ScriptedModel, Use, last_input
 

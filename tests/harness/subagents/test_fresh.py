@@ -18,9 +18,9 @@ from holdfast import (
 )
 from holdfast.errors import ModelError
 from holdfast.events import Event
-from holdfast.harness.children import rows_of
-from holdfast.harness.live import Delta
-from holdfast.harness.tools.builtins import ask_user
+from holdfast.harness.builtins import ask_user
+from holdfast.harness.live.log import Delta
+from holdfast.harness.parts.children import rows_of
 from holdfast.harness.tools.files import read_file
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
 

@@ -10,8 +10,9 @@ import pytest
 
 from holdfast import Harness, Key, LeaseHeld, NewEvent, connect
 from holdfast.events import Appended, Event, key
-from holdfast.harness.decide import decide
-from holdfast.harness.steps import Bounds, Idle, Plan, Report, RunTools, Start, Step
+from holdfast.harness.agents.limits import Bounds
+from holdfast.harness.runs.decide import decide
+from holdfast.harness.runs.steps import Idle, Plan, Report, RunTools, Start, Step
 from holdfast.models.scripted import Say
 from holdfast.state import State, fold
 from holdfast.testing.faults import FaultyStore

@@ -27,7 +27,7 @@ from holdfast import (
     NotPending,
     Result,
 )
-from holdfast.harness.agent import Agent
+from holdfast.harness.agents.agent import Agent
 from holdfast.harness.session import Session
 from holdfast.harness.tools import tool
 from holdfast.models.scripted import Say, ScriptedModel, Use

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from holdfast import InvalidAgent, InvalidValue, ToolContext, tool
-from holdfast.harness.userstate import WithEvents, checked
+from holdfast.harness.agents.userstate import WithEvents, checked
 from holdfast.models.scripted import Say, Use
 
 from ..kernel.scene import helper, kinds, only, serve

@@ -11,7 +11,7 @@ from ... import events as ev
 from ...catalog import Query
 from ...codec import typed
 from ...events import Key, Scope
-from ...harness.agent import Agent
+from ...harness.agents.agent import Agent
 from ...harness.host import Harness
 from ...server.engines import HoldfastEngine, Place
 from ...store import Receipt, Store

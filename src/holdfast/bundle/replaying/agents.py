@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ... import events as ev
-from ...harness.agent import Agent, Context, Mode
+from ...harness.agents.agent import Agent, Context, Mode
 from ...harness.tools import Tool
 from .standins import Props
 from .track import Track

@@ -9,7 +9,7 @@ import msgspec
 
 from ... import events as ev
 from ...events import Event, NewEvent, new_id
-from ...harness.live import Live
+from ...harness.live.log import Live
 from .stage import Stage
 from .track import Track
 

@@ -9,13 +9,13 @@ from typing import Any
 from ...codec import typed
 from ...errors import InvalidValue
 from ...events import Event, Key
-from ...harness.agent import Agent
-from ...harness.config import Config
-from ...harness.live import Live
-from ...harness.lives import Lives
-from ...harness.loop import drive
+from ...harness.agents.agent import Agent
+from ...harness.agents.config import Config
+from ...harness.agents.subagents import kin
+from ...harness.live.lives import Lives
+from ...harness.live.log import Live
+from ...harness.runs.loop import drive
 from ...harness.sandbox import NoSandbox
-from ...harness.subagents import kin
 from ...harness.telemetry.logs import LogConfig
 from ...harness.telemetry.spans import tracing
 from ...models.port import Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ... import events as ev
 from ...errors import LeaseLost
 from ...events import Key
-from ...harness.config import Config
-from ...harness.driving import Driving
+from ...harness.agents.config import Config
+from ...harness.runs.driving import Driving
 from .track import Track
 
 

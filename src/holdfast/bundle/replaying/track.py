@@ -15,7 +15,7 @@ import msgspec
 from ... import events as ev
 from ...codec import typed
 from ...events import Event, Key
-from ...harness.steps import Bounds, RunLimits
+from ...harness.agents.limits import Bounds, RunLimits
 from ...harness.tools import Park, Ref, ToolResult
 from ...state import CHILD, FINAL
 

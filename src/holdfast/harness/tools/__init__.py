@@ -2,8 +2,8 @@
 
 `definition` is a tool and how it is declared, `values` what its calls come to. `signature`,
 `reading`, `docstring`, `pydantic_types` and `jsonschema` are how arguments are read; `apart` and
-`allowance` the thread and the time a call gets; `sources`, `mcp*` and `skills` where tools come
-from; `files`, `builtins` and `tasks` the tools that are here.
+`allowance` the thread and the time a call gets; `mcp*` and `skills` where tools come from; `files`
+and `tasks` those that are here.
 """
 
 from .definition import Approve, Tool, ToolContext, tool

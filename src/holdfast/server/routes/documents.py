@@ -10,11 +10,11 @@ from litestar.openapi.plugins import SwaggerRenderPlugin
 
 from ... import wire
 from ...bundle import Imported
-from ...harness.delta import Text
-from ...harness.display import Display
-from ...harness.inbox import Decision
-from ...harness.results import Result
-from ...harness.standing import Status
+from ...harness.live.delta import Text
+from ...harness.live.display import Display
+from ...harness.live.inbox import Decision
+from ...harness.parts.standing import Status
+from ...harness.runs.results import Result
 from ...store import Receipt
 
 PUBLIC = {"public": True}

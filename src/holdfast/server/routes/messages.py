@@ -13,11 +13,11 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from ... import events as ev
 from ...errors import InvalidValue, KeyReused
-from ...harness.inputs import SendOptions
-from ...harness.results import Result
+from ...harness.live.inputs import SendOptions
+from ...harness.parts.standing import Status
+from ...harness.parts.stream import Stream
+from ...harness.runs.results import Result
 from ...harness.session import Session
-from ...harness.standing import Status
-from ...harness.stream import Stream
 from ...models.port import Media
 from ...wire import (
     Abort,

@@ -12,8 +12,8 @@ from ...catalog import Parent
 from ...codec import typed
 from ...errors import AlreadyDecided, Forbidden
 from ...events import Event, ModelCalled, QueueChanged, RunStarted
-from ...harness.children import holder
-from ...harness.inbox import Decision
+from ...harness.live.inbox import Decision
+from ...harness.parts.children import holder
 from ...harness.session import Session
 from ...wire import Answer, Approve, Asks, Deny, Extend
 from ..asking import Ask, Asking, SessionId, Thread

@@ -13,7 +13,7 @@ from ...catalog import Phase, Query, Row
 from ...codec import check_name
 from ...errors import DeletionRefused, HoldfastError, InvalidValue, SessionExists, SessionNotFound
 from ...events import Key
-from ...harness.standing import Status
+from ...harness.parts.standing import Status
 from ...sessions import Sessions
 from ...store import Receipt
 from ...wire import ChangeSession, CreateSession, GetOrCreate, RowPage, SessionView

@@ -8,7 +8,7 @@ from litestar import MediaType, Response, delete, get, patch, post, put
 from litestar.params import JSONBody, QueryParameter
 
 from ...errors import Forbidden
-from ...harness.display import to_json
+from ...harness.live.display import to_json
 from ...harness.session import Session
 from ...wire import (
     ChangeState,

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Agent, Harness, Mode, tool
+from holdfast.harness.agents.limits import RunLimits
+from holdfast.harness.builtins import ASKING, TASKS
 from holdfast.harness.session import Session
-from holdfast.harness.steps import RunLimits
 from holdfast.harness.telemetry.logs import LogConfig
-from holdfast.harness.tools.builtins import ASKING, TASKS
 from holdfast.models.port import FromModel, FromUser, ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Use, last_input
 

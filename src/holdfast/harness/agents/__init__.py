@@ -1,0 +1,1 @@
+"""An agent as it is declared, and what it is given to work with."""

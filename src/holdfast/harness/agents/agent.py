@@ -1,0 +1,404 @@
+"""Agents: what a program says about its assistant, and the check of all of it at once.
+
+An agent is portable: it names no store, no key, no machine. What a harness adds to it
+(models, storage, sandbox, resources) is the harness's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeAlias, overload
+
+import msgspec
+
+from ...codec import LIMITS
+from ...errors import HoldfastError, InvalidValue
+from ...models.port import split_ref
+from ...state import FINAL, RESERVED
+from ..tools import Tool
+from .userstate import begun
+
+Instructions: TypeAlias = str | Callable[..., str | Awaitable[str]]
+DEFAULT = "default"
+DELEGATION = "subagent"  # the tool of an agent that has sub-agents
+ROLES = ("system", "message", "hidden")  # where a context may go
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """Something to tell the model beside the conversation, rendered before each model call.
+
+    `render` gets a `Reading` and the options; it returns text, a dict or list of values, or
+    None for nothing. `role` says where it goes: into the system prompt, before the newest
+    input, or nowhere.
+    """
+
+    name: str
+    render: Callable[..., Any]
+    label: str | None = None
+    priority: int = 0
+    role: Literal["system", "message", "hidden"] = "system"
+    required: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_options(self, *, required: bool | None = None, **options: Any) -> Context:
+        """The same with other options; `required` says whether its failure fails the run."""
+        need = self.required if required is None else required
+        return changed(self, options={**self.options, **options}, required=need)
+
+
+@overload
+def context(function: Callable[..., Any], /) -> Context: ...
+
+
+@overload
+def context(
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    priority: int = 0,
+    role: Literal["system", "message", "hidden"] = "system",
+    required: bool = True,
+) -> Callable[[Callable[..., Any]], Context]: ...
+
+
+def context(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    priority: int = 0,
+    role: Literal["system", "message", "hidden"] = "system",
+    required: bool = True,
+) -> Context | Callable[[Callable[..., Any]], Context]:
+    """Make a context of a function, plain or async."""
+
+    def make(function: Callable[..., Any]) -> Context:
+        called = name or str(getattr(function, "__name__", ""))
+        return Context(called, function, label, priority, role, required)
+
+    return make if function is None else make(function)
+
+
+@dataclass(frozen=True, eq=False)
+class Hook:
+    """A function that is called with each event of one kind, in the order of the log, by the
+    process that drives. It gets an `Acting` and the event; before a model or a tool is called
+    it has seen all that came until then. Its failure is logged and hurts nobody. What came
+    while nobody drove is seen by the next driver, and perhaps again after a restart."""
+
+    kind: str
+    function: Callable[..., Any]
+
+
+def hook(kind: str) -> Callable[[Callable[..., Any]], Hook]:
+    """Make a hook of a function, plain or async."""
+    return lambda function: Hook(kind, function)
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """A way for the agent to work: its own instructions, tools, contexts, model, limits.
+
+    `approval` overrides what the tools say: `auto` asks for nothing, `ask` for everything,
+    `deny` refuses everything, `tool` leaves it to them. `contexts` is `all` those of the
+    agent, by priority, but for `exclude`; or a list, in its order.
+
+    `transitions` are the modes that may follow this one; None: any. `after_plan` is the mode
+    that follows when a person approves a plan (`submit_plan`).
+
+    When the mode changes, `on_exit` of the old one is called with what changed it (a session,
+    or what a tool or hook is given) and the name of the new one, then `on_enter` of the new
+    one with the same and the text that was given. The mode that a session begins in is not
+    entered: for that there is `@hook("session.created")`.
+    """
+
+    name: str
+    instructions: Instructions | None = None
+    tools: Sequence[Any] = ()
+    contexts: Literal["all"] | Sequence[Context] = "all"
+    exclude: Sequence[str] = ()
+    model: str | None = None
+    approval: Literal["auto", "ask", "deny", "tool"] = "tool"
+    context_failure: Literal["fail", "skip"] = "fail"
+    steps: int | None = None
+    label: str | None = None
+    transitions: Sequence[str] | None = None
+    after_plan: str | None = None
+    on_enter: Callable[..., Any] | None = None
+    on_exit: Callable[..., Any] | None = None
+
+
+class Delegate(Protocol):
+    """An agent that works for this one: a `SubAgent`."""
+
+    name: str
+    description: str
+    forked: bool
+
+    def faults(self, parent: Agent) -> Iterable[str]: ...
+
+    def delegation(self, all: Sequence[Any]) -> Tool: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Agent:
+    """An assistant: instructions, tools, modes, contexts, hooks, and the state it starts with.
+    Beside tools may stand sources of tools, as an `MCPServer`.
+
+    `events` are the payload types of its own event kinds, checked when they are emitted.
+    `state_type` is what the user state has to be like: a type, or a JSON Schema.
+    """
+
+    label: str
+    instructions: Instructions | None = None
+    tools: Sequence[Any] = ()
+    modes: Sequence[Mode] = ()
+    initial_mode: str | None = None
+    contexts: Sequence[Context] = ()
+    hooks: Sequence[Hook] = ()
+    events: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
+    model: str | None = None
+    output_type: Any = None
+    key: str = ""
+    description: str | None = None
+    state_type: Any = None
+    subagents: Sequence[Any] = ()  # each a `SubAgent`
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            object.__setattr__(self, "key", slug(self.label))
+        if not self.modes:
+            object.__setattr__(self, "modes", (Mode(DEFAULT),))
+
+    @property
+    def first_mode(self) -> str:
+        return self.initial_mode or self.modes[0].name
+
+    def mode(self, name: str | None) -> Mode:
+        """The mode of that name; the first for one that is not there any more."""
+        by_name = {mode.name: mode for mode in self.modes}
+        return by_name.get(name or "", by_name.get(self.first_mode, self.modes[0]))
+
+    def known_mode(self, name: str) -> Mode:
+        """The mode of that name; `InvalidValue` where there is none."""
+        if (found := self.mode(name)).name != name:
+            names = ", ".join(mode.name for mode in self.modes)
+            raise InvalidValue(
+                field="mode", problem=f"there is no mode {name!r}", remedy=f"use one of {names}"
+            )
+        return found
+
+    def follows(self, before: Mode, name: str) -> bool:
+        """Whether a change to mode `name` is one; `InvalidValue` where it is not allowed."""
+        self.known_mode(name)
+        if name == before.name:
+            return False
+        if before.transitions is not None and name not in before.transitions:
+            allowed = ", ".join(before.transitions) or "no other"
+            raise InvalidValue(
+                field="mode",
+                problem=f"{name!r} does not follow {before.name!r}",
+                remedy=f"from there go to {allowed}",
+            )
+        return True
+
+    @cached_property
+    def delegation(self) -> tuple[Tool, ...]:
+        """The tool by which the agent hands tasks to its sub-agents, if it has any."""
+        return tuple(item.delegation(self.subagents) for item in self.subagents[:1])
+
+    def tools_in(self, mode: Mode) -> dict[str, Tool]:
+        """The tools of a mode by name: the agent's and its own, and that for its sub-agents."""
+        # A source has none before it is connected.
+        listed = (*self.tools, *mode.tools, *self.delegation)
+        return {tool.name: tool for tool in listed if isinstance(tool, Tool)}
+
+    def tool(self, name: str, mode: Mode) -> Tool | None:
+        """The tool of this name in `mode`, or else in any: a call that was made before the
+        mode changed still finds its tool."""
+        found = self.tools_in(mode).get(name)
+        others = (self.tools_in(other).get(name) for other in self.modes)
+        return found or next(filter(None, others), None)
+
+    def contexts_in(self, mode: Mode) -> list[Context]:
+        """The contexts of a mode, in the order in which they are shown."""
+        if mode.contexts != "all":
+            return [item for item in mode.contexts if item.name not in mode.exclude]
+        known = {item.name: item for item in self.contexts}
+        for other in self.modes:
+            if other.contexts != "all":
+                known.update({item.name: item for item in other.contexts})
+        shown = [item for item in known.values() if item.name not in mode.exclude]
+        return sorted(shown, key=lambda item: -item.priority)
+
+    def initial_state(self) -> dict[str, Any]:
+        """A fresh copy of the state that a session starts with, and the defaults of its type."""
+        start = self.state() if callable(self.state) else self.state
+        return begun(start, self.state_type)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What there is to know about the agent, as plain values: for lists and for people."""
+        return {
+            "key": self.key,
+            "label": self.label,
+            "description": self.description,
+            "initial_mode": self.first_mode,
+            "model": self.model,
+            "modes": [_mode_manifest(self, mode) for mode in self.modes],
+            "tools": [tool.manifest for tool in _all_tools(self)],
+            "contexts": [
+                {"name": c.name, "label": c.label, "priority": c.priority, "role": c.role}
+                for c in _all_contexts(self)
+            ],
+            "hooks": [{"kind": item.kind, "name": _name(item.function)} for item in self.hooks],
+            "events": sorted(self.events),
+            "subagents": [
+                {"name": item.name, "description": item.description, "forked": item.forked}
+                for item in self.subagents
+            ],
+            "state": self.initial_state(),
+        }
+
+
+def slug(label: str) -> str:
+    """`My Agent`, `myAgent` and `my_agent` are `my-agent`."""
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", label) if isinstance(label, str) else ""
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "agent"
+
+
+def faults(agent: Any) -> list[str]:
+    """Everything that is wrong with an agent; none means that it can be served."""
+    found = [*_naming(agent), *_mode_faults(agent), *_tool_faults(agent)]
+    found.extend(_delegate_faults(agent))
+    for item in _all_contexts(agent):
+        if not isinstance(item, Context) or not callable(item.render):
+            found.append(f"context {item!r} is none: make it with @context")
+        elif item.role not in ROLES:
+            found.append(f"context {item.name!r}: role {item.role!r} is not {', '.join(ROLES)}")
+    for each in agent.hooks:
+        if not isinstance(each, Hook):
+            found.append(f"hook {each!r} is none: make it with @hook(kind)")
+    for kind in agent.events:
+        if kind.partition(".")[0] in RESERVED or "." not in kind:
+            found.append(f"event kind {kind!r} is ours or has no dot: use words of your own")
+    try:
+        size = len(msgspec.json.encode(agent.initial_state()))
+        if size > LIMITS.map_bytes:
+            found.append(f"the initial state has {size} bytes: use at most {LIMITS.map_bytes}")
+    except Exception as error:  # whatever a function of the program's own raises
+        found.append(f"the initial state cannot be made: {error}")
+    return found
+
+
+def _naming(agent: Agent) -> Iterable[str]:
+    if not isinstance(agent.label, str) or not agent.label.strip():
+        yield f"the label is {agent.label!r}: give the agent a name"
+    if agent.model is not None:
+        yield from _ref_faults(agent.model, "the agent's model")
+
+
+def _mode_faults(agent: Agent) -> Iterable[str]:
+    names = [mode.name for mode in agent.modes]
+    yield from (f"mode {name!r} is there twice" for name in sorted(_twice(names)))
+    if agent.initial_mode is not None and agent.initial_mode not in names:
+        yield f"the initial mode {agent.initial_mode!r} is none of {', '.join(names)}"
+    for mode in agent.modes:
+        if mode.instructions is None and agent.instructions is None:
+            yield f"mode {mode.name!r} has no instructions, nor has the agent"
+        if mode.after_plan is not None and (
+            mode.after_plan not in names or mode.after_plan == mode.name
+        ):
+            yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is no other mode"
+        for name in mode.transitions or ():
+            if name not in names or name == mode.name:
+                yield f"mode {mode.name!r}: transition {name!r} is to no other mode"
+        if mode.transitions is not None and mode.after_plan not in (None, *mode.transitions):
+            yield f"mode {mode.name!r}: after_plan {mode.after_plan!r} is not in its transitions"
+        if mode.approval not in ("auto", "ask", "deny", "tool"):
+            yield f"mode {mode.name!r}: approval {mode.approval!r} is not auto, ask, deny or tool"
+        if mode.model is not None:
+            yield from _ref_faults(mode.model, f"the model of mode {mode.name!r}")
+
+
+def _tool_faults(agent: Any) -> Iterable[str]:
+    for mode in agent.modes:
+        mine = [*agent.tools, *mode.tools]
+        for item in mine:
+            if not isinstance(item, Tool) and not callable(getattr(item, "tools", None)):
+                yield f"mode {mode.name!r}: {item!r} is no tool: make it with @tool"
+        names = [item.name for item in mine if isinstance(item, Tool)]
+        yield from (f"mode {mode.name!r} has two tools {name!r}" for name in sorted(_twice(names)))
+        if FINAL in names:
+            yield f"mode {mode.name!r}: the tool name {FINAL!r} is taken"
+
+
+def _delegate_faults(agent: Agent) -> Iterable[str]:
+    names = []
+    for item in agent.subagents:
+        if not callable(getattr(item, "delegation", None)):
+            yield f"{item!r} is no sub-agent: make it with SubAgent"
+            continue
+        names.append(str(item.name))
+        yield from item.faults(agent)
+    yield from (f"sub-agent {name!r} is there twice" for name in sorted(_twice(names)))
+    tools = [item for mode in agent.modes for item in (*agent.tools, *mode.tools)]
+    if names and any(isinstance(item, Tool) and item.name == DELEGATION for item in tools):
+        yield f"the tool name {DELEGATION!r} is taken: it is how sub-agents are called"
+
+
+def _ref_faults(ref: str, where: str) -> Iterable[str]:
+    try:
+        split_ref(ref, where)
+    except HoldfastError as error:
+        yield str(error)
+
+
+def _twice(names: Iterable[str]) -> set[str]:
+    seen: set[str] = set()
+    return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]
+
+
+def _all_tools(agent: Agent) -> list[Tool]:
+    tools = {tool.name: tool for mode in agent.modes for tool in agent.tools_in(mode).values()}
+    return list(tools.values())
+
+
+def _all_contexts(agent: Any) -> list[Any]:
+    listed = [c for mode in agent.modes if mode.contexts != "all" for c in mode.contexts]
+    return list({id(item): item for item in (*agent.contexts, *listed)}.values())
+
+
+def _mode_manifest(agent: Agent, mode: Mode) -> dict[str, Any]:
+    return {
+        "name": mode.name,
+        "label": mode.label,
+        "model": mode.model,
+        "approval": mode.approval,
+        "tools": sorted(agent.tools_in(mode)),
+        "contexts": [item.name for item in agent.contexts_in(mode)],
+        **({} if mode.transitions is None else {"transitions": list(mode.transitions)}),
+    }
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+async def called(function: Callable[..., Any] | None, *arguments: Any) -> None:
+    """Call what a program may have left out."""
+    if function is not None:
+        await settled(function(*arguments))
+
+
+async def settled(value: Any) -> Any:
+    """The value, awaited if it has to be."""
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,106 @@
+"""What a harness is made of, handed to everything that works for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ...errors import ToolMissing
+from ...events import Key
+from ...models.port import Model
+from ...models.registry import Models
+from ...redact import Redactor
+from ...state import State
+from ...store import Store, wall_clock
+from ..faults import ErrorPolicy
+from ..sandbox.port import Place, Sandbox
+from ..telemetry.logs import Log
+from ..telemetry.spans import Tracing
+from .agent import DELEGATION, Agent, Mode
+from .limits import Bounds
+from .subagents import kin
+
+PARALLEL = 10  # tools at once, in one run
+CALLS = 64  # that one message of a model may hold; the rest are refused
+OUTPUTS = 1_000  # types of answers that are remembered; of older ones the log has the schema
+
+Price = Callable[[str, Mapping[str, int]], "float | None"]
+
+
+class Outputs(dict[tuple[str, int], Any]):
+    """What checks the answers that were asked for here, by log and message: the latest."""
+
+    def __setitem__(self, mark: tuple[str, int], made: Any) -> None:
+        super().__setitem__(mark, made)
+        while len(self) > OUTPUTS:
+            del self[next(iter(self))]
+
+
+@dataclass(kw_only=True)
+class Config:
+    """One harness. `owner` names it in leases and runs; `ttl` is how long a lease lasts."""
+
+    agent: Agent
+    store: Store
+    models: Models
+    default_model: str | None
+    fallbacks: tuple[str, ...]
+    sandbox: Sandbox
+    resources: Any
+    policy: ErrorPolicy
+    bounds: Bounds
+    log: Log
+    redactor: Redactor
+    tracing: Tracing
+    owner: str
+    ttl: float
+    parallel: int = PARALLEL
+    price: Price | None = None
+    summarise: Callable[..., Any] | str | None = None
+    outputs: Outputs = field(default_factory=Outputs)
+    places: dict[Key, Place] = field(default_factory=dict)
+    opening: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    nudge: Callable[[Key], None] = lambda key: None  # see to it that a log is driven
+    clock: Callable[[Key], int] = lambda key: wall_clock()  # ms, as a log is to see it
+
+    def of(self, key: Key, state: State) -> Config:
+        """The same for the agent whose thread this is; `ToolMissing` if it is not there."""
+        if state.sub is None:
+            return self
+        agent = kin(self.agent, state.sub)
+        if agent is None:
+            raise ToolMissing(session=key.session, agent=state.sub.agent, tool=DELEGATION)
+        return replace(self, agent=agent)
+
+    def mode(self, state: State) -> Mode:
+        return self.agent.mode(state.mode)
+
+    def model_ref(self, state: State, run: str | None = None) -> str | None:
+        """Which model speaks next: the run's, the one chosen in this mode, the mode's own, the
+        one chosen last in any, the agent's, ours."""
+        mode, agent = self.mode(state), self.agent.model
+        chosen = (run, self.chosen(state), mode.model, state.model, agent, self.default_model)
+        return next((ref for ref in chosen if ref), None)
+
+    def chosen(self, state: State, mode: str | None = None) -> str | None:
+        """The model that was chosen in a mode; without a name, in the one that is current."""
+        current = self.mode(state).name
+        first = state.mode is None and mode in (None, current)
+        return state.models.get("" if first else mode or current)
+
+    def model(self, ref: str) -> Model:
+        return self.models.resolve(ref)
+
+    async def place(self, key: Key) -> Place:
+        """The sandbox of a session, opened at its first use and kept while it is live."""
+        key = Key(key.tenant, key.session, "main")
+        turn = self.opening.setdefault(key, asyncio.Lock())
+        async with turn:
+            if key not in self.places:
+                self.places[key] = await self.sandbox.open(
+                    key, agent=self.agent.key, resources=self.resources
+                )
+            return self.places[key]

@@ -1,0 +1,162 @@
+"""What a harness may be set to: every setting is checked before anything is opened."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ...codec import check_name
+from ...errors import InvalidValue
+from ...models.port import split_ref
+from ..faults import ErrorPolicy
+from ..telemetry.logs import LogConfig
+from .limits import RunLimits
+
+SHORTEST, LONGEST = 0.001, 86_400  # seconds that a store lets a lease last
+LIMITS = ("steps", "tokens", "cost", "seconds")
+WHOLE = ("steps", "tokens")
+
+
+def faults(settings: Mapping[str, Any]) -> list[str]:
+    """All that is wrong with these settings, in words; empty if they may be used."""
+    return [f"{name} {wrong}" for name, test in _TESTS.items() for wrong in test(settings[name])]
+
+
+def wrong_limits(limits: Any) -> Iterator[str]:
+    """What is wrong with the limits of a run."""
+    if not isinstance(limits, RunLimits):
+        yield f"is {_kind(limits)}: give RunLimits(...)"
+        return
+    for name in LIMITS:
+        value = getattr(limits, name)
+        if value is None or value is msgspec.UNSET:
+            continue
+        right = _is_whole(value) if name in WHOLE else _is_number(value)
+        if not right or value <= 0:
+            what = "a whole number" if name in WHOLE else "a number"
+            yield f"{name} is {value!r}: give {what} above 0, or None"
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
+def _at_least(least: int) -> Callable[[Any], Iterator[str]]:
+    def test(value: Any) -> Iterator[str]:
+        if not _is_whole(value) or value < least:
+            yield f"is {value!r}: give a whole number from {least}"
+
+    return test
+
+
+def _one_of(*known: Any) -> Callable[[Any], Iterator[str]]:
+    def test(value: Any) -> Iterator[str]:
+        if not any(value is one or (isinstance(one, str) and value == one) for one in known):
+            yield f"is {value!r}: use one of {', '.join(map(str, known))}"
+
+    return test
+
+
+def _is_a(kind: type[Any]) -> Callable[[Any], Iterator[str]]:
+    def test(value: Any) -> Iterator[str]:
+        if value is not None and not isinstance(value, kind):
+            yield f"is {_kind(value)}: give {kind.__name__}(...)"
+
+    return test
+
+
+def _has(*methods: str) -> Callable[[Any], Iterator[str]]:
+    def test(value: Any) -> Iterator[str]:
+        lacks = [name for name in methods if not callable(getattr(value, name, None))]
+        if value is not None and not isinstance(value, str) and inspect.isclass(value):
+            yield f"is the class {value.__name__}: give an object of it"
+        elif value is not None and not isinstance(value, str) and lacks:
+            yield f"is {_kind(value)}, which has no {' or '.join(lacks)}"
+
+    return test
+
+
+def _limits(value: Any) -> Iterator[str]:
+    return iter(()) if value is None else wrong_limits(value)
+
+
+def _ttl(value: Any) -> Iterator[str]:
+    if not _is_number(value) or not SHORTEST <= value <= LONGEST:
+        yield f"is {value!r}: give {SHORTEST} to {LONGEST:,} seconds"
+
+
+def _summarise(value: Any) -> Iterator[str]:
+    if value is None or callable(value) or value == "on":
+        return
+    try:
+        split_ref(value, "summarise")
+    except InvalidValue:
+        yield f'is {value!r}: give a function, "on", or provider/model'
+
+
+def _price(value: Any) -> Iterator[str]:
+    if value is not None and not callable(value):
+        yield f"is {_kind(value)}: give a function of the model and its usage"
+
+
+def _sandbox(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield "is str: give a sandbox"
+    yield from _has("open", "destroy")(value)
+
+
+def _storage(value: Any) -> Iterator[str]:
+    if value is None:
+        yield "is None: give the URL of a store, or a store"
+    yield from _has("append", "read", "acquire")(value)
+
+
+def _tenant(value: Any) -> Iterator[str]:
+    try:
+        check_name("tenant", value)
+    except InvalidValue as error:
+        yield f"{error.problem}: {error.remedy}"
+
+
+def _providers(value: Any) -> Iterator[str]:
+    if not isinstance(value, (list, tuple)):
+        yield f"is {_kind(value)}: give a list"
+
+
+def _refs(value: Any) -> Iterator[str]:
+    right = isinstance(value, (list, tuple)) and all(isinstance(ref, str) for ref in value)
+    if not right:
+        yield f"is {value!r}: give a list of provider/model"
+
+
+_TESTS: dict[str, Callable[[Any], Iterator[str]]] = {
+    "window_tokens": _at_least(1),
+    "window_turns": _at_least(1),
+    "parallel_tools": _at_least(1),
+    "crashes": _at_least(0),
+    "ttl": _ttl,
+    "recovery": _one_of("resume", "close", "leave"),
+    "error_policy": _is_a(ErrorPolicy),
+    "logging": _is_a(LogConfig),
+    "limits": _limits,
+    "summarise": _summarise,
+    "tenant": _tenant,
+    "storage": _storage,
+    "sandbox": _sandbox,
+    "price": _price,
+    "trace": _one_of(None, True, False),
+    "providers": _providers,
+    "fallback_models": _refs,
+}

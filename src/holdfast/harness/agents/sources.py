@@ -1,0 +1,69 @@
+"""Sources of tools: what an agent lists beside its tools, and gives it more when it is served, as
+an MCP server does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+from ...errors import InvalidAgent
+from ..tools.definition import Tool
+from .agent import Agent, Mode, faults
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Something that has tools once it is connected."""
+
+    async def connect(self) -> Any: ...
+
+    async def tools(self) -> list[Tool]: ...
+
+    async def close(self) -> None: ...
+
+
+async def gather(agent: Agent) -> tuple[Agent, list[ToolSource]]:
+    """The agent with the tools of all its sources in their places, and the sources that are now
+    connected. If one fails, those before it are closed again."""
+    found: dict[int, list[Tool]] = {}
+    opened: list[ToolSource] = []
+    try:
+        for item in (*agent.tools, *(item for mode in agent.modes for item in mode.tools)):
+            if not isinstance(item, Tool) and id(item) not in found:
+                opened.append(item)
+                await item.connect()
+                found[id(item)] = await item.tools()
+        subagents = []
+        for item in agent.subagents:
+            if item.agent is not None:
+                whole, more = await gather(item.agent)
+                opened.extend(more)
+                item = replace(item, agent=whole)  # noqa: PLW2901
+            subagents.append(item)
+        whole = replace(
+            agent,
+            tools=_expanded(agent.tools, found),
+            modes=[_mode(m, found) for m in agent.modes],
+            subagents=subagents,
+        )
+        if wrong := faults(whole):
+            raise InvalidAgent(agent=agent.key, faults=wrong)
+    except BaseException:
+        await release(opened)
+        raise
+    return whole, opened
+
+
+async def release(sources: list[ToolSource]) -> None:
+    """Close them, the last one first."""
+    for source in reversed(sources):
+        await source.close()
+
+
+def _mode(mode: Mode, found: dict[int, list[Tool]]) -> Mode:
+    return replace(mode, tools=_expanded(mode.tools, found))
+
+
+def _expanded(items: Any, found: dict[int, list[Tool]]) -> list[Tool]:
+    listed = [[item] if isinstance(item, Tool) else found[id(item)] for item in items]
+    return [tool for tools in listed for tool in tools]

@@ -1,0 +1,251 @@
+"""Sub-agents: agents that an agent may hand tasks to. Plain values, and the agents they make.
+
+A sub-agent works in a thread of its own. It is fresh, with instructions and tools of its own
+and those of its parent's that it may use; or it is forked: a copy of its parent at that moment,
+with all that was said so far.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from ...errors import ToolError
+from ...state import Sub
+from ..tools import Answer, Tool, ToolContext, ToolResult, tool
+from .agent import DELEGATION, Agent, Instructions, Mode, faults
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+NO_TASKS = ("task_write", "task_update", "task_complete", "task_check")
+REFUSED = "This cannot be done by a forked sub-agent. Do the task yourself, with the other tools."
+
+
+@dataclass(frozen=True, eq=False)
+class SubAgent:
+    """An agent that works for another one, in a thread of its own.
+
+    It is `agent`, or one made of `instructions`. `tools` are names of the parent's tools that
+    it may use, and tools of its own, which win; it sees no others. `model` and `steps` are its
+    own choice of a model and how many model calls a task may take. `forked` makes it a copy of
+    its parent instead, with all the parent's instructions and tools.
+    """
+
+    name: str
+    description: str
+    agent: Agent | None = None
+    instructions: Instructions | None = None
+    tools: Sequence[Any] = ()
+    model: str | None = None
+    forked: bool = False
+    steps: int | None = None
+
+    def faults(self, parent: Agent) -> Iterator[str]:
+        """Everything that is wrong with it."""
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            yield f"sub-agent {self.name!r}: use a name of 1 to 40 of a-z, 0-9, _ and -"
+            return
+        where = f"sub-agent {self.name!r}"
+        if not isinstance(self.description, str) or not self.description.strip():
+            yield f"{where} has no description: say what it is good for"
+        if (self.agent is None) == (self.instructions is None) and not self.forked:
+            yield f"{where}: give it an agent, or instructions"
+        if self.steps is not None and not self.steps > 0:
+            yield f"{where}: steps is {self.steps}: give more than 0, or None"
+        yield from (f"{where}: {fault}" for fault in self._tool_faults(parent))
+
+    def _tool_faults(self, parent: Agent) -> Iterator[str]:
+        known = _tools(parent)
+        open = any(not isinstance(item, Tool) for item in _listed(parent))  # a source may have it
+        for item in self.tools:
+            if item == DELEGATION:
+                yield f"{item!r} cannot be handed on: give it sub-agents of its own"
+            elif isinstance(item, str) and item not in known and not open:
+                yield f"its parent has no tool {item!r}"
+            elif not isinstance(item, (str, Tool)):
+                yield f"{item!r} is no tool, and no name of one"
+        if not self.forked:
+            yield from faults(self.within(parent))
+
+    def within(
+        self,
+        parent: Agent,
+        *,
+        forked: bool = False,
+        approval: Literal["auto", "ask", "deny", "tool"] = "tool",
+    ) -> Agent:
+        """The agent that it is when `parent` calls it."""
+        key = f"{parent.key}/{self.name}"
+        if forked:
+            return replace(
+                parent,
+                key=key,
+                model=self.model or parent.model,
+                output_type=None,
+                tools=_without_tasks(parent.tools),
+                modes=[replace(mode, tools=_without_tasks(mode.tools)) for mode in parent.modes],
+                subagents=[_Refusing(*_fields(item)) for item in parent.subagents],
+            )
+        base = self.agent or Agent(self.name, self.instructions)
+        own = [*base.tools, *(item for item in self.tools if isinstance(item, Tool))]
+        taken = {item.name for item in own if isinstance(item, Tool)}
+        taken |= {item.name for mode in base.modes for item in mode.tools if isinstance(item, Tool)}
+        known, names = _tools(parent), [item for item in self.tools if isinstance(item, str)]
+        lent = [known[name] for name in names if name in known and name not in taken]
+        return replace(
+            base,
+            key=key,
+            description=self.description,
+            state=parent.state,
+            state_type=parent.state_type,
+            model=self.model or base.model,
+            tools=[*own, *lent],
+            modes=[_inheriting(mode, approval) for mode in base.modes],
+        )
+
+    def delegation(self, all: Sequence[SubAgent]) -> Tool:
+        """The tool by which an agent hands tasks to these."""
+        return _delegation(all)
+
+
+class _Refusing(SubAgent):
+    """A sub-agent as a fork sees it: told of in the same words, and not to be had."""
+
+    def delegation(self, all: Sequence[SubAgent]) -> Tool:
+        return _delegation(all).replace(function=_refuse)
+
+
+async def _refuse(*_: Any, **__: Any) -> ToolResult:
+    return ToolResult(content=REFUSED, failed=True, code="not_in_a_fork")
+
+
+def _fields(item: SubAgent) -> tuple[Any, ...]:
+    whole = (item.name, item.description, item.agent, item.instructions, item.tools)
+    return (*whole, item.model, item.forked, item.steps)
+
+
+def _without_tasks(tools: Sequence[Any]) -> list[Any]:
+    """The same tools to a model; those that keep the parent's tasks refuse."""
+    return [
+        item.replace(function=_refuse) if isinstance(item, Tool) and item.name in NO_TASKS else item
+        for item in tools
+    ]
+
+
+def _inheriting(mode: Mode, approval: Literal["auto", "ask", "deny", "tool"]) -> Mode:
+    return replace(mode, approval=approval) if mode.approval == "tool" else mode
+
+
+def _listed(agent: Agent) -> list[Any]:
+    return [*agent.tools, *(item for mode in agent.modes for item in mode.tools)]
+
+
+def _tools(agent: Agent) -> dict[str, Tool]:
+    return {item.name: item for item in _listed(agent) if isinstance(item, Tool)}
+
+
+def family(agent: Agent) -> dict[str, Agent]:
+    """The agent and all that work for it, by their keys."""
+    found = {agent.key: agent}
+    for item in agent.subagents:
+        found.update(family(item.within(agent)))
+    return found
+
+
+def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
+    """Finds the tools of a name that the agent has, or any that works for it, in any mode."""
+
+    def named(name: str) -> list[Tool]:
+        places = [(one, mode) for one in family(agent).values() for mode in one.modes]
+        found = (one.tools_in(mode).get(name) for one, mode in places)
+        return [tool for tool in found if tool is not None]
+
+    return named
+
+
+def kin(agent: Agent, sub: Sub) -> Agent | None:
+    """The agent of a sub-agent's thread, or None if it is not there any more."""
+    *before, last = sub.agent.removeprefix(f"{agent.key}/").split("/")
+    parent: Agent | None = agent
+    for name in before:
+        item = _named(parent, name)
+        parent = item.within(parent) if item is not None and parent is not None else None
+    item = _named(parent, last)
+    if item is None or parent is None:
+        return None
+    return item.within(parent, forked=sub.forked, approval=sub.approval)
+
+
+def _named(agent: Agent | None, name: str) -> SubAgent | None:
+    known: Iterable[SubAgent] = agent.subagents if agent is not None else ()
+    return next((item for item in known if item.name == name), None)
+
+
+@runtime_checkable
+class Delegating(Protocol):
+    """What the tool below needs of its context."""
+
+    async def delegate(
+        self, name: str, task: str, *, model: str | None, forked: bool | None
+    ) -> ToolResult: ...
+
+
+def _delegation(subagents: Sequence[SubAgent]) -> Tool:
+    async def subagent(
+        agent: str,
+        task: str,
+        context: ToolContext,
+        model: str | None = None,
+        forked: bool | None = None,
+    ) -> ToolResult:
+        if not isinstance(context, Delegating):
+            raise ToolError(problem="sub-agents belong to a session: there is none here")
+        return await context.delegate(agent, task, model=model, forked=forked)
+
+    names = tuple(item.name for item in subagents)
+    subagent.__annotations__ = {
+        "agent": Literal[names],
+        "task": str,
+        "context": ToolContext,
+        "model": str | None,
+        "forked": bool | None,
+        "return": ToolResult,
+    }
+    listed = "\n".join(f"- {item.name}: {item.description}" for item in subagents)
+    subagent.__doc__ = f"""Hand a task to another agent, and get what it comes to.
+
+It sees only what you tell it, unless it is forked. Several may work at once. There are:
+{listed}
+
+Args:
+    agent: Which one.
+    task: What it is to do, with all that it needs to know.
+    model: The model that it is to use, if not its own.
+    forked: Whether it is to know all of this conversation.
+"""
+    return tool(subagent, name=DELEGATION, repeat_safe=True, category="agents", risk="safe")
+
+
+def told(answer: Answer) -> ToolResult:
+    """What came of a task, in words that the parent's model reads: how it ended is never left
+    out where that was not well."""
+    said = answer.value if isinstance(answer.value, dict) else {"text": answer.value}
+    if answer.outcome != "answered":
+        words = f"The sub-agent was stopped. {answer.reason or ''}".strip()
+        return ToolResult(content=words, metadata={"status": "aborted"})
+    status, text = str(said.get("status", "done")), str(said.get("text") or "")
+    metadata = {name: said[name] for name in ("agent", "thread", "usage", "code") if name in said}
+    metadata["status"] = status
+    if status == "done":
+        return ToolResult(content=text, data=said.get("output"), metadata=metadata)
+    so_far = f"\nIt had said so far: {text}" if text else ""
+    if status == "aborted":
+        return ToolResult(content=f"The sub-agent was stopped.{so_far}", metadata=metadata)
+    why = said.get("error") or said.get("code") or status
+    return ToolResult(
+        content=f"The sub-agent did not finish ({status}): {why}{so_far}",
+        metadata=metadata,
+        failed=True,
+        code=str(said.get("code") or f"subagent_{status}"),
+    )

@@ -1,0 +1,182 @@
+"""The user state: what it may be, and one way to change it, for sessions and tools alike.
+
+A change is decided on the latest state and written only where that still is the latest, so that
+changes of several writers all count and each is checked as a whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ...codec import LIMITS
+from ...errors import InvalidValue
+from ...events import NewEvent, StateChanged, to_json
+from ...state import State
+from ..tools import BadArguments, Tool, tool
+from ..tools.values import as_result
+
+VALUE = "value"
+Edit = Callable[[dict[str, Any]], Any]
+Write = Callable[[list[NewEvent], int], Awaitable[bool]]
+
+
+class WithEvents(Struct, frozen=True):
+    """What a function that changes the state returns, to have events of the program's own, each
+    (kind, payload), written together with the change."""
+
+    result: Any = None
+    events: tuple[tuple[str, Any], ...] = ()
+
+
+class _Draft:
+    """A state while a function changes it; `events` are written with it."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data, self.events, self.open = data, list[tuple[str, Any]](), True
+
+
+_drafts: ContextVar[Mapping[str, _Draft]] = ContextVar("drafts", default=MappingProxyType({}))
+
+
+def begun(start: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
+    """The state to start with: the defaults of its type, and over them what is given."""
+    given = plain(start)
+    return {**checked(given, kind), **given}
+
+
+def plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy, as JSON has it; `InvalidValue` for what JSON cannot hold."""
+    try:
+        copied: dict[str, Any] = msgspec.json.decode(to_json(dict(data)))
+    except InvalidValue as error:
+        raise InvalidValue(field="state", problem=error.problem, remedy=error.remedy) from error
+    return copied
+
+
+def checked(data: dict[str, Any], kind: Any) -> dict[str, Any]:
+    """The state as its type reads it; `InvalidValue` where it is too large or none."""
+    size = len(msgspec.json.encode(data))
+    if size > LIMITS.map_bytes:
+        raise InvalidValue(
+            field="state",
+            problem=f"would have {size} bytes",
+            remedy=f"keep at most {LIMITS.map_bytes}; put large things into blobs or your store",
+            limit=LIMITS.map_bytes,
+        )
+    if kind is None:
+        return data
+    try:
+        if isinstance(kind, Mapping):
+            return dict(_schema(msgspec.json.encode(kind, order="deterministic")).parse(data))
+        found = as_result(_form(kind).parse({VALUE: data})[VALUE]).data
+        return found if isinstance(found, dict) else data
+    except BadArguments as error:
+        wrong = [(issue.path.removeprefix(f"{VALUE}."), issue.problem) for issue in error.issues]
+        raise InvalidValue(
+            field="state",
+            problem="; ".join(f"{path} {problem}" for path, problem in wrong),
+            remedy="give what the agent's state_type declares",
+        ) from error
+
+
+@functools.lru_cache(maxsize=64)
+def _form(kind: Any) -> Tool:
+    def state(value: Any) -> None: ...
+
+    state.__annotations__ = {VALUE: kind}
+    return tool(state, description="The user state.")
+
+
+@functools.lru_cache(maxsize=64)
+def _schema(text: bytes) -> Tool:
+    return Tool.from_schema("state", "The user state.", msgspec.json.decode(text), lambda _: None)
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> StateChanged | None:
+    """The entries that are not what they were; None where all are."""
+    entries = {
+        name: value
+        for name, value in after.items()
+        if name not in before or _text(before[name]) != _text(value)
+    }
+    gone = [name for name in before if name not in after]
+    return StateChanged(set=entries, drop=gone) if entries or gone else None
+
+
+def _text(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")  # tells 1 from True, and from 1.0
+
+
+async def change(
+    log: str,
+    latest: Callable[[], State],
+    write: Write,
+    edit: Edit,
+    *,
+    kind: Any,
+    custom: Callable[[str, Any], Any],
+) -> Any:
+    """Let `edit` change a copy of the state, and write what it changed, if anything. It is
+    called again where another writer was first. A change within `edit` becomes part of it.
+
+    `write` appends where the number of the last event still is this one, or returns False.
+    """
+    outer = _drafts.get().get(log)
+    if outer is not None and outer.open:
+        made = _Draft(plain(outer.data))
+        result = await _edited(log, made, edit)
+        after = plain(made.data)
+        checked(after, kind)
+        outer.data.clear()
+        outer.data.update(after)
+        outer.events.extend(made.events)
+        return result
+    while True:
+        state = latest()
+        made = _Draft(plain(state.data))
+        result = await _edited(log, made, edit)
+        after = plain(made.data)
+        changed = difference(state.data, after)
+        events = [] if changed is None else [NewEvent.of("state.changed", changed)]
+        if changed is not None:
+            checked(after, kind)
+        events += [NewEvent.of(kind, custom(kind, payload)) for kind, payload in made.events]
+        if not events or await write(events, state.head):
+            return result
+
+
+async def _edited(log: str, draft: _Draft, edit: Edit) -> Any:
+    token = _drafts.set({**_drafts.get(), log: draft})
+    try:
+        said = edit(draft.data)
+        said = await said if inspect.isawaitable(said) else said
+    finally:
+        draft.open = False
+        _drafts.reset(token)
+    if isinstance(said, WithEvents):
+        draft.events.extend(said.events)
+        return said.result
+    return said
+
+
+def setting(entries: Any, drop: tuple[str, ...] = (), *, all: bool = False) -> Edit:
+    """What sets and drops entries; with `all`, no other stays."""
+    given: Any = entries
+    if not isinstance(given, Mapping):
+        problem, remedy = f"is {type(given).__name__}", "give a dict with names"
+        raise InvalidValue(field="state", problem=problem, remedy=remedy)
+
+    def edit(data: dict[str, Any]) -> None:
+        for name in list(data) if all else drop:
+            data.pop(name, None)
+        data.update(entries)
+
+    return edit

@@ -1,0 +1,482 @@
+"""What a person is to see of a session: one value, made of the log and of the text in flight.
+
+`reduce` takes it from one moment to the next, in the process that drives as in a client far
+away; `display_of` makes it anew, and comes to the same. Pure: no store, no clock, no waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from ... import events as ev
+from ...codec import typed
+from ...events import Event
+from ...state import CHILD, CallStatus, File, State, fold
+from .delta import Delta, Text
+from .risk import risk
+from .usage import Usage, spent
+
+TOOLS = 200  # calls of a run that are shown; of more, the oldest that have ended are not
+WAITING = 256  # events that may come before a display that nobody looks at is brought up to date
+SUBAGENT = "subagent"  # the tool whose calls are sub-agents
+
+ToolStatus: TypeAlias = Literal[
+    "proposed", "waiting", "running", "done", "failed", "denied", "cancelled", "unknown"
+]
+OPEN: dict[CallStatus, ToolStatus] = {
+    "proposed": "proposed",
+    "waiting": "waiting",
+    "approved": "proposed",
+    "answered": "proposed",
+    "denied": "denied",
+    "expired": "denied",
+    "superseded": "denied",
+    "abandoned": "denied",
+    "started": "running",
+}
+ENDED: dict[str, ToolStatus] = {
+    "ok": "done",
+    "failed": "failed",
+    "denied": "denied",
+    "cancelled": "cancelled",
+    "unknown": "unknown",
+}
+
+
+class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message of the model: in flight until it is `done`. Its id is that of the event that
+    will hold it. Reading `text` puts it together; `body.since(n)` is what follows code point n.
+    `model` is the one that said it, `reason` why it stopped."""
+
+    id: str
+    body: Text = field(default_factory=Text.of, name="text")
+    thinking: Text = field(default_factory=Text.of, name="thought")
+    done: bool = False
+    model: str | None = None
+    reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        return str(self.body)
+
+    @property
+    def thought(self) -> str:
+        return str(self.thinking)
+
+
+class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call of the run, from its proposal to its outcome. `progress` is what the tool
+    told last, `error` says what went wrong; `thread` is that of the sub-agent which it began,
+    `parent` the call that made it. It is `over` when there is an outcome."""
+
+    name: str
+    arguments: Any = None
+    status: ToolStatus = "proposed"
+    progress: Any = None
+    result: Any = None
+    error: str | None = None
+    parent: str | None = None
+    thread: str | None = None
+    over: bool = False
+
+
+class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that waits for a person; `risk` is a hint at the harm that a call could do.
+    `approvals` people must say yes; `approved_by` did."""
+
+    what: str
+    title: str
+    call: str | None = None
+    detail: Any = None
+    expires: int | None = None
+    risk: str | None = None
+    approvals: int = 1
+    approved_by: tuple[str, ...] = ()
+
+
+class SubagentShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sub-agent that a call of the run has begun, or will."""
+
+    agent: str | None = None
+    thread: str | None = None
+    status: ToolStatus = "proposed"
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why the run did not end well."""
+
+    code: str
+    problem: str = ""
+
+
+class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be seen after event `head`. `run` is the latest run; message, tools,
+    sub-agents and error are its own, all else is the thread's. `message` is in flight, or the
+    last of the run. Tools and sub-agents stand under the id of their call, pending items under
+    their own, files under their path. A value: read it, keep it, do not write into it.
+
+    The last five are what `reduce` needs: what was said last in full, whether the run is open
+    (None: there was none), the agent's modes with the model of each, the model of those that
+    have none, and the state of the log."""
+
+    session: str = ""
+    thread: str = ""
+    mode: str | None = None
+    model: str | None = None
+    run: str | None = None
+    phase: str = "idle"
+    running: bool = False
+    message: Said | None = None
+    queued: int = 0
+    usage: Usage = Usage()
+    tools: dict[str, ToolShown] = {}
+    pending: dict[str, ItemShown] = {}
+    subagents: dict[str, SubagentShown] = {}
+    files: dict[str, File] = {}
+    tasks: tuple[ev.Task, ...] = ()
+    previous_tasks: tuple[ev.Task, ...] = ()
+    error: Problem | None = None
+    head: int = 0
+    said: Said | None = None
+    open: bool | None = None
+    modes: dict[str, str | None] = {}
+    default: str | None = None
+    state: State = State()
+
+
+def reduce(display: Display, item: Event | Delta) -> Display:
+    """The display after one more event, or one more piece of text. What it has seen before
+    changes nothing; nothing that it is given is changed."""
+    if isinstance(item, Delta):
+        return _grown(display, item)
+    if item.seq <= display.head:
+        return display
+    return _drawn(_staged(display, item), fold((item,), display.state))
+
+
+def display_of(
+    state: State, events: Iterable[Event], flying: Said | None = None, start: Display | None = None
+) -> Display:
+    """The display of a log in this state. `events` are those from number `since(state)` on;
+    `start` says what no event does: the names of the session and its modes."""
+    display = start or Display()
+    for event in events:
+        display = _staged(display, event)
+    return in_flight(_drawn(display, state), flying)
+
+
+def since(state: State) -> int:
+    """The first event that a display needs: of the latest run, or of what waits."""
+    seqs = [item.seq for item in state.pending.values()]
+    if state.run is not None:
+        seqs.append(state.run.seq)
+    return min(seqs, default=state.head + 1)
+
+
+def in_flight(display: Display, message: Said | None) -> Display:
+    """The display with a message in flight in it."""
+    return display if message is None else replace(display, message=message)
+
+
+def phase(state: State) -> str:
+    """One word for what is going on."""
+    run = state.run
+    if run is None or not run.open:
+        failed = run is not None and run.status == "failed"
+        return "queued" if state.queue else "error" if failed else "idle"
+    if state.pending and all(id.endswith(CHILD) for id in state.pending):
+        return "running_tool"
+    if state.pending and run.status == "waiting":
+        return "waiting_approval"
+    if run.status == "waiting":
+        return "waiting"
+    if any(call.status == "started" for call in state.calls.values()):
+        return "running_tool"
+    return "closing" if run.answered else "waiting_model"
+
+
+def to_json(display: Display) -> bytes:
+    """A display as text, for `from_json` and for programs in any language."""
+    return msgspec.json.encode(display, enc_hook=str)
+
+
+def from_json(text: bytes) -> Display:
+    """A display that goes on where the other one was."""
+    return msgspec.json.decode(text, type=Display, dec_hook=_read)
+
+
+def _read(kind: type, value: Any) -> Any:
+    return Text.of(value) if kind is Text else value
+
+
+# Text in flight
+
+
+def _grown(display: Display, delta: Delta) -> Display:
+    message = display.message
+    if message is None or message.id != delta.message:
+        message = Said(id=delta.message)
+    if message.done:
+        return display
+    if delta.thought:
+        return replace(
+            display, message=replace(message, thinking=message.thinking.plus(delta.text))
+        )
+    known = message.body.length
+    more = delta.text[max(0, known - delta.offset) :]
+    if delta.offset > known or not more:  # the message itself will have what is missing
+        return display
+    return replace(display, message=replace(message, body=message.body.plus(more)))
+
+
+# What the events of a run add. None of these looks at what is drawn from the state.
+
+
+def _staged(display: Display, event: Event) -> Display:
+    step = _STAGED.get(event.kind)
+    return display if step is None else step(display, event, typed(event))
+
+
+def _cleared(display: Display, event: Event) -> Display:
+    none: dict[str, Any] = {"message": None, "said": None, "error": None, "tools": {}}
+    return replace(display, run=event.run, open=True, **none)
+
+
+def _run_started(display: Display, event: Event, p: ev.RunStarted | None) -> Display:
+    return _cleared(display, event)
+
+
+def _run_waiting(display: Display, event: Event, p: ev.RunWaiting | None) -> Display:
+    return _quiet(display if display.open else _cleared(display, event))
+
+
+def _run_finished(display: Display, event: Event, p: ev.RunFinished | None) -> Display:
+    if display.open is None:
+        display = _cleared(display, event)
+    p = p or ev.RunFinished(status="interrupted")
+    error = None
+    if p.status != "done":
+        error = Problem(code=p.code or f"run_{p.status}", problem=p.error or "")
+    return replace(_quiet(display), run=event.run, open=False, error=error)
+
+
+def _nothing_said(display: Display, event: Event, p: ev.Payload | None) -> Display:
+    return _quiet(display)
+
+
+def _quiet(display: Display) -> Display:
+    """Nothing is in flight any more; what was last said in full is shown again."""
+    return replace(display, message=display.said)
+
+
+def _forked(display: Display, event: Event, p: ev.ThreadForked | None) -> Display:
+    return replace(_cleared(display, event), run=None, open=None, pending={})
+
+
+def _message_completed(display: Display, event: Event, p: ev.MessageCompleted | None) -> Display:
+    if p is None or not _of_run(display, event):
+        return display
+    tools = dict(display.tools)
+    for call in p.calls:
+        tools.setdefault(call.id, ToolShown(name=call.name, arguments=call.arguments))
+    ended = [id for id, shown in tools.items() if shown.over]
+    for id in ended[: max(0, len(tools) - TOOLS)]:
+        del tools[id]
+    return replace(_spoken(display, event, p, p.thought), tools=tools)
+
+
+def _message_interrupted(
+    display: Display, event: Event, p: ev.MessageInterrupted | None
+) -> Display:
+    return _spoken(display, event, p) if p and _of_run(display, event) else display
+
+
+def _of_run(display: Display, event: Event) -> bool:
+    return display.open is not None and event.run == display.run
+
+
+def _spoken(
+    display: Display,
+    event: Event,
+    p: ev.MessageCompleted | ev.MessageInterrupted,
+    thought: str = "",
+) -> Display:
+    said = Said(
+        id=event.id,
+        body=Text.of(p.text),
+        thinking=Text.of(thought),
+        done=True,
+        model=p.model,
+        reason=p.reason,
+    )
+    return replace(display, message=said, said=said)
+
+
+def _tool_nested(display: Display, event: Event, p: ev.ToolNested | None) -> Display:
+    if p is None or p.parent not in display.tools or p.call.id in display.tools:
+        return display
+    shown = ToolShown(name=p.call.name, arguments=p.call.arguments, parent=p.parent)
+    return replace(display, tools={**display.tools, p.call.id: shown})
+
+
+def _tool_started(display: Display, event: Event, p: ev.ToolStarted | None) -> Display:
+    if p is None or p.arguments is None:
+        return display
+    return _told(display, p.call, arguments=p.arguments)
+
+
+def _progress_reported(display: Display, event: Event, p: ev.ProgressReported | None) -> Display:
+    return display if p is None else _told(display, p.call, progress=p.data)
+
+
+def _tool_finished(display: Display, event: Event, p: ev.ToolFinished | None) -> Display:
+    if p is None:
+        return _told(display, event.id.removeprefix("done:"), status="unknown", over=True)
+    result = p.content if p.result is None else p.result
+    error = None if p.outcome == "ok" else p.error or p.content or p.code
+    status = ENDED[p.outcome]
+    return _told(display, p.call, status=status, result=result, error=error, over=True)
+
+
+def _told(display: Display, call: str, **changes: Any) -> Display:
+    shown = display.tools.get(call)
+    if shown is None or shown.over:  # the first outcome of a call counts
+        return display
+    return replace(display, tools={**display.tools, call: replace(shown, **changes)})
+
+
+def _pending_opened(display: Display, event: Event, p: ev.PendingOpened | None) -> Display:
+    if p is None or p.id in display.pending:
+        return display
+    if p.id.endswith(CHILD):
+        call = p.id.removesuffix(CHILD)
+        return _told(display, call, thread=f"sub/{call}")
+    item = ItemShown(
+        what=p.what,
+        title=p.title or p.what,
+        call=p.call,
+        detail=p.detail,
+        expires=p.expires,
+        risk=risk(p),
+    )
+    return replace(display, pending={**display.pending, p.id: item})
+
+
+_STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
+    "thread.forked": _forked,
+    "run.started": _run_started,
+    "run.resumed": _nothing_said,
+    "run.waiting": _run_waiting,
+    "run.finished": _run_finished,
+    "model.called": _nothing_said,
+    "message.completed": _message_completed,
+    "message.interrupted": _message_interrupted,
+    "tool.nested": _tool_nested,
+    "tool.started": _tool_started,
+    "tool.finished": _tool_finished,
+    "progress.reported": _progress_reported,
+    "pending.opened": _pending_opened,
+}
+ENDS = ("run.started", "run.resumed", "run.waiting", "run.finished", "model.called")
+
+
+# What is drawn from the state
+
+
+def _drawn(display: Display, state: State) -> Display:
+    tools, run = _tools(display, state), state.run
+    return replace(
+        display,
+        state=state,
+        head=state.head,
+        run=run.id if run is not None else None,
+        phase=phase(state),
+        running=run is not None and run.status == "running",
+        queued=len(state.queue),
+        usage=spent(state),
+        tools=tools,
+        pending=_pending(display, state),
+        subagents=_subagents(tools),
+        files=dict(state.files),
+        tasks=state.tasks,
+        previous_tasks=state.tasks_before,
+        **_chosen(display, state),
+    )
+
+
+def _chosen(display: Display, state: State) -> dict[str, str | None]:
+    """The mode, and the model that speaks next in it."""
+    modes = display.modes
+    mode = state.mode if state.mode in modes or not modes else next(iter(modes))
+    run = state.active.model if state.active is not None else None
+    chosen = state.models.get("" if state.mode is None else mode or "")
+    refs = (run, chosen, modes.get(mode or ""), state.model, display.default)
+    return {"mode": mode, "model": next((ref for ref in refs if ref), None)}
+
+
+def _tools(display: Display, state: State) -> dict[str, ToolShown]:
+    tools = display.tools
+    for id, call in state.calls.items():
+        if id in tools and not tools[id].over and tools[id].status != OPEN[call.status]:
+            tools = {**tools, id: replace(tools[id], status=OPEN[call.status])}
+    return tools
+
+
+def _pending(display: Display, state: State) -> dict[str, ItemShown]:
+    """What a person can answer; a call that waits for its sub-agent is none of that."""
+    found: dict[str, ItemShown] = {}
+    for id, item in state.pending.items():
+        if not id.endswith(CHILD):
+            shown = display.pending.get(id) or ItemShown(
+                what=item.what, title=item.what, call=item.call
+            )
+            found[id] = replace(
+                shown, expires=item.expires, approvals=item.approvals, approved_by=item.voters
+            )
+    return found
+
+
+def _subagents(tools: Mapping[str, ToolShown]) -> dict[str, SubagentShown]:
+    return {id: _subagent(shown) for id, shown in tools.items() if shown.name == SUBAGENT}
+
+
+def _subagent(shown: ToolShown) -> SubagentShown:
+    agent = shown.arguments.get("agent") if isinstance(shown.arguments, dict) else None
+    return SubagentShown(agent=agent, thread=shown.thread, status=shown.status)
+
+
+class Stage:
+    """The display of one log as it grows: events are put in, and looked at when somebody asks."""
+
+    def __init__(self, most: int = WAITING) -> None:
+        self._display = Display()
+        self._most = most
+        self._waiting: list[Event] = []
+
+    def begin(self, state: State, events: Iterable[Event]) -> None:
+        """Show a log that is in this state."""
+        self._display, self._waiting = display_of(state, events, start=self._display), []
+
+    def name(self, **names: Any) -> None:
+        """Say what no event does."""
+        if any(getattr(self._display, name) != said for name, said in names.items()):
+            self._display = _drawn(replace(self._display, **names), self._display.state)
+
+    def put(self, event: Event, state: State) -> None:
+        """One more event, and the state after it."""
+        self._waiting.append(event)
+        if len(self._waiting) > self._most:
+            first = since(state)
+            self.begin(state, [event for event in self._waiting if event.seq >= first])
+
+    def now(self, flying: Said | None = None) -> Display:
+        """The display at this moment."""
+        for event in self._waiting:
+            self._display = reduce(self._display, event)
+        self._waiting.clear()
+        return in_flight(self._display, flying)

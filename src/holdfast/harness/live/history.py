@@ -1,0 +1,320 @@
+"""What a model reads of the conversation: events to prompt messages. Pure.
+
+A message stands where a run took it up, not where it came; each call is followed by
+exactly one answer; what only another model can read is left out. Turns that are over are
+rendered once. The same events always give the same messages, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ... import events as ev
+from ...codec import typed
+from ...events import Event
+from ...models.port import (
+    Answered,
+    Asked,
+    FromModel,
+    FromTools,
+    FromUser,
+    Media,
+    PromptMessage,
+    Text,
+)
+from ...transcript import Message, Outcome, ToolCall, reworded, transcript
+from ..tools.values import UNKNOWN
+
+EARLIER = "[Earlier messages were left out.]"
+SUMMARY = "[Summary of the conversation so far]\n"
+NOTES = {
+    "open": "There is no result yet.",
+    "denied": "This call was denied.",
+    "cancelled": "This call was cancelled.",
+    "unknown": UNKNOWN,
+    "erased": "The result of this call was erased.",
+    "failed": "The tool failed.",
+}
+_TAKING = ("run.started", "model.called")
+_OPENING = ("message.completed", "tool.nested")
+_KEPT = {
+    *("message.received", "message.completed", "message.interrupted", "queue.changed"),
+    *("run.started", "run.finished", "model.called", "thread.forked"),
+    *("tool.nested", "tool.started", "tool.finished"),
+}
+
+
+class Turn(Struct, frozen=True):
+    """A turn that is over: it ends with event `end`, and is about so many tokens. `edits` are
+    the events that changed words of its messages while they waited."""
+
+    end: int
+    tokens: int
+    messages: tuple[Message, ...]
+    edits: tuple[int, ...] = ()
+
+
+class History:
+    """The events since the last compaction, as messages. `add` takes them in order."""
+
+    def __init__(
+        self, upto: int = 0, summary: str | None = None, carried: Iterable[Event] = ()
+    ) -> None:
+        self.upto = upto
+        self.summary = summary
+        self.turns: list[Turn] = []
+        self._open = list(carried)
+        self._calls: set[str] = set()
+        self._taken: set[int] = set()
+        self._rendered: tuple[str, int, list[PromptMessage]] = ("", 0, [])
+
+    def add(self, event: Event) -> None:
+        """Take the next event; `compaction.made` puts earlier turns away."""
+        looked = (*_TAKING, "compaction.made", "queue.changed")
+        payload = typed(event) if event.kind in looked else None
+        if isinstance(payload, ev.CompactionMade):
+            self._cut(payload)
+            return
+        if event.kind not in _KEPT:
+            return
+        self._open.append(event)
+        if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
+            self._taken.update(payload.inputs)
+        elif isinstance(payload, ev.QueueChanged):
+            gone = set(payload.remove) - self._taken
+            self._open = [e for e in self._open if e.seq not in gone]
+        elif event.kind in _OPENING:
+            self._calls.update(_calls(event))
+        elif event.kind == "tool.finished":
+            self._calls.discard(_ended(event))
+        if _ends_turn(event) and not self._calls:
+            self._close(event)
+
+    def messages(
+        self, model: str, blobs: Mapping[str, bytes], notes: Iterable[str] = ()
+    ) -> tuple[PromptMessage, ...]:
+        """What `model` reads now. `notes` are put right before the newest input; `blobs` are
+        the bytes of attachments by hash."""
+        before = self._earlier(model, blobs)
+        now = _rendered(_in_order(self._open, self._taken), model, blobs)
+        place = max((n for n, m in enumerate(now) if isinstance(m, FromUser)), default=len(now))
+        told = [FromUser((Text(note),)) for note in notes]
+        last = before[-1:] or self._start(now)
+        return (*before[:-1], *_joined([*last, *now[:place], *told, *now[place:]]))
+
+    def cut(self, tokens: int, turns: int) -> ev.CompactionMade | None:
+        """Where to put older turns away, so that at most so many tokens and turns stay."""
+        left_tokens = sum(turn.tokens for turn in self.turns)
+        left_turns = len(self.turns)
+        for turn in self.turns:
+            left_tokens, left_turns = left_tokens - turn.tokens, left_turns - 1
+            if left_tokens <= tokens and left_turns <= turns:
+                return ev.CompactionMade(
+                    upto=turn.end,
+                    carry=self.carried(turn.end),
+                    # Not more than asked for, else what is open would be cut for again and again.
+                    tokens=min(left_tokens + _tokens(self._open), tokens),
+                    turns=left_turns + 1,
+                )
+        return None
+
+    def carried(self, upto: int) -> list[int]:
+        """The messages that came before the cut and were read, or will be, behind it, and what
+        changed their words."""
+        kept = [turn for turn in self.turns if turn.end > upto]
+        later = [seq for turn in kept for seq in (*(m.seq for m in turn.messages), *turn.edits)]
+        later += [e.seq for e in self._open if e.kind in ("message.received", "queue.changed")]
+        return [seq for seq in later if seq <= upto]
+
+    def until(self, seq: int, model: str, blobs: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
+        """What there is to summarise: the turns up to event `seq`."""
+        told = [m for turn in self.turns if turn.end <= seq for m in turn.messages]
+        now = _rendered(told, model, blobs)
+        return tuple(_joined([*self._start(now), *now]))
+
+    def blobs(self, model: str) -> set[str]:
+        """The hashes of the attachments that `messages` needs: those that `model` has not been
+        shown in a turn that is over."""
+        new = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
+        parts = [part for message in new if message.role == "user" for part in message.parts]
+        for event in self._open:
+            if event.kind == "message.received" and not _waits(event, self._taken):
+                received = typed(event)
+                parts += received.parts if isinstance(received, ev.MessageReceived) else []
+        return {
+            part["sha256"]
+            for part in parts
+            if isinstance(part, dict) and part.get("type") == "blob"
+        }
+
+    def _known(self, model: str) -> int:
+        """How many turns are rendered for this model."""
+        return self._rendered[1] if self._rendered[0] == model else 0
+
+    def _earlier(self, model: str, blobs: Mapping[str, bytes]) -> list[PromptMessage]:
+        """The turns that are over, joined; what comes next may join the last of them."""
+        known = self._known(model)
+        rendered = self._rendered[2] if known else []
+        for turn in self.turns[known:]:
+            more = _rendered(turn.messages, model, blobs)
+            start = [] if rendered else self._start(more)
+            rendered[-1:] = _joined([*rendered[-1:], *start, *more])
+        self._rendered = model, len(self.turns), rendered
+        return rendered
+
+    def _start(self, messages: list[PromptMessage]) -> list[PromptMessage]:
+        """What stands before the first message, if one has to."""
+        if self.summary:
+            return [FromUser((Text(SUMMARY + self.summary),))]
+        begins = messages and isinstance(messages[0], FromModel)
+        return [FromUser((Text(EARLIER),))] if begins else []
+
+    def _close(self, event: Event) -> None:
+        waiting = [e for e in self._open if _waits(e, self._taken)]
+        mine = [e for e in self._open if not _waits(e, self._taken)]
+        messages = tuple(_in_order(mine, self._taken))
+        read, left = {m.seq for m in messages}, {e.seq for e in waiting}
+        edits = [e for e in mine if e.kind == "queue.changed"]
+        used = tuple(e.seq for e in edits if _edited(e) & read)
+        self.turns.append(Turn(event.seq, _tokens(mine), messages, used))
+        self._open = [*waiting, *(e for e in edits if _edited(e) & left)]
+        self._taken.clear()
+
+    def _cut(self, made: ev.CompactionMade) -> None:
+        self.upto, self.summary = made.upto, made.summary
+        self.turns = [turn for turn in self.turns if turn.end > made.upto]
+        self._rendered = ("", 0, [])
+
+
+def _tokens(events: Iterable[Event]) -> int:
+    read = ("message.received", "message.completed", "tool.finished")
+    return sum(len(event.data) // 4 for event in events if event.kind in read)
+
+
+def _calls(event: Event) -> set[str]:
+    payload = typed(event)
+    if isinstance(payload, ev.ToolNested):
+        return {payload.call.id}
+    return {call.id for call in getattr(payload, "calls", ())}
+
+
+def _ended(event: Event) -> str:
+    payload = typed(event)
+    return payload.call if isinstance(payload, ev.ToolFinished) else event.id.removeprefix("done:")
+
+
+def _ends_turn(event: Event) -> bool:
+    # Where nobody drives, an answer itself ends the turn.
+    return event.kind == "run.finished" or (
+        event.kind in ("message.completed", "message.interrupted") and event.run is None
+    )
+
+
+def _waits(event: Event, taken: set[int]) -> bool:
+    """Whether a message is still in the queue; one of a log that nobody drives never was."""
+    return event.kind == "message.received" and bool(taken) and event.seq not in taken
+
+
+def _edited(event: Event) -> set[int]:
+    """The messages whose words an event changed."""
+    payload = typed(event)
+    return set(reworded(payload)) if isinstance(payload, ev.QueueChanged) else set()
+
+
+def _in_order(events: list[Event], taken: set[int]) -> list[Message]:
+    """The messages as the model met them."""
+    place: dict[int, int] = {}
+    for event in events:
+        payload = typed(event) if event.kind in _TAKING else None
+        if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
+            place.update(dict.fromkeys(payload.inputs, event.seq))
+    shown = [e for e in events if not _waits(e, taken) and not _hidden(e)]
+    return sorted(transcript(shown), key=lambda m: place.get(m.seq, m.seq))
+
+
+def _hidden(event: Event) -> bool:
+    if event.kind != "message.interrupted":
+        return False
+    payload = typed(event)
+    return isinstance(payload, ev.MessageInterrupted) and not payload.shown
+
+
+def _rendered(
+    messages: Iterable[Message], model: str, blobs: Mapping[str, bytes]
+) -> list[PromptMessage]:
+    found: list[PromptMessage] = []
+    for message in map(_legible, messages):
+        if message.role == "user":
+            found.append(FromUser(_content(message, blobs)))
+            continue
+        asked = tuple(Asked(c.provider_id or c.id, c.name, c.arguments) for c in message.calls)
+        bound = tuple(message.parts) if message.model == model else ()
+        if message.text or asked:
+            found.append(FromModel(message.text, asked, bound))
+        if asked:
+            found.append(FromTools(tuple(_answered(call) for call in message.calls)))
+    return found
+
+
+def _legible(message: Message) -> Message:
+    if message.erased is None and message.raw is None:
+        return message
+    text = "[This message cannot be read.]" if message.erased is None else "[Erased.]"
+    return msgspec.structs.replace(message, text=text, parts=[])
+
+
+def _content(message: Message, blobs: Mapping[str, bytes]) -> tuple[Text | Media, ...]:
+    content: list[Text | Media] = [Text(message.text)] if message.text else []
+    for part in message.parts:
+        if not isinstance(part, dict):
+            content.append(Text(str(part)))
+        elif part.get("type") == "blob":
+            data = blobs.get(part["sha256"])
+            kind, name = part.get("media_type", "application/octet-stream"), part.get("name")
+            gone = Text(f"[An attachment is missing: {name or kind}]")
+            content.append(gone if data is None else Media(data, kind, name))
+        else:
+            content.append(Text(part.get("text") or msgspec.json.encode(part).decode()))
+    return tuple(content) or (Text("[empty message]"),)
+
+
+def _answered(call: ToolCall) -> Answered:
+    id, outcome = call.provider_id or call.id, call.outcome
+    if outcome is None:
+        return Answered(id, call.name, NOTES["open"], failed=True)
+    return Answered(id, call.name, told(outcome), failed=outcome.outcome != "ok")
+
+
+def told(outcome: Outcome) -> str:
+    """An outcome in the words that a model reads."""
+    if outcome.content is not None:
+        return outcome.content
+    if outcome.result is not None:
+        return _text(outcome.result)
+    if outcome.outcome == "ok":
+        return ""
+    note = NOTES[outcome.outcome]
+    return f"{note} {outcome.error}" if outcome.error else note
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _joined(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
+    """No two of one role in a row: strict models refuse that."""
+    found: list[PromptMessage] = []
+    for message in messages:
+        last = found[-1] if found else None
+        if isinstance(message, FromUser) and isinstance(last, FromUser):
+            found[-1] = FromUser((*last.content, *message.content))
+        elif isinstance(message, FromModel) and isinstance(last, FromModel):
+            text = "\n\n".join(filter(None, (last.text, message.text)))
+            found[-1] = FromModel(text, message.calls, (*last.bound, *message.bound))
+        else:
+            found.append(message)
+    return found

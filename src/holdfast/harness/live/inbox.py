@@ -1,0 +1,230 @@
+"""Answering what waits: decided once, from any process, by whoever is first; or where several must
+agree to a call, by the last of those, and a no of any one is a no."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ... import events as ev
+from ...catalog import Row
+from ...codec import typed
+from ...errors import AlreadyDecided, HeadMoved, InvalidValue, NotPending
+from ...events import Event, Key, NewEvent
+from ...store import Store, wall_clock
+from ...stores.rules import found
+from ..tools import BadArguments, Tool
+from ..tools.values import ROOT
+from .answers import mismatch
+
+Answer: TypeAlias = Literal["approved", "denied", "answered"]
+Tools: TypeAlias = Callable[[str], Sequence[Tool]]
+
+
+class Decision(Struct, frozen=True):
+    """A decision that is in the log. `voted`: this yes is counted, and `left` more people must say
+    so."""
+
+    item: str
+    outcome: str
+    by: str | None
+    seq: int
+    left: int = 0
+
+
+async def settle(
+    store: Store,
+    key: Key,
+    item: str | None,
+    outcome: Answer,
+    *,
+    actor: str | None = None,
+    reason: str | None = None,
+    answer: Any = None,
+    channel: str | None = None,
+    tools: Tools | None = None,
+) -> Decision:
+    """Decide on an item; None means the only one. `AlreadyDecided` if somebody did before,
+    `NotPending` if there is no such item. It needs no driver and no lease. `channel` is the
+    way by which the decision came.
+
+    `InvalidValue`, and the item stays open, for an answer that the question does not allow, for
+    one to a call that can only be approved or denied, and for arguments that the tool does not
+    take, where `tools` knows the tools of a name; where several must agree, also for any other
+    arguments, and for a yes of nobody."""
+    row = await store.row(key)
+    item = await _meant(store, key, row, item)
+    about = row.pending.get(item, {}) if row is not None else {}
+    opened: ev.PendingOpened | None = None
+    if about and outcome != "denied" and (opened := await _opened(store, key, about["seq"])):
+        _check_answer(item, opened, outcome, answer)
+        _check_arguments(opened, outcome, answer, tools)
+    payload = ev.PendingSettled(
+        id=item, outcome=outcome, answer=answer, reason=reason, channel=channel
+    )
+    late = await _late(store, key, item, about)
+    if row is not None and opened is not None and opened.approvals > 1 and not late:
+        return await _vote(store, row, opened, payload, actor)
+    if late:  # nobody was there to say so
+        payload, actor = ev.PendingSettled(id=item, outcome="expired"), None
+    event = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
+    done = await store.append(key, [event], log=row.log if row is not None else None)
+    if late or not done.fresh:
+        raise await _decided(store, key, item, done.seqs[0])
+    return Decision(item, outcome, actor, done.seqs[0])
+
+
+async def _vote(
+    store: Store, row: Row, opened: ev.PendingOpened, payload: ev.PendingSettled, actor: str | None
+) -> Decision:
+    """Count a yes, and with the last that is needed decide, in one append."""
+    if actor is None:
+        problem = f"is not given, and {opened.approvals} people must agree to this"
+        raise InvalidValue(field="actor", problem=problem, remedy="say who approves it")
+    if payload.answer is not None:
+        problem = "cannot be changed where several people must agree"
+        remedy = "approve the call as it is, or deny it and say what to call instead"
+        raise InvalidValue(field="arguments", problem=problem, remedy=remedy)
+    item, key = opened.id, row.key
+    said = ev.PendingVoted(id=item, reason=payload.reason, channel=payload.channel)
+    vote = NewEvent.of("pending.voted", said, id=_vote_id(item, actor), actor=actor)
+    decided = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
+    while True:
+        if item not in row.pending:
+            raise await _settled(store, key, item)
+        voted = await _votes(store, row, item)
+        if (before := next((one for one in voted if one.actor == actor), None)) is not None:
+            raise AlreadyDecided(
+                session=key.session, item=item, outcome="voted", by=actor, at=before.at
+            )
+        left = max(0, opened.approvals - len({one.actor for one in voted}) - 1)
+        events = [vote] if left else [vote, decided]
+        try:
+            done = await store.append(key, events, expected=row.head, log=row.log)
+        except HeadMoved:
+            row = found(key, await store.row(key), row.log)
+        else:
+            return Decision(item, "voted" if left else "approved", actor, done.seqs[-1], left)
+
+
+def _vote_id(item: str, actor: str) -> str:
+    """One for each person and item, whatever their lengths."""
+    return "vote:" + hashlib.sha256(f"{item}\n{actor}".encode()).hexdigest()[:32]
+
+
+async def _votes(store: Store, row: Row, item: str) -> list[Event]:
+    """Who said yes to an item that is open, oldest first."""
+    voted: list[Event] = []
+    events = store.read(row.key, after=row.pending[item]["seq"], before=row.head + 1, log=row.log)
+    async for event in events:
+        said = typed(event) if event.kind == "pending.voted" else None
+        if isinstance(said, ev.PendingVoted) and said.id == item and event.actor is not None:
+            voted.append(event)
+    return voted
+
+
+async def _settled(store: Store, key: Key, item: str) -> AlreadyDecided:
+    """That an item was decided meanwhile."""
+    async for event in store.read(key, reverse=True):
+        if event.kind == "pending.settled" and event.id == f"settle:{item}":
+            return await _decided(store, key, item, event.seq)
+    return AlreadyDecided(session=key.session, item=item, outcome="decided", by=None, at=0)
+
+
+async def _meant(store: Store, key: Key, row: Row | None, item: str | None) -> str:
+    waiting = list(row.pending) if row is not None else []
+    if item is None and len(waiting) == 1:
+        return waiting[0]
+    if item is not None and (item in waiting or await was(store, key, item)):
+        return item
+    raise NotPending(session=key.session, item=item, pending=waiting)
+
+
+async def _late(store: Store, key: Key, item: str, about: Mapping[str, Any]) -> bool:
+    """Whether its time was over before anybody answered."""
+    if (expires := about.get("expires")) is None or expires > wall_clock():
+        return False
+    async for event in store.read(key, after=about["seq"]):
+        extended = typed(event) if event.kind == "pending.extended" else None
+        if isinstance(extended, ev.PendingExtended) and extended.id == item:
+            expires = extended.expires
+    return expires is not None and expires <= wall_clock()
+
+
+async def _opened(store: Store, key: Key, seq: int) -> ev.PendingOpened | None:
+    """The question itself, event `seq`; None if it cannot be read any more."""
+    found: ev.Payload | None = None
+    async for event in store.read(key, after=seq - 1, before=seq + 1):
+        found = typed(event)
+    return found if isinstance(found, ev.PendingOpened) else None
+
+
+def _check_answer(item: str, opened: ev.PendingOpened, outcome: Answer, answer: Any) -> None:
+    """Refuse an answer that the question does not allow; the item stays open."""
+    if outcome != "answered":
+        return
+    if opened.what == "approval" and not opened.parked:
+        raise InvalidValue(
+            field="answer",
+            problem=f"item {item!r} asks whether a call may be made, which an answer does not say",
+            remedy="approve it, perhaps with other arguments, or deny it with a reason",
+        )
+    schema = opened.detail.get("schema") if isinstance(opened.detail, dict) else None
+    if schema is not None and (wrong := mismatch(schema, answer)) is not None:
+        raise InvalidValue(field="answer", problem=wrong, remedy="give what is asked for")
+
+
+def _check_arguments(
+    opened: ev.PendingOpened, outcome: Answer, answer: Any, tools: Tools | None
+) -> None:
+    """Refuse other arguments that the tool does not take; the item stays open. Nothing is said of
+    a tool that is not known here, or not as it was when it was asked about."""
+    changed = outcome == "approved" and isinstance(answer, dict) and "arguments" in answer
+    if not changed or tools is None or opened.parked or not isinstance(opened.detail, dict):
+        return
+    mark = opened.detail.get("fingerprint")
+    known = [
+        tool for tool in tools(str(opened.detail.get("tool"))) if mark in (None, tool.fingerprint)
+    ]
+    wrong = [error for tool in known if (error := _wrong(tool, answer["arguments"])) is not None]
+    if wrong and len(wrong) == len(known):
+        raise wrong[0]
+
+
+def _wrong(tool: Tool, arguments: Any) -> InvalidValue | None:
+    try:
+        tool.parse(arguments)
+    except BadArguments as error:
+        first, *more = error.issues
+        rest = "".join(f"; {issue.path}: {issue.problem}" for issue in more)
+        return InvalidValue(
+            field="arguments" if first.path == ROOT else f"arguments.{first.path}",
+            problem=f"{first.problem}{rest}",
+            remedy=f"give what {tool.name} takes; nothing was decided",
+        )
+    return None
+
+
+async def was(store: Store, key: Key, item: str) -> bool:
+    """Whether there ever was such an item: then its decision is in the log."""
+    async for event in store.read(key, reverse=True):
+        if event.kind == "pending.settled" and event.id == f"settle:{item}":
+            return True
+        if event.kind == "pending.opened":
+            opened = typed(event)
+            if isinstance(opened, ev.PendingOpened) and opened.id == item:
+                return False
+    return False
+
+
+async def _decided(store: Store, key: Key, item: str, seq: int) -> AlreadyDecided:
+    found: Event | None = None
+    async for event in store.read(key, after=seq - 1, before=seq + 1):
+        found = event
+    said = typed(found) if found is not None else None
+    outcome = said.outcome if isinstance(said, ev.PendingSettled) else "decided"
+    by, at = (found.actor, found.at) if found is not None else (None, 0)
+    return AlreadyDecided(session=key.session, item=item, outcome=outcome, by=by, at=at)

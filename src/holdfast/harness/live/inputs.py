@@ -1,0 +1,204 @@
+"""Accepting what people send: checked, made durable, and only then acknowledged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+from ... import events as ev
+from ...codec import check_name
+from ...errors import HeadMoved, InvalidValue, QueueFull, SessionBusy
+from ...events import NewEvent, new_id
+from ...models.port import Media, split_ref
+from ...store import Store
+from ..agents.limits import RunLimits
+from ..agents.settings import LIMITS, wrong_limits
+from .log import Live
+
+MOST = 100  # messages that may wait
+KEY = 480  # bytes of a caller's idempotency key
+How: TypeAlias = Literal["queue", "steer", "interrupt", "reject"]
+Content: TypeAlias = str | Media | Sequence[str | Media]
+
+
+class SendOptions(TypedDict, total=False):
+    """What may be said with a message: what it does to a run that is going, its idempotency
+    key, who sends it, and what its run is to use."""
+
+    busy: How
+    key: str | None
+    actor: str | None
+    metadata: Mapping[str, Any] | None
+    model: str | None
+    limits: RunLimits | Mapping[str, float] | None
+
+
+OPTIONS = (*SendOptions.__annotations__,)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse an option that there is not."""
+    for name in options:
+        if name not in OPTIONS:
+            remedy = f"use one of output_type, {', '.join(OPTIONS)}"
+            raise InvalidValue(field=name, problem="is no option of a message", remedy=remedy)
+
+
+async def accept(
+    store: Store,
+    live: Live,
+    content: Content,
+    *,
+    busy: How = "queue",
+    key: str | None = None,
+    actor: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    model: str | None = None,
+    limits: RunLimits | Mapping[str, float] | None = None,
+    output: dict[str, Any] | None = None,
+) -> tuple[int, bool]:
+    """Put a message into the log; its number, and whether it is new. The same `key` again is the
+    same message. `reject` refuses it while anything is going on."""
+    if busy not in ("queue", "steer", "interrupt", "reject"):
+        remedy = "use queue, steer, interrupt or reject"
+        raise InvalidValue(field="busy", problem=f"is {busy!r}", remedy=remedy)
+    if model is not None:
+        split_ref(model)
+    if actor is not None:
+        check_name("actor", actor)
+    check_entries("metadata", metadata)
+    text, parts = await _content(store, live, content)
+    payload = ev.MessageReceived(
+        text=text,
+        parts=parts,
+        metadata=dict(metadata or {}),
+        how="queue" if busy == "reject" else busy,
+        model=model,
+        limits=_limits(limits),
+        output=output,
+    )
+    event = NewEvent.of("message.received", payload, id=input_id(key), actor=actor)
+    return await _put(store, live, event, busy)
+
+
+async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[int, bool]:
+    while True:
+        state, refused = live.state, _refused(live, busy)
+        # Where many wait, other processes may be filling the queue as well. What is in the log
+        # already is no new message: it is found, and not refused.
+        sure = busy == "reject" or len(state.queue) >= MOST // 2
+        expected = 0 if refused else state.head if sure else None
+        try:
+            with live.posts():
+                done = await store.append(live.key, [event], expected=expected, log=live.log)
+                await live.reach(done.seqs[0])
+        except HeadMoved as moved:
+            if refused is not None:
+                raise refused from None
+            await live.reach(moved.head)
+            continue
+        if not done.fresh:
+            await _same(live, event, done.seqs[0])
+        return done.seqs[0], bool(done.fresh)
+
+
+def _refused(live: Live, busy: How) -> QueueFull | SessionBusy | None:
+    state = live.state
+    if len(state.queue) + len(live.posting) >= MOST:
+        return QueueFull(session=live.key.session, limit=MOST)
+    if busy == "reject" and (state.active is not None or state.queue):
+        run = state.run.id if state.run is not None else None
+        since = state.active.at if state.active is not None else None
+        return SessionBusy(session=live.key.session, run=run, since=since)
+    return None
+
+
+async def _same(live: Live, event: NewEvent, seq: int) -> None:
+    """Refuse a key that stands for another message already."""
+    known = await live.payload(seq, ev.MessageReceived)
+    given = msgspec.json.decode(event.data, type=ev.MessageReceived)
+    if known is not None and (known.text, known.parts) != (given.text, given.parts):
+        raise InvalidValue(
+            field="key",
+            problem=f"{event.id.removeprefix('in:')!r} was used for another message",
+            remedy="use a new key for a new message",
+        )
+
+
+def input_id(key: str | None) -> str:
+    """The id of an input: the same for the same key, or new."""
+    if key is None:
+        return new_id()
+    check_name("key", key, limit=KEY)
+    return f"in:{key}"
+
+
+async def _content(store: Store, live: Live, content: Content) -> tuple[str, list[Any]]:
+    if isinstance(content, str):
+        return content, []
+    if isinstance(content, Media):
+        content = [content]
+    if not isinstance(content, (list, tuple)):
+        raise InvalidValue(
+            field="content",
+            problem=f"is {type(content).__name__}",
+            remedy="give text, Media(data, media_type), or a list of them",
+        )
+    texts: list[str] = []
+    parts: list[Any] = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, Media):
+            ref = await store.put_blob(live.key.scope, part.data)
+            about = {"type": "blob", "sha256": ref.sha256, "size": ref.size}
+            parts.append({**about, "media_type": part.media_type, "name": part.name})
+        else:
+            raise InvalidValue(
+                field="content",
+                problem=f"holds {type(part).__name__}",
+                remedy="give text, or Media(data, media_type)",
+            )
+    return "\n\n".join(texts), parts
+
+
+def check_text(field: str, value: Any) -> None:
+    """Refuse what is no text."""
+    if not isinstance(value, str):
+        raise InvalidValue(field=field, problem=f"is {type(value).__name__}", remedy="pass a str")
+
+
+def check_seconds(field: str, value: Any) -> None:
+    """Refuse what is no number of seconds."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value):
+        raise InvalidValue(field=field, problem=f"is {value!r}", remedy="give a number of seconds")
+
+
+def check_entries(field: str, value: Any) -> None:
+    """Refuse what is not a mapping, or None."""
+    if value is not None and not isinstance(value, Mapping):
+        problem, remedy = f"is {type(value).__name__}", "give a dict with names"
+        raise InvalidValue(field=field, problem=problem, remedy=remedy)
+    if value is not None and not all(isinstance(name, str) for name in value):
+        raise InvalidValue(field=field, problem="has a name that is no str", remedy="use str")
+
+
+def _limits(limits: RunLimits | Mapping[str, float] | None) -> dict[str, float]:
+    """The limits that were given; the others are left to the mode and the harness."""
+    if limits is None:
+        return {}
+    if not isinstance(limits, RunLimits):
+        check_entries("limits", limits)
+        if unknown := [name for name in limits if name not in LIMITS]:
+            problem, remedy = f"has {unknown[0]!r}", f"give {', '.join(LIMITS)}"
+            raise InvalidValue(field="limits", problem=problem, remedy=remedy)
+        limits = RunLimits(**limits)  # type: ignore[arg-type]  # checked next
+    if wrong := [*wrong_limits(limits)]:
+        problem, remedy = "; ".join(wrong), "give steps, tokens, cost or seconds"
+        raise InvalidValue(field="limits", problem=problem, remedy=remedy)
+    given = {name: getattr(limits, name) for name in LIMITS}
+    return {n: v for n, v in given.items() if v is not None and v is not msgspec.UNSET}

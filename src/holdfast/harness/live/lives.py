@@ -1,0 +1,54 @@
+"""The logs that one harness has open: each once, however many ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from ...events import Event, Key
+from ...store import Store
+from .log import Live
+
+
+class Lives:
+    """Opens logs and closes them; `look` is called with each event of each."""
+
+    def __init__(self, store: Store, look: Callable[[Key, Event], None]) -> None:
+        self._store, self._look = store, look
+        self._lives: dict[Key, Live] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter([*self._lives])
+
+    def get(self, where: Key) -> Live | None:
+        return self._lives.get(where)
+
+    async def open(self, where: Key) -> Live:
+        """The live log; `SessionNotFound` if there is none."""
+        if (known := self._lives.get(where)) is not None and known.failure is None:
+            return known
+        live = Live(self._store, where)
+        await live.open()
+        known = self._lives.get(where)
+        if known is not None and known.failure is None:  # another was faster
+            await live.aclose()
+            return known
+        self._lives[where] = live
+        live.watchers.append(lambda event: self._look(where, event))
+        return live
+
+    async def close(self, where: Key) -> None:
+        if (live := self._lives.pop(where, None)) is not None:
+            await live.aclose()
+
+    def leave(self, where: Key) -> None:
+        """Close a log that nobody needs any more, without waiting for it."""
+        task = asyncio.create_task(self.close(where))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def aclose(self) -> None:
+        for where in self:
+            await self.close(where)
+        await asyncio.gather(*self._leaving)

@@ -1,0 +1,117 @@
+"""Reading a log that is opened: from its last snapshot, or from its beginning; and when the next
+snapshot is due."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from ... import events as ev
+from ...codec import typed
+from ...errors import StoreUnavailable
+from ...events import Event, Key
+from ...state import VERSION, State, fold
+from ...store import Snapshot, Store
+from .display import since
+from .history import History
+
+P = TypeVar("P", bound=ev.Payload)
+
+BATCH = 512  # events that are folded at once, and kept for the display
+SNAPSHOT = 512  # events between two snapshots
+
+
+class Loaded(NamedTuple):
+    """A log as far as it was read. `saved` is the state of its snapshot, `shown` the events
+    that a display of it needs."""
+
+    saved: State
+    state: State
+    history: History
+    shown: list[Event]
+
+
+class Loading:
+    """Reads one log, of one incarnation."""
+
+    def __init__(self, store: Store, key: Key, log: str) -> None:
+        self._store, self._key, self._log = store, key, log
+
+    async def load(self) -> Loaded:
+        """All that is there now."""
+        saved = state = await self._saved()
+        history = await self._history(saved)
+        batch: list[Event] = []
+        kept: deque[Event] = deque(maxlen=BATCH)
+        async for event in self._read(min(saved.window.upto, saved.head)):
+            kept.append(event)
+            if event.seq > history.upto:
+                history.add(event)
+            batch.append(event)
+            if len(batch) == BATCH:
+                state, batch = fold(batch, state), []
+        state = fold(batch, state)
+        return Loaded(saved, state, history, await self._shown(state, kept))
+
+    async def event(self, seq: int) -> Event | None:
+        """The event with this number."""
+        found = [event async for event in self._read(seq - 1, seq + 1)]
+        return found[0] if found else None
+
+    async def _saved(self) -> State:
+        snapshot = None
+        with contextlib.suppress(StoreUnavailable):  # then the log is read from its beginning
+            snapshot = await self._store.load_snapshot(self._key, VERSION)
+        if snapshot is not None and snapshot.log == self._log:
+            with contextlib.suppress(msgspec.MsgspecError):  # one that cannot be read is none
+                return msgspec.json.decode(snapshot.state, type=State)
+        return State()
+
+    async def _history(self, state: State) -> History:
+        if state.window.seq is None:
+            return History()
+        made = payload_of(await self.event(state.window.seq), ev.CompactionMade)
+        if made is None:
+            return History(state.window.upto)
+        carried = [event for seq in made.carry if (event := await self.event(seq)) is not None]
+        return History(made.upto, made.summary, carried)
+
+    async def _shown(self, state: State, kept: deque[Event]) -> list[Event]:
+        first = since(state)
+        events = [event for event in kept if event.seq >= first]
+        if first <= state.head and (not events or events[0].seq > first):
+            events = [event async for event in self._read(first - 1, state.head + 1)]
+        return events
+
+    def _read(self, after: int, before: int | None = None) -> AsyncIterator[Event]:
+        return self._store.read(self._key, after=after, before=before, log=self._log)
+
+
+class Snapshots:
+    """Where the last snapshot of a log is, and where what a model reads began then."""
+
+    def __init__(self) -> None:
+        self._head = self._upto = 0
+
+    def note(self, state: State) -> None:
+        """There is one of this state."""
+        self._head, self._upto = state.head, state.window.upto
+
+    def due(self, log: str, state: State) -> Snapshot | None:
+        """A snapshot, if the last one is long ago, or begins before what a model reads now:
+        whoever opens the log reads on from there."""
+        if state.head - self._head < SNAPSHOT and state.window.upto == self._upto:
+            return None
+        self.note(state)
+        text = msgspec.Raw(msgspec.json.encode(state))
+        return Snapshot(log=log, seq=state.head, version=VERSION, state=text)
+
+
+def payload_of(event: Event | None, type: type[P]) -> P | None:
+    """The payload of an event, or None where it is gone or cannot be read."""
+    found = typed(event) if event is not None else None
+    return found if isinstance(found, type) else None

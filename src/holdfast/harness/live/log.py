@@ -1,0 +1,250 @@
+"""A log as one process sees it, live: its state, its history, the text in flight, and those
+who listen. Everything comes out of the log, by one reader; nobody's slowness holds it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from ... import events as ev
+from ...catalog import Row
+from ...errors import HarnessClosed, HoldfastError, LogDamaged, LogReplaced, SessionNotFound
+from ...events import Event, Key
+from ...state import State, fold
+from ...store import Store
+from ...stores.patience import ended
+from .delta import Delta
+from .display import Stage
+from .history import History
+from .later import Later
+from .listening import BUFFER, Audience, Hearer, Item, Listener, Trouble
+from .loading import Loading, Snapshots, payload_of
+from .speech import Speech
+
+__all__ = ["BUFFER", "Delta", "Hearer", "Item", "Listener", "Live", "Trouble"]
+
+P = TypeVar("P", bound=ev.Payload)
+
+RECENT = 32  # events that are looked up without asking the store
+FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
+LARGE = 64 << 10  # bytes of a message that waits; one of more is read again when it is its turn
+POLL = 0.25  # seconds between two looks at drafts that another process writes
+
+
+class Live:
+    """One log. `open` before use; `state` is that of the newest event that has arrived here."""
+
+    def __init__(self, store: Store, key: Key) -> None:
+        self.store, self.key = store, key
+        self.log = ""
+        self.row: Row | None = None  # as it was when the log was opened
+        self.state = State()
+        self.history = History()
+        self.stage = Stage()
+        self.speech = Speech()
+        self.snapshots = Snapshots()
+        self.failure: HoldfastError | None = None
+        self.stuck: HoldfastError | None = None
+        self.posting: set[asyncio.Future[None]] = set()  # messages on their way into the log
+        self.hooked = 0  # up to which event this process has called the agent's hooks
+        self.driven = False  # by this process; then deltas come from the driver, not from drafts
+        self.watchers: list[Callable[[Event], None]] = []
+        self.endings: list[Callable[[HoldfastError], None]] = []  # told when the log goes
+        self._recent: deque[Event] = deque(maxlen=RECENT)  # those that came while it followed
+        self._waiting: dict[int, Event] = {}  # messages of those that nobody has taken up yet
+        self._waiters = Waiters()
+        self._reader: asyncio.Task[None] | None = None
+        self._polling = Later(POLL, self._poll)
+        self.audience = Audience(self._polling.ask)
+
+    async def open(self) -> None:
+        """Read what is there, then follow."""
+        row = await self.store.row(self.key)
+        if row is None:
+            raise SessionNotFound(
+                tenant=self.key.tenant, session=self.key.session, thread=self.key.thread
+            )
+        self.log, self.row = row.log, row
+        loaded = await Loading(self.store, self.key, self.log).load()
+        self.state, self.history = loaded.state, loaded.history
+        self.snapshots.note(loaded.saved)
+        self.stage.begin(loaded.state, loaded.shown)
+        self._reader = asyncio.create_task(self._follow(), name=f"follow {self.key.session}")
+
+    async def aclose(self) -> None:
+        """Stop following; those who wait or listen are told."""
+        await self._polling.end(cut=True)
+        if self._reader is not None:
+            await ended(self._reader)
+        self._reader = None
+        self._fail(self.failure or HarnessClosed(what=f"session {self.key.session!r}"))
+
+    # Waiting and listening
+
+    async def reach(self, head: int) -> State:
+        """Wait until event `head` has arrived here."""
+        if self.state.head < head:
+            await self.until(lambda: self.state.head >= head)
+        return self.state
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait until something is true of this log; looked at after each event."""
+        if true():
+            return
+        if self.failure is not None:
+            raise self.failure
+        await self._waiters.until(true)
+
+    @contextlib.contextmanager
+    def posts(self) -> Iterator[None]:
+        """While a message is on its way into the log."""
+        done = asyncio.get_running_loop().create_future()
+        self.posting.add(done)
+        try:
+            yield
+        finally:
+            self.posting.discard(done)
+            done.set_result(None)
+
+    async def posted(self) -> None:
+        """Wait until the messages that are on their way now are in the log, or are not to be."""
+        if self.posting:
+            await asyncio.wait([*self.posting])
+
+    def listen(self, after: int | None = None) -> Listener:
+        """All that follows event `after`, or that follows now."""
+        listener = Listener(self, self.state.head if after is None else after, after is None)
+        self.audience.join(listener)
+        return listener
+
+    def say(self, message: str, text: str, *, thought: bool = False) -> None:
+        """Tell the listeners some more text of a message in flight."""
+        if (delta := self.speech.say(message, text, thought=thought)) is not None:
+            self.audience.tell(delta)
+
+    def trouble(self, error: HoldfastError, *, stuck: bool = False) -> None:
+        """Tell everyone. `stuck`: nobody drives this log until something comes."""
+        self.stuck = error if stuck else self.stuck
+        self.audience.tell(Trouble(error.code, str(error)))
+        self._waiters.look()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody listens, waits for something, or is sending a message."""
+        return bool(self.audience) or bool(self._waiters) or bool(self.posting)
+
+    # Looking up
+
+    async def event(self, seq: int) -> Event | None:
+        """The event with this number."""
+        place = seq - self._recent[0].seq if self._recent else -1
+        if 0 <= place < len(self._recent):
+            return self._recent[place]
+        return await Loading(self.store, self.key, self.log).event(seq)
+
+    async def payload(self, seq: int, type: type[P]) -> P | None:
+        """Its payload, or None where it is gone or cannot be read."""
+        return payload_of(await self.event(seq), type)
+
+    async def taken(self, seq: int) -> ev.MessageReceived:
+        """A message that waited, for whoever takes it up."""
+        event = self._waiting.get(seq) or await self.event(seq)
+        return payload_of(event, ev.MessageReceived) or ev.MessageReceived()
+
+    # Following
+
+    async def _follow(self) -> None:
+        pause = FIRST
+        while True:
+            try:
+                async for item in self.store.follow(self.key, after=self.state.head, log=self.log):
+                    pause = FIRST
+                    if isinstance(item, Event):
+                        self._arrived(item)
+            except (SessionNotFound, LogReplaced, LogDamaged) as error:
+                self._fail(error)
+                return
+            except HoldfastError as error:
+                self.trouble(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST)
+
+    def _arrived(self, event: Event) -> None:
+        self._recent.append(event)
+        self.state = fold((event,), self.state)
+        self._keep_waiting(event)
+        self.history.add(event)
+        self.speech.arrived(event)
+        self.stage.put(event, self.state)
+        self.audience.tell(event)
+        self.stuck = None
+        for look in self.watchers:
+            look(event)
+        self._waiters.look()
+
+    def _keep_waiting(self, event: Event) -> None:
+        """Have the messages at hand that wait, as long as they do."""
+        queue = self.state.queue
+        if not queue:
+            self._waiting.clear()
+        elif event.kind == "message.received" and len(event.data) <= LARGE:
+            self._waiting[event.seq] = event
+        if len(self._waiting) > len(queue):
+            known = self._waiting
+            self._waiting = {q.seq: known[q.seq] for q in queue if q.seq in known}
+
+    def _fail(self, error: HoldfastError) -> None:
+        self.failure = error
+        for tell in [*self.endings]:
+            tell(error)
+        self._waiters.fail(error)
+        self.audience.end()
+
+    async def _poll(self) -> None:
+        """Drafts of a driver elsewhere, as deltas, while someone listens and a run is going."""
+        if not self.audience:
+            return
+        if not self.driven and self.state.active is not None:
+            head = self.state.head
+            with contextlib.suppress(HoldfastError):
+                drafts = await self.store.drafts(self.key)
+                # What came meanwhile may have ended them: then the next look will tell.
+                for draft in drafts if self.state.head == head and not self.driven else ():
+                    so_far = self.speech.flying.get(draft.message)
+                    if more := draft.text[so_far.length if so_far is not None else 0 :]:
+                        self.say(draft.message, more)
+        self._polling.ask()
+
+
+class Waiters:
+    """Those who wait until something is true."""
+
+    def __init__(self) -> None:
+        self._waiting: set[tuple[Callable[[], bool], asyncio.Future[None]]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        waiter = (true, asyncio.get_running_loop().create_future())
+        self._waiting.add(waiter)
+        try:
+            await waiter[1]
+        finally:
+            self._waiting.discard(waiter)
+
+    def look(self) -> None:
+        """Something happened: let those go on for whom it is true now."""
+        for true, future in self._waiting:
+            if not future.done() and true():
+                future.set_result(None)
+
+    def fail(self, error: HoldfastError) -> None:
+        """It will never be true."""
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(error)

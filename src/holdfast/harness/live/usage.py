@@ -1,0 +1,125 @@
+"""What models used, under one set of names. Pure.
+
+Vendors count the same things under different names; here each has one. Input includes what was
+read from and written to a cache, output includes reasoning, as far as the vendor counts so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from ... import events as ev
+from ...codec import typed
+from ...events import Event
+from ...state import State
+
+NAMES = {
+    "input_tokens": ("prompt_tokens", "inputTokens", "promptTokens"),
+    "output_tokens": ("completion_tokens", "outputTokens", "completionTokens"),
+    "total_tokens": ("totalTokens",),
+    "reasoning_tokens": ("reasoningTokens",),
+    "cache_read_tokens": ("cached_tokens", "cache_read_input_tokens", "cachedInputTokens"),
+    "cache_write_tokens": ("cache_creation_input_tokens", "cacheCreationInputTokens"),
+}
+OURS = {name: ours for ours, names in NAMES.items() for name in (ours, *names)}
+
+
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens, and dollars where a price is known. `total_tokens` is the vendor's own total
+    where it told one, and input and output together where it did not."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        sums = {name: getattr(self, name) + getattr(other, name) for name in NAMES}
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(**sums, cost=sum(costs) if costs else None)
+
+
+class Spent(Struct, frozen=True):
+    """What one run of one thread used of one model."""
+
+    thread: str
+    run: str
+    model: str
+    usage: Usage
+
+
+def normalised(counts: Mapping[str, Any]) -> dict[str, int]:
+    """What a vendor counted, by our names: numbers that came as text are read, what is no
+    number is left out, and names that nobody knows stay as they are."""
+    found: dict[str, int] = {}
+    for name in sorted(counts, key=lambda name: name in NAMES):  # where both are given: ours
+        if (number := _number(counts[name])) is not None:
+            found[OURS.get(name, name)] = number
+    return found
+
+
+def _number(value: Any) -> int | None:
+    try:
+        return None if isinstance(value, bool) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def usage_of(counts: Mapping[str, Any], cost: float | None = None) -> Usage:
+    """The usage of one model call."""
+    known = normalised(counts)
+    together = known.get("input_tokens", 0) + known.get("output_tokens", 0)
+    known.setdefault("total_tokens", together)
+    return Usage(**{name: known.get(name, 0) for name in NAMES}, cost=cost)
+
+
+def spent(state: State) -> Usage:
+    """All that a thread used so far."""
+    sums = {**normalised(state.usage), "total_tokens": state.total}
+    return Usage(**{name: sums.get(name, 0) for name in NAMES}, cost=state.cost)
+
+
+def by_run(events: Iterable[Event]) -> dict[str, Usage]:
+    """What each run used, oldest first."""
+    return _summed((event.run or "", usage_of(p.usage, p.cost)) for event, p in _said(events))
+
+
+def by_model(events: Iterable[Event]) -> dict[str, Usage]:
+    """What was used of each model."""
+    return _summed((p.model or "", usage_of(p.usage, p.cost)) for _, p in _said(events))
+
+
+def table(thread: str, events: Iterable[Event]) -> list[Spent]:
+    """What each run of a thread used of each model, oldest first."""
+    sums: dict[tuple[str, str], Usage] = {}
+    for event, p in _said(events):
+        at = (event.run or "", p.model or "")
+        sums[at] = sums.get(at, Usage()) + usage_of(p.usage, p.cost)
+    return [Spent(thread, run, model, usage) for (run, model), usage in sums.items()]
+
+
+def last(events: Iterable[Event]) -> dict[str, int]:
+    """The counts of the latest message that has any, as the log has them."""
+    found: dict[str, int] = {}
+    for _, payload in _said(events):
+        found = payload.usage or found
+    return dict(found)
+
+
+def _said(events: Iterable[Event]) -> Iterable[tuple[Event, ev.MessageCompleted]]:
+    for event in events:
+        if isinstance(payload := typed(event), ev.MessageCompleted):
+            yield event, payload
+
+
+def _summed(parts: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
+    sums: dict[str, Usage] = {}
+    for name, part in parts:
+        sums[name] = sums.get(name, Usage()) + part
+    return sums

@@ -1,0 +1,1 @@
+"""The parts of a session: its verbs, its views, its threads."""

@@ -1,0 +1,1 @@
+"""What is done about a log: decide, perform, again, under a lease."""

@@ -1,0 +1,123 @@
+"""What a model says, as it can be kept: each chunk checked and cleaned when it arrives.
+
+A model of the program's own may give anything. What the log cannot carry is spelled out where
+that is harmless; everything else is an error of the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import reprlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...codec import check_data
+from ...errors import InvalidValue, ModelError, ModelUnavailable
+from ...events import to_json
+from ...models.port import (
+    BoundChunk,
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Model,
+    ModelCall,
+    TextChunk,
+    ThoughtChunk,
+)
+from ..tools.apart import asked_to_stop
+from ..tools.values import clean
+
+REASONS = frozenset(get_args(get_type_hints(EndChunk)["reason"]))
+ROOM = 8  # levels that our own events put around arguments
+
+
+class Said(Struct):
+    """What a model said, as far as it came."""
+
+    text: list[str] = []
+    thought: list[str] = []
+    calls: list[CallChunk] = []
+    bound: list[Any] = []
+    end: EndChunk | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        if isinstance(chunk, TextChunk):
+            self.text.append(chunk.text)
+        elif isinstance(chunk, ThoughtChunk):
+            self.thought.append(chunk.text)
+        elif isinstance(chunk, CallChunk):
+            self.calls.append(chunk)
+        elif isinstance(chunk, BoundChunk):
+            self.bound.append(chunk.data)
+        else:
+            self.end = chunk
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.text or self.thought or self.calls or self.bound)
+
+
+async def heard(model: Model, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+    """What the model says to this call. Raises `ModelError` for what is no chunk, and
+    `ModelUnavailable` where the model was cancelled though nobody asked for it."""
+    async with aclosing(model.stream(call)) as stream:
+        while (chunk := await _next(model.ref, stream)) is not None:
+            yield chunk
+
+
+async def _next(ref: str, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
+    try:
+        return _kept(ref, await anext(stream))
+    except StopAsyncIteration:
+        return None
+    except asyncio.CancelledError as error:
+        if asked_to_stop():
+            raise
+        problem = "the call was cancelled, and nobody here asked for that"
+        raise ModelUnavailable(model=ref, problem=problem) from error
+
+
+def _kept(ref: str, chunk: Any) -> Chunk:
+    """The chunk as the log can carry it."""
+    match chunk:
+        case TextChunk(text=str()) | ThoughtChunk(text=str()):
+            text = clean(chunk.text)
+            return chunk if text == chunk.text else replace(chunk, text=text)
+        case CallChunk(name=str(), id=str() | None):
+            return CallChunk(
+                name=clean(chunk.name),
+                arguments=arguments(chunk.arguments),
+                id=None if chunk.id is None else clean(chunk.id),
+            )
+        case EndChunk(usage=dict() | None):
+            reason = chunk.reason if chunk.reason in REASONS else "other"
+            return EndChunk(reason, {clean(str(k)): n for k, n in (chunk.usage or {}).items()})
+        case BoundChunk():
+            return chunk
+    given = type(chunk).__name__
+    whole = isinstance(chunk, TextChunk | ThoughtChunk | CallChunk | EndChunk)
+    wrong = f"a {given} with a field of a wrong type" if whole else f"{given}, which is no chunk"
+    raise ModelError(model=ref, problem=f"the model gave {wrong}")
+
+
+def arguments(given: Any) -> Any:
+    """Arguments as JSON has them; what it cannot carry, as text, which every tool refuses."""
+    try:
+        text = to_json(given)
+        wrapped = b"[" * ROOM + bytes(text) + b"]" * ROOM
+        check_data(msgspec.Raw(wrapped))
+    except InvalidValue:
+        return clean(_written(given))
+    return msgspec.json.decode(text)
+
+
+def _written(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return reprlib.repr(value)
