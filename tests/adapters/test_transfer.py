@@ -157,6 +157,15 @@ def test_a_dry_run_adds_nothing(projects: Path, store: str, cli: Cli) -> None:
     assert cli("import").out.startswith("added 11 lines")
 
 
+def test_a_dry_run_counts_a_uuid_once_like_the_import(tmp_path: Path, cli: Cli) -> None:
+    far = [entry(f"e{n}") for n in range(files.BATCH)]  # "b" comes again in another batch
+    path = write(tmp_path / "p" / "s.jsonl", entry("a"), entry("b"), entry("a"), *far, entry("b"))
+    tried = cli("import", "--create", "--dry-run", path, "--json").json
+    done = cli("import", "--create", path, "--json").json
+    assert (done["added"], done["known"]) == (files.BATCH + 2, 0)
+    assert tried == {**done, "dry_run": True}
+
+
 def test_a_project_or_a_session_can_be_named(projects: Path, store: str, cli: Cli) -> None:
     ended = cli("import", "--create", "--json", projects / "-other")
     assert (ended.json["sessions"], ended.json["added"]) == (1, 1)

@@ -24,6 +24,7 @@ ARGUMENTS = {
     "delete": ["s", "--yes"],
     "copy": ["--to", "memory:"],
     "answer": ["s", "yes"],
+    "unseal": ["s", "--reason", "lost"],
     "resume": ["--agent", "holdfast.cli.killed:agent", "--model", "scripted/offline"],
     **{verb: ["s"] for verb in ("show", "tail", "approve", "deny", "abort", "export", "import")},
 }

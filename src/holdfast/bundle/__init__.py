@@ -16,6 +16,7 @@ from .write import export_bundle
 if TYPE_CHECKING:
     from .differences import BundleDiff, diff
     from .replaying import Divergence, Replayed, replay
+    from .unseal import unseal_session
 
 # Imported when they are first used: a replay needs the whole harness.
 _LATER = {
@@ -24,6 +25,7 @@ _LATER = {
     "Replayed": ".replaying",
     "diff": ".differences",
     "replay": ".replaying",
+    "unseal_session": ".unseal",
 }
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "export_bundle",
     "import_bundle",
     "replay",
+    "unseal_session",
     "validate_bundle",
 ]
 

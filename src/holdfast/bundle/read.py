@@ -8,9 +8,8 @@ which the same bundle is known when it comes again.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Literal, TypeAlias
 
@@ -19,23 +18,17 @@ from msgspec.structs import replace
 
 from ..catalog import Parent, Row
 from ..codec import check_key
-from ..errors import (
-    Fault,
-    HoldfastError,
-    InvalidBundle,
-    InvalidValue,
-    NotContinuable,
-    SessionExists,
-)
+from ..errors import HoldfastError, InvalidValue, NotContinuable, SessionExists
 from ..events import Event, Key, NewEvent, Scope
 from ..store import BlobRef, Store
 from ..stores.copy import base_of, restore_base
 from ..stores.measure import START, link, threads_of
 from ..stores.rules import numbered
-from .archive import PIECE, Bundle
+from .archive import Bundle
 from .check import Checked, Source, check_bundle, order
-from .contents import opened_part
-from .format import BUNDLE_LIMITS, BundleLimits, Liveness, Part, Thread, event_of
+from .format import BUNDLE_LIMITS, Blob, BundleLimits, Document, Liveness, Thread
+from .pouring import changed, poured
+from .turn import Turn, place_of, turn
 from .write import CLAIM, REDACTED
 
 Use: TypeAlias = Literal["continue", "read"]
@@ -71,15 +64,11 @@ class _Job(Struct, frozen=True, kw_only=True):
     bundle: Bundle
     scope: Scope
     use: Use
+    origin: str  # the claim of a session that came from this bundle
     progress: Callable[[int], None]
 
     def key(self, thread: str) -> Key:
         return Key(self.scope.tenant, self.scope.session, thread)
-
-    @property
-    def place(self) -> Key:
-        """A thread that stands for the session until its own are there."""
-        return base_of(self.scope, hashlib.sha256(self.bundle.id.encode()).digest())
 
 
 async def import_bundle(
@@ -102,8 +91,10 @@ async def import_bundle(
     any will do; its threads are sealed. The same bundle again is the same session. `SessionExists`
     when the id is another session's. With `names=False` the names that it held are left.
 
-    All or nothing: what was written is removed when the rest fails. Cut off by a crash, the same
-    call finishes it. `progress` is told of events that were written.
+    All or nothing: what was written is removed when the rest fails, unless somebody has gone on
+    with it. Cut off by a crash, the same call finishes it. Of several at a time each waits for
+    its turn, and finds what was done; `LeaseHeld` when it waited for a minute. `progress` is told
+    of events that were written.
     """
     if purpose not in ("continue", "read"):
         raise InvalidValue(
@@ -123,6 +114,7 @@ async def import_bundle(
         bundle=checked.bundle,
         scope=scope,
         use=purpose,
+        origin=_origin(document, scope),
         progress=progress or (lambda events: None),
     )
     return await _import(job, names=names and purpose == "continue")
@@ -147,37 +139,88 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
 
 
 async def _import(job: _Job, *, names: bool) -> Imported:
-    document = job.bundle.document
-    origin = _claim_name(job)
+    while True:
+        job = await _claimed(job)
+        # In this order: without a place, nobody is about to take back what is found then.
+        idle = await job.store.row(place_of(job.scope)) is None
+        if idle and not any(await _missing(job)):
+            return _imported(job)
+        async with turn(job.store, job.scope) as mine:
+            # Whoever had the turn may have given the name up, or have it under another id.
+            holder = await job.store.claim(job.scope.tenant, job.origin, job.scope)
+            if holder == job.scope:
+                return await _fill(job, mine, names=names)
+
+
+async def _claimed(job: _Job) -> _Job:
+    """The import with the claim that says where the session is from: perhaps under another id,
+    where one was cut, or has been."""
     # In this order: what comes between is from an import of the same bundle at the same time.
-    known = not await _threads(job) or origin in await job.store.claims(job.scope)
-    holder = await job.store.claim(job.scope.tenant, origin, job.scope)
-    if holder != job.scope:  # perhaps of an import that was cut, and is finished now
-        job, known = replace(job, scope=holder), True
-    written: list[Key] = []
+    there = await _threads(job)
+    known = not there or job.origin in await job.store.claims(job.scope)
+    holder = await job.store.claim(job.scope.tenant, job.origin, job.scope)
+    if holder != job.scope:
+        return replace(job, scope=holder)
+    if not known:
+        await job.store.unclaim(job.scope.tenant, job.origin, job.scope)
+        raise _taken(job, there)
+    return job
+
+
+async def _missing(job: _Job) -> tuple[list[Thread], list[Blob]]:
+    """What the session lacks of the bundle; `SessionExists` when it is another's, or sealed."""
+    rows = await _threads(job)
+    there = {row.thread for row in rows}
+    if not await _is_ours(job, there):
+        await job.store.unclaim(job.scope.tenant, job.origin, job.scope)
+        raise _taken(job, rows)
+    if job.use == "continue" and _sealed(rows):
+        raise _taken(job, rows)
+    threads = [
+        thread for thread in order(job.bundle.document.threads) if thread.thread not in there
+    ]
+    have = {ref.sha256 for ref in await job.store.blobs(job.scope)}
+    blobs = [b for b in job.bundle.document.blobs if b.part is not None and b.sha256 not in have]
+    return threads, blobs
+
+
+def _taken(job: _Job, rows: Iterable[Row]) -> SessionExists:
+    thread = min(row.thread for row in rows)
+    return SessionExists(tenant=job.scope.tenant, session=job.scope.session, thread=thread)
+
+
+async def _fill(job: _Job, mine: Turn, *, names: bool) -> Imported:
+    """Write what is missing, or nothing."""
+    document = job.bundle.document
+    mark = f"{REDACTED}{document.mode}:{job.scope.session}"
+    ours = {job.origin, mark, *document.session.claims}
+    before = [name for name in await job.store.claims(job.scope) if name not in ours]
+    written: dict[Key, int] = {}
     try:
-        there = {row.thread: row for row in await _threads(job)}
-        known = known and await _is_ours(job, there)
-        if there and (not known or (job.use == "continue" and _sealed(there.values()))):
-            raise SessionExists(
-                tenant=job.scope.tenant, session=job.scope.session, thread=min(there)
-            )
-        missing = [thread for thread in order(document.threads) if thread.thread not in there]
+        threads, blobs = await _missing(job)
         if document.mode != "local":
-            mark = f"{REDACTED}{document.mode}:{job.scope.session}"
             await job.store.claim(job.scope.tenant, mark, job.scope)
-        held = await _claim(job, document.session.claims) if names and missing else ()
-        blobs = await _blobs(job)
+        held = await _claim(job, document.session.claims) if names and threads else ()
+        for blob in blobs:
+            await _put(job, blob)
         events = 0
-        for thread in missing:
+        for thread in threads:
+            await mine.check()
             events += await _restore(job, thread, written)
     except BaseException:
-        await _undo(job, written, origin, known=known)
+        await _undo(job, mine, written, before)
         raise
-    finally:
-        await job.store.delete(job.place)
-    fresh = bool(missing or blobs)
-    return _imported(job, job.scope, fresh=fresh, events=events, blobs=blobs, held=held)
+    fresh = bool(threads or blobs)
+    return _imported(job, fresh=fresh, events=events, blobs=len(blobs), held=held)
+
+
+async def _undo(job: _Job, mine: Turn, written: Mapping[Key, int], before: Sequence[str]) -> None:
+    """Leave nothing of an import that failed, but for what was there before it, and what somebody
+    has gone on with: that the same call finishes."""
+    with suppress(HoldfastError):
+        if await mine.take_back(written) and not await _threads(job):
+            for name in before:  # they went with the place
+                await job.store.claim(job.scope.tenant, name, job.scope)
 
 
 async def _threads(job: _Job) -> list[Row]:
@@ -191,7 +234,7 @@ async def _is_ours(job: _Job, there: Collection[str]) -> bool:
     that was cut after its claim may have found the id taken."""
     mine = [thread for thread in job.bundle.document.threads if thread.thread in there]
     for thread in mine:
-        last = await _last(_poured(job, thread))
+        last = await _last(poured(job.bundle, thread))
         before = thread.head + 1
         found = await _last(
             job.store.read(job.key(thread.thread), after=thread.head - 1, before=before)
@@ -213,18 +256,16 @@ def _sealed(rows: Iterable[Row]) -> bool:
     return any(row.sealed is not None for row in rows)
 
 
-def _claim_name(job: _Job) -> str:
+def _origin(document: Document, scope: Scope) -> str:
     """A move has one continuation; of anything else, each id that it is imported under has one."""
-    document = job.bundle.document
     name = CLAIM + document.bundle_id
-    if document.purpose == "move" or job.scope.session == document.session.session:
+    if document.purpose == "move" or scope.session == document.session.session:
         return name
-    return f"{name}:{job.scope.session}"
+    return f"{name}:{scope.session}"
 
 
 def _imported(
     job: _Job,
-    scope: Scope,
     *,
     fresh: bool = False,
     events: int = 0,
@@ -234,8 +275,8 @@ def _imported(
     document = job.bundle.document
     return Imported(
         bundle_id=document.bundle_id,
-        tenant=scope.tenant,
-        session=scope.session,
+        tenant=job.scope.tenant,
+        session=job.scope.session,
         fresh=fresh,
         purpose=job.use,
         liveness=document.liveness,
@@ -244,19 +285,6 @@ def _imported(
         blobs=blobs,
         held=tuple(held),
     )
-
-
-async def _undo(job: _Job, written: Sequence[Key], origin: str, *, known: bool) -> None:
-    """Leave nothing of an import that failed, but for what was there before it."""
-    with suppress(HoldfastError):
-        for key in reversed(written):
-            await job.store.delete(key)
-        if not await _threads(job):
-            await job.store.delete(job.scope)
-            for name in await job.store.claims(job.scope):
-                await job.store.unclaim(job.scope.tenant, name, job.scope)
-        elif not known:
-            await job.store.unclaim(job.scope.tenant, origin, job.scope)
 
 
 async def _claim(job: _Job, names: Sequence[str]) -> tuple[str, ...]:
@@ -268,48 +296,37 @@ async def _claim(job: _Job, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(held)
 
 
-async def _blobs(job: _Job) -> int:
-    """Put the blobs that are not there. They come before the threads, so that whoever drives those
-    finds them; until then a thread that wants no driver holds their place."""
-    have = {ref.sha256 for ref in await job.store.blobs(job.scope)}
-    blobs = [b for b in job.bundle.document.blobs if b.part is not None and b.sha256 not in have]
-    if blobs:
-        await restore_base(job.store, job.place, _none(), 0)
-    for blob in blobs:
-        data = await asyncio.to_thread(job.bundle.blob, blob.sha256)
-        if await job.store.put_blob(job.scope, data) != BlobRef(blob.sha256, blob.size):
-            raise _changed(f"blobs/{blob.sha256}")
-    return len(blobs)
-
-
-async def _none() -> AsyncGenerator[Event, None]:
-    for event in list[Event]():
-        yield event
+async def _put(job: _Job, blob: Blob) -> None:
+    """Put a blob. They come before the threads, so that whoever drives those finds them."""
+    data = await asyncio.to_thread(job.bundle.blob, blob.sha256)
+    if await job.store.put_blob(job.scope, data) != BlobRef(blob.sha256, blob.size):
+        raise changed(f"blobs/{blob.sha256}")
 
 
 # Threads
 
 
-async def _restore(job: _Job, thread: Thread, written: list[Key]) -> int:
+async def _restore(job: _Job, thread: Thread, written: dict[Key, int]) -> int:
     """Restore one thread, so that it shares what it shared; the number of its events."""
     if thread.parent is not None or thread.shared == 0:
         return await _write(job, thread, thread.parent, written)
-    chain = await _chain(_poured(job, thread, upto=thread.shared))
+    chain = await _chain(poured(job.bundle, thread, upto=thread.shared))
     base = base_of(job.scope, chain)
-    await restore_base(job.store, base, _poured(job, thread, upto=thread.shared), thread.shared)
+    shared = poured(job.bundle, thread, upto=thread.shared)
+    await restore_base(job.store, base, shared, thread.shared)
     try:
         return await _write(job, thread, Parent(base.thread, thread.shared), written)
     finally:
         await job.store.delete(base)
 
 
-async def _write(job: _Job, thread: Thread, parent: Parent | None, written: list[Key]) -> int:
+async def _write(job: _Job, thread: Thread, parent: Parent | None, written: dict[Key, int]) -> int:
     after = parent.at if parent is not None else 0
     key = job.key(thread.thread)
 
     async def events() -> AsyncGenerator[Event, None]:
         last = None
-        async with aclosing(_poured(job, thread, after=after)) as found:
+        async with aclosing(poured(job.bundle, thread, after=after)) as found:
             async for event in found:
                 last = event
                 yield event
@@ -317,15 +334,16 @@ async def _write(job: _Job, thread: Thread, parent: Parent | None, written: list
         if job.use == "read" and last is not None:
             yield _sealing(job, last)
 
+    written[key] = thread.head + (job.use == "read")  # also if this is cut when it is done
     try:
         await job.store.restore(key, events(), parent=parent)
     except SessionExists:
-        # Somebody imports the same bundle at the same time, or something else was made here.
+        del written[key]
+        # Something else was made here, or what comes from the same bundle by another way.
         there = job.store.read(key, after=after, before=thread.head + 1)
-        if await _chain(there) != await _chain(_poured(job, thread, after=after)):
+        if await _chain(there) != await _chain(poured(job.bundle, thread, after=after)):
             raise
         return 0
-    written.append(key)
     return thread.head - after
 
 
@@ -341,42 +359,3 @@ def _sealing(job: _Job, last: Event) -> Event:
     """What keeps a log from going on, behind its end. An export leaves it out again."""
     moved = NewEvent.of("session.moved", {"to": NOWHERE}, id=f"read:{job.bundle.id}")
     return numbered(moved, last.seq + 1, last.at)
-
-
-async def _poured(
-    job: _Job, thread: Thread, *, after: int = 0, upto: int | None = None
-) -> AsyncGenerator[Event, None]:
-    """The events of a thread's part with after < seq ≤ upto. `InvalidBundle` at the end, if the
-    file was changed since it was checked."""
-    listed = {part.name: part for part in job.bundle.document.parts}
-    pieces = _pieces(job.bundle, listed[thread.part])
-    try:
-        while some := await asyncio.to_thread(next, pieces, None):
-            for event in some:
-                if upto is not None and event.seq > upto:
-                    return
-                if event.seq > after:
-                    yield event
-    finally:
-        await asyncio.to_thread(pieces.close)
-
-
-def _pieces(bundle: Bundle, part: Part) -> Generator[list[Event], None, None]:
-    some: list[Event] = []
-    size = 0
-    with opened_part(bundle.parts, part) as file:
-        while line := file.readline(-1):
-            some.append(event_of(line))
-            size += len(line)
-            if size > PIECE:
-                yield some
-                some, size = [], 0
-    if file.fault() is not None:
-        raise _changed(part.name)
-    if some:
-        yield some
-
-
-def _changed(path: str) -> InvalidBundle:
-    fault = Fault(code="tampered", path=path, problem="was changed while it was imported")
-    return InvalidBundle(faults=[fault])

@@ -116,7 +116,7 @@ async def export_bundle(
     `threads`, after that event. `attachments` says whether blobs come along; by default they do
     in `local` alone. `progress` is told of events that were read.
     """
-    store, scope = _origin(session)
+    store, scope = origin_of(session)
     _check(mode, purpose, threads, upto, move_to)
     await _check_faithful(store, scope, mode)
     job = _Job(
@@ -187,7 +187,8 @@ def _scrub(mode: Mode, config: ScrubConfig | None) -> Scrub:
     return Scrub(mode, ScrubConfig(detector=False) if mode == "local" else config)
 
 
-def _origin(session: Origin) -> tuple[Store, Scope]:
+def origin_of(session: Origin) -> tuple[Store, Scope]:
+    """The store and the session that are meant."""
     if isinstance(session, tuple):
         store, scope = session
     else:

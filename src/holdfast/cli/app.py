@@ -28,6 +28,7 @@ from .serve import serve
 from .show import show
 from .sweep import sweep
 from .tail import tail
+from .unseal import unseal
 from .upkeep import delete, purge, repair, verify
 
 HELP = """Durable sessions for AI agents: talk to them, answer them, follow them, keep them sound.
@@ -62,6 +63,7 @@ VERBS: dict[Callable[..., Any], Group] = {
     copy: UPKEEP,
     export: UPKEEP,
     import_: UPKEEP,
+    unseal: UPKEEP,
     migrate: UPKEEP,
     doctor: UPKEEP,
     new: TRYING,

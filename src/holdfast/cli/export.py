@@ -16,14 +16,19 @@ from ..bundle.format import Document
 from ..bundle.harn import write_harn
 from ..bundle.loss import LossReport
 from ..bundle.redaction.manifest import Mode
-from ..bundle.redaction.scrub import ScrubConfig
+from ..bundle.unseal import unseal_session
 from ..bundle.write import export_bundle
+from ..errors import HoldfastError
 from ..events import Scope
+from ..store import Store
+from ..stores.measure import threads_of
 from .bundlefiles import Format, file_name, placed, tell_loss, write_text
 from .failure import UsageError
 from .options import EVERYWHERE, Common
 from .output import Output, plain
+from .private import PRIVATE, Private
 from .render import number, size
+from .session import BY
 
 ModeName: TypeAlias = Literal["local", "sanitized", "replay-only"]
 STDOUT = "-"
@@ -62,10 +67,6 @@ async def export(
     upto: Annotated[
         int | None, Parameter(help="Only the events up to this number, of one thread.")
     ] = None,
-    personal: Annotated[
-        list[str],
-        Parameter(help="Replace personal data of this kind too: email, phone, card, iban, …"),
-    ] = [],  # noqa: B006 - cyclopts makes it anew
     attachments: Annotated[
         bool | None, Parameter(help="Take attachments along; default: with `local`.")
     ] = None,
@@ -73,6 +74,7 @@ async def export(
         Format, Parameter(help="The format: ours, Harn's bundle, Claude Code's transcript.")
     ] = "holdfast",
     force: Annotated[bool, Parameter(help="Replace a file that is there.")] = False,
+    private: Private = PRIVATE,
     common: Common = EVERYWHERE,
 ) -> int:
     """Write a session to a file that can be shared, imported elsewhere, or replayed.
@@ -96,28 +98,51 @@ async def export(
         "threads": thread or None,
         "upto": upto,
         "attachments": attachments,
-        "scrub": ScrubConfig(personal=tuple(personal)) if personal else None,
+        "scrub": await private.config(mode),
     }
     async with common.open() as store:
         origin = (store, Scope(common.tenant, session))
         with out_.working(f"exporting {plain(session)}") as told:
             seen = Counter(told)
             if format == "holdfast" and target is not None:
-                async with placed(target, force=force) as path:
-                    made = await export_bundle(origin, named, to=path, progress=seen, **how)
-                _tell(out_, msgspec.structs.replace(made, path=str(target)))
+                made = await _written(origin, named, target, force=force, progress=seen, **how)
+                _tell(out_, made)
                 return 0
             bundle = await export_bundle(origin, named, progress=seen, **how)
+    return await _convert(out_, bundle, format, target, force=force)
+
+
+async def _written(
+    origin: tuple[Store, Scope], mode: Mode, target: Path, *, force: bool, **how: Any
+) -> Written:
+    """A bundle in its file. A move whose file cannot be put in its place has not happened."""
+    moves = how["purpose"] == "move" and not any(
+        row.sealed is not None for row in await threads_of(*origin)
+    )
+    made = None
+    try:
+        async with placed(target, force=force) as path:
+            made = await export_bundle(origin, mode, to=path, **how)
+    except HoldfastError:  # but not when it is cut: then the file may be there
+        if made is not None and moves:
+            await unseal_session(origin, reason="the export failed", actor=BY.who, force=True)
+        raise
+    return msgspec.structs.replace(made, path=str(target))
+
+
+async def _convert(
+    out: Output, bundle: Bundle, format: Format, target: Path | None, *, force: bool
+) -> int:
     if format == "claude":
-        return await _claude(out_, bundle, target)
+        return await _claude(out, bundle, target)
     data, loss = await asyncio.to_thread(_converted, bundle, format)
     if target is None:
         sys.stdout.write(data.decode())
     else:
         async with placed(target, force=force) as path:
             await asyncio.to_thread(write_text, path, data)
-        _tell_converted(out_, bundle.document, format, [target], loss)
-    tell_loss(out_, loss)
+        _tell_converted(out, bundle.document, format, [target], loss)
+    tell_loss(out, loss)
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,7 @@ class _There:
         self._ids = {entry_id(entry) for entry in entries}
         self._contents = Counter(digest(entry) for entry in entries if entry_id(entry) is None)
         self._met: Counter[str] = Counter()
+        self._counted: set[str] = set()
         metadata = [entry for entry in entries if _is_metadata(entry)]
         self.metadata = metadata[-1] if metadata else None
 
@@ -57,6 +58,12 @@ class _There:
         self._met[content] += 1
         number = self._met[content]
         return f"line:{content}:{number}" if number > self._contents[content] else None
+
+    def count(self, ids: Iterable[str]) -> int:
+        """How many of these ids would be new: one that comes again is one."""
+        new = set(ids) - self._counted
+        self._counted |= new
+        return len(new)
 
     def another(self, entry: Any) -> str:
         """The id under which to add an entry behind all that are equal."""
@@ -85,14 +92,19 @@ async def import_transcript(
             read = [item for item in batch if not isinstance(item, Problem)]
             wanted = [(n, entry, id) for n, entry in read if (id := there.missing(entry))]
             done.known += len(read) - len(wanted)
-            await _add(store, transcript, wanted, done, dry_run)
+            if dry_run:
+                done.added += there.count(id for _, _, id in wanted)
+            else:
+                await _add(store, transcript, wanted, done)
     meta = await asyncio.to_thread(files.read_meta, transcript)
     if isinstance(meta, Problem):
         done.problems.append(meta)
     elif meta is not None and meta == there.metadata:
         done.known += 1
+    elif meta is not None and dry_run:
+        done.added += 1
     elif meta is not None:
-        await _add(store, transcript, [(None, meta, there.another(meta))], done, dry_run)
+        await _add(store, transcript, [(None, meta, there.another(meta))], done)
     return done
 
 
@@ -101,11 +113,7 @@ async def _add(
     transcript: Transcript,
     wanted: Sequence[tuple[int | None, Any, str]],
     done: Imported,
-    dry_run: bool,
 ) -> None:
-    if dry_run:
-        done.added += len(wanted)
-        return
     try:
         done.added += await store.add(transcript.key, [(entry, id) for _, entry, id in wanted])
     except InvalidValue as error:
@@ -113,7 +121,7 @@ async def _add(
             done.problems.append(Problem(shown(transcript.path), str(error), wanted[0][0]))
             return
         for one in wanted:
-            await _add(store, transcript, [one], done, dry_run)
+            await _add(store, transcript, [one], done)
 
 
 async def export_session(
