@@ -24,8 +24,9 @@ from .settings import Settings
 from .turns import OURS, TurnsAt, create, race_turns, turns_of
 
 BARE = "bare multi-row insert"
-BY_HAND = "append_1 by hand"
-READY = "append_1 by hand, arguments made before"
+LINK = bytes(49)  # as long as what is kept of a link
+BY_HAND = "append_2 by hand"
+READY = "append_2 by hand, arguments made before"
 
 ROWS = 4
 COLUMNS = ("log", "seq", "id", "kind", "v", "run", "actor", "cause", "at", "hash", "data")
@@ -128,7 +129,7 @@ class _Log:
         none = [None] * ROWS
         return [
             *(*self.key, self.id, version, None),
-            *(ids, first, now, kinds, [1] * ROWS, none, none, none, hashes, data),
+            *(ids, first, now, kinds, [1] * ROWS, none, none, none, hashes, data, [LINK] * ROWS),
             *(*self.searched, encode(row)),
             *[None] * 8,
         ]
@@ -150,7 +151,7 @@ def by_hand(ready: bool) -> TurnsAt[Place]:
         return run
 
     async def main(place: Place, sessions: int, turns: int) -> float:
-        sql = f'SELECT * FROM "{place.name}".append_1({", ".join(f"${n}" for n in range(1, 35))})'
+        sql = f'SELECT * FROM "{place.name}".append_2({", ".join(f"${n}" for n in range(1, 36))})'
         async with holdfast.connect(place.url) as store:
             keys = [await create(store, f"session-{n}") for n in range(sessions)]
             await asyncio.gather(*(turns_of(store, key, 1)() for key in keys))

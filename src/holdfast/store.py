@@ -85,9 +85,10 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 
 class Damage(Struct, frozen=True, kw_only=True):
-    """One thing that `verify` found wrong."""
+    """One thing that `verify` found wrong. `broken` is an event that does not follow from what
+    stands before it, `unlinked` one of which nothing tells whether it does."""
 
-    problem: Literal["unreadable", "missing", "torn", "row", "claim"]
+    problem: Literal["unreadable", "missing", "torn", "broken", "unlinked", "row", "claim"]
     detail: str
     key: Key | None = None
     seq: int | None = None
@@ -145,6 +146,12 @@ class Store(Protocol):
         reading on behind it works. With `inline=False` the data of a payload above
         `info().apart` bytes is `{"apart": {"size": …, "sha256": …}}`: fit to show, not to fold.
         """
+        ...
+
+    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
+        """What binds an event to all that stand before it, as 64 hexadecimal digits; the newest
+        one's is `Row.link`. It never changes, erasing included. None where an older program
+        wrote the event."""
         ...
 
     def follow(
@@ -275,10 +282,10 @@ class Store(Protocol):
     def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        """Recompute hashes, numbers, rows and claims, and report what does not agree.
+        """Recompute hashes, links, numbers, rows and claims, and report what does not agree.
 
         `unreadable` is an event whose data are gone or differ from their hash. With
-        `repair` it is replaced by an erased one, and rows are rebuilt.
+        `repair` it is replaced by an erased one, and rows are rebuilt; links stay as they are.
         """
         ...
 

@@ -112,7 +112,7 @@ async def content(store: Store, scope: Scope = SHOP) -> dict[str, Any]:
     """All that a session is, but for what a copy makes anew."""
     rows = await rows_of(store, scope)
     return {
-        "rows": {name: replace(row, log="", tenant="") for name, row in rows.items()},
+        "rows": {name: replace(row, log="", tenant="", link=None) for name, row in rows.items()},
         "events": {name: await events_of(store, row.key) for name, row in rows.items()},
         "blobs": {ref: await store.get_blob(scope, ref) for ref in await store.blobs(scope)},
         "claims": await store.claims(scope),

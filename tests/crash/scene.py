@@ -255,7 +255,9 @@ def _timeless(row: Row) -> Row:
     times = {"created": 0, "active": 0, "last": 0, "due": None, "wake": None}
     surfaces = dict.fromkeys(row.surfaces)
     waiting = {id: {**item, "at": 0} for id, item in row.pending.items()}
-    return msgspec.structs.replace(row, log="", surfaces=surfaces, pending=waiting, **times)
+    return msgspec.structs.replace(
+        row, log="", link=None, surfaces=surfaces, pending=waiting, **times
+    )
 
 
 def _blobs(scene: Scene, scope: Scope) -> list[BlobRef]:

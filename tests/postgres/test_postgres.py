@@ -55,11 +55,11 @@ async def begin(store: holdfast.Store, session: str = "s") -> None:
 
 
 async def test_a_new_schema_is_made_and_opening_again_changes_nothing(url: str) -> None:
-    assert await schema_state(url) == (0, 1)
+    assert await schema_state(url) == (0, 2)
     async with holdfast.connect(url) as store:
         await begin(store)
-        assert store.info().schema == 1
-    assert await schema_state(url) == (1, 1)
+        assert store.info().schema == 2
+    assert await schema_state(url) == (2, 2)
     async with holdfast.connect(url) as store:
         assert (await store.row(key("s"))) is not None
 
@@ -74,16 +74,16 @@ async def test_two_schemas_of_one_database_are_two_stores(tmp_path: Path) -> Non
 async def test_with_migrate_never_a_missing_schema_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="holdfast migrate"):
         await holdfast.connect(url + "&migrate=never")
-    assert await schema_state(url) == (0, 1)
+    assert await schema_state(url) == (0, 2)
 
 
 async def test_a_schema_that_needs_a_newer_program_is_refused(url: str, direct: Any) -> None:
     async with holdfast.connect(url):
         pass
-    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 2')
+    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 3')
     with pytest.raises(StoreTooNew) as refused:
         await holdfast.connect(url)
-    assert (refused.value.found, refused.value.known) == (9, 1)
+    assert (refused.value.found, refused.value.known) == (9, 2)
 
 
 async def test_a_newer_schema_that_keeps_our_function_is_used(url: str, direct: Any) -> None:
@@ -179,7 +179,7 @@ async def test_a_function_that_changes_under_a_prepared_call_is_called_anew(
         await begin(store)
         for n in range(3):
             await store.append(key("s"), [NewEvent.of(NOTE, {"n": n})])
-        name = f"{schema_of(url)}.append_1"
+        name = f"{schema_of(url)}.append_2"
         made = await direct.fetchval("SELECT pg_get_functiondef($1::regproc)", name)
         changed = made.replace("OUT known_seqs bigint[]", "OUT known_seqs bigint[], OUT more text")
         assert changed != made

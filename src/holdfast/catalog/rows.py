@@ -29,7 +29,8 @@ class Parent(Struct, frozen=True):
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What lists show of one log. `created`, `changed` (of the phase), `last` and `due` are UTC
     ms; `active`, `stale_at`, `ttl` (until stale) and `expiry` (from stale to expired) are
-    seconds, so that an index on them moves at most once a second."""
+    seconds, so that an index on them moves at most once a second. `link` binds all events up
+    to `head`: kept elsewhere, it proves later that none of them was changed."""
 
     tenant: str
     session: str
@@ -63,6 +64,7 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: int = 0
     active: int = 0
     last: int = 0
+    link: str | None = None
 
     @property
     def key(self) -> Key:
@@ -109,8 +111,11 @@ MAPS = ("labels", "metadata", "surfaces", "pending")
 LIMITED = (*MAPS, "usage")
 
 
-def apply(row: Row, events: Sequence[Event], changes: Sequence[RowChange]) -> Row:
-    """The row after `events`; refuses a map that would outgrow its limit."""
+def apply(
+    row: Row, events: Sequence[Event], changes: Sequence[RowChange], link: str | None = None
+) -> Row:
+    """The row after `events`, the last of which has this link; refuses a map that would outgrow
+    its limit."""
     new: dict[str, Any] = {}
     size = row.bytes
     active = row.active
@@ -135,7 +140,7 @@ def apply(row: Row, events: Sequence[Event], changes: Sequence[RowChange]) -> Ro
     if "parent" in new:
         new["parent"] = msgspec.convert(new["parent"], Parent | None)
     last = events[-1]
-    after = replace(row, head=last.seq, last=last.at, bytes=size, active=active, **new)
+    after = replace(row, head=last.seq, last=last.at, bytes=size, active=active, link=link, **new)
     derived = (stale_at(after), wake(after))
     if derived != (after.stale_at, after.wake):
         after = replace(after, stale_at=derived[0], wake=derived[1])
@@ -217,10 +222,9 @@ def stale_at(row: Row) -> int | None:
 
 def agrees(stored: Row, projected: Row) -> bool:
     """Whether a stored row is what its log makes of it. Rows written before `changed` was
-    kept do not have it."""
-    if stored.changed is None:
-        projected = replace(projected, changed=None)
-    return stored == projected
+    kept do not have it; links are no matter of what events say."""
+    changed = None if stored.changed is None else projected.changed
+    return stored == replace(projected, changed=changed, link=stored.link)
 
 
 def wake(row: Row) -> int | None:

@@ -29,7 +29,7 @@ from .show import show
 from .sweep import sweep
 from .tail import tail
 from .unseal import unseal
-from .upkeep import delete, purge, repair, verify
+from .upkeep import anchors, delete, purge, repair, verify
 
 HELP = """Durable sessions for AI agents: talk to them, answer them, follow them, keep them sound.
 
@@ -57,6 +57,7 @@ VERBS: dict[Callable[..., Any], Group] = {
     tail: READING,
     sweep: LIFE,
     verify: UPKEEP,
+    anchors: UPKEEP,
     repair: UPKEEP,
     delete: UPKEEP,
     purge: UPKEEP,

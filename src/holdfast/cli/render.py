@@ -161,6 +161,8 @@ def damage_text(damage: Damage) -> Text:
     if damage.seq is not None:
         where += f" event {damage.seq}"
     mark = ("repaired ", "green") if damage.repaired else ("damaged  ", "red")
+    if damage.problem == "unlinked":
+        mark = ("note     ", "yellow")
     return Text.assemble(
         mark, (plain(where), "cyan"), plain(f": {damage.problem}, {damage.detail}")
     )

@@ -1,21 +1,26 @@
-"""`holdfast verify`, `repair`, `delete` and `purge`: what keeps a store sound and small."""
+"""`holdfast verify`, `anchors`, `repair`, `delete` and `purge`: what keeps a store sound."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
+import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
 from ..catalog import Query, Row
 from ..codec import LIMITS
-from ..errors import DeletionRefused, SessionNotFound
+from ..errors import DeletionRefused, InvalidValue, SessionNotFound
 from ..events import Key, Scope
 from ..sessions import Sessions
-from ..store import Receipt, Store
+from ..store import Damage, Receipt, Store
+from ..stores.anchors import Anchor, held
+from ..stores.anchors import anchors as all_anchors
 from .failure import UsageError
 from .options import EVERYWHERE, Common
 from .output import Output, plain
@@ -29,11 +34,24 @@ OneThread: TypeAlias = Annotated[
     str | None, Parameter(help="Only this thread of it. Default: all.")
 ]
 
+_anchor = msgspec.json.Decoder(Anchor).decode
+
 Yes: TypeAlias = Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.")]
 
 
+Anchored: TypeAlias = Annotated[
+    Path | None,
+    Parameter(name="--anchors", help="What `holdfast anchors` printed; `-` is standard input."),
+]
+
+
 async def verify(
-    session: Target = None, /, *, thread: OneThread = None, common: Common = EVERYWHERE
+    session: Target = None,
+    /,
+    *,
+    thread: OneThread = None,
+    anchored: Anchored = None,
+    common: Common = EVERYWHERE,
 ) -> int:
     """Recompute what is stored and report every piece that does not agree. Changes nothing.
 
@@ -41,10 +59,46 @@ async def verify(
     holdfast verify && echo sound
     ```
 
+    An event that was altered, removed, moved or put in is named: each is bound to all before it.
+    With `--anchors` the store is also held against links that were kept elsewhere.
     The exit code is 1 when there is damage. With `--json`: one line a finding.
     """
-    found, _ = await _check(_target(session, thread, common), common, repair=False)
+    kept = [] if anchored is None else await asyncio.to_thread(read_anchors, anchored)
+    found, _ = await _check(_target(session, thread, common), common, kept, repair=False)
     return int(found > 0)
+
+
+async def anchors(session: Target = None, /, *, common: Common = EVERYWHERE) -> None:
+    """Print the newest link of every log of a tenant, or of one session, a line of JSON each.
+
+    ```
+    holdfast anchors > anchors.jsonl
+    holdfast verify --anchors anchors.jsonl
+    ```
+
+    A link binds all events up to a number. Keep the lines where those who can write to the store
+    cannot: whatever of these events is altered later, `verify --anchors` tells.
+    """
+    out = common.output()
+    async with common.open() as store:
+        if session is not None and not await _threads(store, Scope(common.tenant, session)):
+            raise _missing(Scope(common.tenant, session))
+        async with aclosing(all_anchors(store, common.tenant, session)) as found:
+            async for anchor in found:
+                out.emit(anchor)
+
+
+def read_anchors(path: Path) -> list[Anchor]:
+    """The anchors in a file (`InvalidValue`)."""
+    try:
+        text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return [_anchor(line) for line in text.splitlines() if line.strip()]
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidValue(
+            field="--anchors",
+            problem=f"{str(path)!r} cannot be read ({error})",
+            remedy="give a file that `holdfast anchors` printed",
+        ) from None
 
 
 async def repair(
@@ -60,7 +114,7 @@ async def repair(
     erased one takes its place, so that the rest can be used; verify first. The exit code
     is 1 when damage is left. With `--json`: one line a finding.
     """
-    found, repaired = await _check(_target(session, thread, common), common, repair=True)
+    found, repaired = await _check(_target(session, thread, common), common, [], repair=True)
     return int(repaired < found)
 
 
@@ -74,25 +128,45 @@ def _target(session: str | None, thread: str | None, common: Common) -> Scope | 
     return Key(common.tenant, session, thread)
 
 
-async def _check(target: Scope | Key | None, common: Common, *, repair: bool) -> tuple[int, int]:
+async def _check(
+    target: Scope | Key | None, common: Common, kept: Sequence[Anchor], *, repair: bool
+) -> tuple[int, int]:
     out = common.output()
-    found = repaired = 0
+    found = repaired = unlinked = 0
     async with common.open() as store:
         with out.working("repairing" if repair else "verifying") as progress:
-            async with aclosing(store.verify(target, repair=repair)) as findings:
+            async with aclosing(_findings(store, target, kept, repair=repair)) as findings:
                 async for damage in findings:
-                    found += 1
+                    if damage.problem == "unlinked":
+                        unlinked += 1
+                    else:
+                        found += 1
                     repaired += damage.repaired
                     out.emit(damage) if out.json else out.print(damage_text(damage))
                     progress(f"({number(found, 'finding')})")
-        if not found and target is not None and not await _threads(store, target):
+        if not found and not unlinked and target is not None and not await _threads(store, target):
             raise _missing(target)
     if not out.json:
-        out.print(_verdict(found, repaired, repair=repair))
+        out.print(_verdict(found, repaired, unlinked, repair=repair))
     return found, repaired
 
 
-def _verdict(found: int, repaired: int, *, repair: bool) -> Text:
+async def _findings(
+    store: Store, target: Scope | Key | None, kept: Sequence[Anchor], *, repair: bool
+) -> AsyncGenerator[Damage, None]:
+    async with aclosing(store.verify(target, repair=repair)) as findings:
+        async for damage in findings:
+            yield damage
+    wanted = [anchor for anchor in kept if target in (None, anchor.key, anchor.key.scope)]
+    async with aclosing(held(store, wanted)) as findings:
+        async for damage in findings:
+            yield damage
+
+
+def _verdict(found: int, repaired: int, unlinked: int, *, repair: bool) -> Text:
+    if not found and unlinked:
+        wrote = "an older program, or somebody by hand, wrote"
+        return Text(f"nothing is damaged; {wrote} {number(unlinked, 'event')} without a link")
     if not found:
         return Text("sound: nothing is damaged", style="green")
     if repair:

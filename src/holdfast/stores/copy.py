@@ -335,7 +335,7 @@ def _bare(row: Row, more: Sequence[Event]) -> Row:
     seals the one and what closes the other do not touch the same fields."""
     if more:
         row = catalog.apply(row, more, [catalog.project(event) for event in more])
-    return replace(row, tenant="", log="", head=0, last=0)
+    return replace(row, tenant="", log="", head=0, last=0, link=None)
 
 
 async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:

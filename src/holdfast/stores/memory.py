@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import msgspec
 from msgspec import Raw
@@ -39,8 +40,8 @@ from ..store import (
     StoreInfo,
     wall_clock,
 )
-from . import rules
-from .rules import APART, LeaseState
+from . import links, rules
+from .rules import APART, Extension, LeaseState
 from .wakes import Wakes, follow
 
 
@@ -53,6 +54,7 @@ class _Log:
     shared: int = 0
     events: list[Event] = field(default_factory=list)
     hashes: list[bytes] = field(default_factory=list)
+    links: list[bytes | None] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
     lease: LeaseState = field(default_factory=LeaseState)
     drafts: dict[str, tuple[int, dict[int, str]]] = field(default_factory=dict)
@@ -69,6 +71,11 @@ class _Log:
         log = self.owner(seq)
         return log.events[seq - log.shared - 1]
 
+    def kept(self, seq: int) -> bytes | None:
+        """What is kept of the link of an event; nothing of what is before the first."""
+        log = self.owner(seq)
+        return log.links[seq - log.shared - 1] if seq else b""
+
     def known(self, id: str) -> int | None:
         log, upto = self, self.row.head
         while True:
@@ -78,11 +85,12 @@ class _Log:
                 return None
             log, upto = log.base, log.shared
 
-    def add(self, events: Sequence[Event]) -> None:
-        for event in events:
-            self.events.append(event)
-            self.hashes.append(fingerprint(event))
-            self.ids[event.id] = event.seq
+    def add(self, plan: Extension) -> None:
+        self.events.extend(plan.fresh)
+        self.hashes.extend(plan.hashes)
+        self.links.extend(plan.links)
+        self.ids.update((event.id, event.seq) for event in plan.fresh)
+        self.row = plan.row
 
 
 class MemoryStore:
@@ -132,14 +140,14 @@ class MemoryStore:
             entry.row,
             entry.lease,
             events,
+            links.seals(events),
             known,
             project=self._project,
             now=now,
             expected=expected,
             fence=fence,
         )
-        entry.add(plan.fresh)
-        entry.row = plan.row
+        entry.add(plan)
         for change in plan.changes:
             for op in change:
                 if op.do == "drop_draft":
@@ -173,6 +181,11 @@ class MemoryStore:
                 event = msgspec.structs.replace(event, data=Raw(stub))
             yield event
 
+    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
+        entry = self._log(key, log)
+        rules.check_at(entry.row, seq, "seq")
+        return links.ending(entry.kept(seq))
+
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
@@ -194,25 +207,23 @@ class MemoryStore:
                 field="first", problem="has an id of the shared events", remedy="use a new id"
             )
         now = self._clock()
-        row = msgspec.structs.replace(rules.new_row(target, now), head=at)
+        row = rules.new_row(target, now, at=at, base=links.link_in(parent.kept(at)))
         fork = _Log(row, base=parent.owner(at), shared=at)
         event = rules.numbered(first, at + 1, now)
-        fork.row = catalog.apply(row, [event], [self._project(event)])
-        fork.add([event])
+        fork.add(rules.extended(row, [event], links.seals([event]), [self._project(event)]))
         self._logs[target] = fork
 
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
         check_key(key)
-        row = rules.new_row(key, self._clock())
-        entry = _Log(row)
+        entry = _Log(rules.new_row(key, self._clock()))
         if parent is not None:
             base = self._log(Key(key.tenant, key.session, parent.thread))
             rules.check_at(base.row, parent.at)
-            entry = _Log(
-                msgspec.structs.replace(row, head=parent.at), base.owner(parent.at), parent.at
-            )
+            left = links.link_in(base.kept(parent.at))
+            row = rules.new_row(key, self._clock(), at=parent.at, base=left)
+            entry = _Log(row, base.owner(parent.at), parent.at)
         async for event in events:
             check_stored(event)
             dense([event], entry.row.head)
@@ -224,8 +235,8 @@ class MemoryStore:
                 entry.row = msgspec.structs.replace(
                     entry.row, created=event.at, active=event.at // 1000
                 )
-            entry.row = catalog.apply(entry.row, [event], [self._project(event)])
-            entry.add([event])
+            change = self._project(event)
+            entry.add(rules.extended(entry.row, [event], links.seals([event]), [change]))
         if not entry.events:
             raise InvalidValue(field="events", problem="are none", remedy="give at least one")
         if key in self._logs:
@@ -245,6 +256,7 @@ class MemoryStore:
             holder = entry.owner(seq)
             at = seq - holder.shared - 1
             holder.events[at] = msgspec.structs.replace(holder.events[at], data=erased(reason))
+            holder.links[at] = links.erased(holder.links[at], holder.hashes[at])
             holder.hashes[at] = fingerprint(holder.events[at])
         holders = {id(entry.owner(seq)) for seq in numbers}
         dropped = 0
@@ -257,10 +269,9 @@ class MemoryStore:
         return Receipt(removed={"payloads": len(numbers), "snapshots": dropped})
 
     def _rebuilt(self, log: _Log) -> Row:
-        row = msgspec.structs.replace(
-            rules.new_row(log.row.key, log.row.created), log=log.row.log, head=log.shared
-        )
-        return catalog.apply(row, log.events, [self._project(e) for e in log.events])
+        row = rules.empty_row(log.row, log.shared)
+        changes = [self._project(event) for event in log.events]
+        return catalog.apply(row, log.events, changes, links.ending(log.links[-1]))
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
         check_key(target)
@@ -455,11 +466,10 @@ class MemoryStore:
             await asyncio.sleep(0)
 
     def _verify_log(self, key: Key, log: _Log, repair: bool) -> Iterator[Damage]:
-        for event, stored in zip(log.events, log.hashes, strict=True):
-            if fingerprint(event) != stored:
-                yield Damage(
-                    problem="unreadable", detail="differs from its hash", key=key, seq=event.seq
-                )
+        yield from self._verify_shared(key, log)
+        walk = links.Walk(log.row, log.shared, log.kept(log.shared))
+        yield from _verify_events(key, log, log.row.head, walk)
+        yield from walk.end()
         if not catalog.agrees(log.row, row := self._rebuilt(log)):
             if repair:
                 log.row = row
@@ -467,6 +477,15 @@ class MemoryStore:
         for name in catalog.bound(log.row):
             if self._claims.get((key.tenant, catalog.SURFACE_CLAIM + name)) != key.scope:
                 yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
+
+    def _verify_shared(self, key: Key, log: _Log) -> Iterator[Damage]:
+        """What deleted logs left to this one is checked with it, the rest by itself."""
+        part, upto = log.base, log.shared
+        while part is not None:
+            if self._logs.get(part.row.key) is not part:
+                walk = links.Walk(log.row, part.shared, None, own=False)
+                yield from _verify_events(key, part, upto, walk)
+            upto, part = part.shared, part.base
 
     async def purge(self) -> Receipt:
         return Receipt()
@@ -486,6 +505,18 @@ class MemoryStore:
         self._claims.clear()
         self._blobs.clear()
         self._wakes.wake_all()
+
+
+def _verify_events(key: Key, log: _Log, upto: int, walk: links.Walk) -> Iterator[Damage]:
+    own = zip(log.events, log.hashes, log.links, strict=True)
+    for event, hash, link in islice(own, upto - log.shared):
+        if fingerprint(event) == hash:
+            yield from walk.look(event, hash, link)
+        else:
+            walk.skip(link)
+            yield Damage(
+                problem="unreadable", detail="differs from its hash", key=key, seq=event.seq
+            )
 
 
 def _copied(row: Row) -> Row:

@@ -26,6 +26,7 @@ from ..errors import (
 )
 from ..events import Event, Key, NewEvent, Scope, new_id
 from ..store import Lease, Snapshot
+from .links import Seal, linked, origin
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -43,23 +44,43 @@ class LeaseState(Struct, frozen=True):
 
 
 class Extension(Struct, frozen=True):
-    """What an append comes to: the numbers to report and, if any event is new, what to write."""
+    """What an append comes to: the numbers to report and, if any event is new, what to write:
+    the events, with each its hash and what is kept of its link, and the row after them."""
 
     seqs: tuple[int, ...]
     fresh: list[Event]
     changes: list[RowChange]
     row: Row
+    hashes: list[bytes] = []
+    links: list[bytes] = []
 
 
-def new_row(key: Key, now: int) -> Row:
-    """The row of a log that begins now, under a new incarnation."""
+def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
+    """The row of a log that begins now, under a new incarnation; of a fork, behind the number
+    `at`, whose link is `base`."""
+    log = new_id()
     return Row(
         tenant=key.tenant,
         session=key.session,
         thread=key.thread,
-        log=new_id(),
+        log=log,
+        head=at,
         created=now,
         active=now // 1000,
+        link=origin(key, log, at, base).hex(),
+    )
+
+
+def empty_row(row: Row, shared: int) -> Row:
+    """The row of a log as it was before its own events, for these to be applied again."""
+    return Row(
+        tenant=row.tenant,
+        session=row.session,
+        thread=row.thread,
+        log=row.log,
+        head=shared,
+        created=row.created,
+        active=row.created // 1000,
     )
 
 
@@ -78,6 +99,7 @@ def extend(
     row: Row,
     lease: LeaseState,
     events: Sequence[NewEvent],
+    seals: Sequence[Seal],
     known: Mapping[str, int],
     *,
     project: Project,
@@ -89,11 +111,13 @@ def extend(
     numbers = dict(known)
     seqs: list[int] = []
     fresh: list[Event] = []
-    for event in events:
+    given: list[Seal] = []
+    for event, seal in zip(events, seals, strict=True):
         seq = numbers.get(event.id)
         if seq is None:
             seq = numbers[event.id] = row.head + len(fresh) + 1
             fresh.append(numbered(event, seq, now))
+            given.append(seal)
         seqs.append(seq)
     if not fresh:
         return Extension(tuple(seqs), [], [], row)
@@ -104,7 +128,21 @@ def extend(
         check_fence(row, lease, fence)
     if expected is not None:
         check_head(row, expected)
-    return Extension(tuple(seqs), fresh, changes, apply(row, fresh, changes))
+    return extended(row, fresh, given, changes, tuple(seqs))
+
+
+def extended(
+    row: Row,
+    fresh: Sequence[Event],
+    seals: Sequence[Seal],
+    changes: Sequence[RowChange],
+    seqs: tuple[int, ...] = (),
+) -> Extension:
+    """What it comes to that these events are the next of the log of `row`."""
+    links, link = linked(row, fresh, seals)
+    after = apply(row, fresh, changes, link)
+    hashes = [seal.hash for seal in seals]
+    return Extension(seqs, list(fresh), list(changes), after, hashes, links)
 
 
 def numbered(event: NewEvent, seq: int, at: int) -> Event:
@@ -214,9 +252,9 @@ def check_open(row: Row) -> None:
         raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 
 
-def check_at(row: Row, at: int) -> None:
-    """Refuse a fork point that the log does not have."""
-    check_count("at", at, least=1, most=row.head)
+def check_at(row: Row, at: int, field: str = "at") -> None:
+    """Refuse a fork point, or another number, that the log does not have."""
+    check_count(field, at, least=1, most=row.head)
 
 
 def check_range(after: int, before: int | None, limit: int | None) -> None:

@@ -199,6 +199,9 @@ class FaultyStore:
     async def claims(self, owner: Scope) -> list[str]:
         return await self._call("claims", self.inner.claims(owner))
 
+    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
+        return await self._call("link", self.inner.link(key, seq, log=log))
+
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
         inner = self.inner.runnable(tenant, agents=agents, limit=limit)
         return await self._call("runnable", inner)

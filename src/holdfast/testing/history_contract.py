@@ -43,6 +43,46 @@ class HistoryContract:
 
     pytestmark = pytest.mark.asyncio
 
+    # Links
+
+    async def test_the_newest_link_is_in_the_row_and_none_ever_changes(self, store: Store) -> None:
+        await begin(store, count=3)
+        links = [await store.link(KEY, seq) for seq in (1, 2, 3)]
+        assert len({*links}) == 3
+        assert links[-1] == (await row_of(store)).link
+        await store.append(KEY, [note(4)])
+        await store.erase(KEY, [2, 4], reason="wanted")
+        assert [await store.link(KEY, seq) for seq in (1, 2, 3)] == links
+        assert await store.link(KEY, 4) == (await row_of(store)).link
+        assert [damage async for damage in store.verify()] == []
+
+    async def test_a_fork_has_the_links_of_what_it_shares(self, store: Store) -> None:
+        await begin(store, count=3)
+        await store.fork(KEY, "side", at=2, first=note("fork"))
+        assert await store.link(SIDE, 2) == await store.link(KEY, 2)
+        assert await store.link(SIDE, 3) != await store.link(KEY, 3)
+        assert await store.link(SIDE, 3) == (await row_of(store, SIDE)).link
+        await store.delete(KEY)
+        assert await store.link(SIDE, 1) is not None
+        assert [damage async for damage in store.verify()] == []
+
+    async def test_two_logs_that_say_the_same_have_no_link_in_common(self, store: Store) -> None:
+        await begin(store, count=1)
+        link = await store.link(KEY, 1)
+        await store.delete(KEY)
+        await begin(store, count=1)
+        assert await store.link(KEY, 1) != link
+
+    async def test_the_link_of_what_there_is_not_is_refused(self, store: Store) -> None:
+        await begin(store, count=2)
+        with pytest.raises(InvalidValue) as refused:
+            await store.link(KEY, 3)
+        assert refused.value.field == "seq"
+        with pytest.raises(LogReplaced):
+            await store.link(KEY, 1, log="another")
+        with pytest.raises(SessionNotFound):
+            await store.link(SIDE, 1)
+
     # Forks and restores
 
     async def test_a_thread_is_not_taken_for_a_fork_of_nothing(self, store: Store) -> None:

@@ -26,7 +26,7 @@ from ..frames import spoiled
 from ..rules import APART, Extension
 from ..sqlite import history, remove
 from ..sqlite import log as logs
-from ..sqlite.bodies import Entry, Record, event_of
+from ..sqlite.bodies import Entry, Kept, Record, event_of
 from ..sqlite.schema import LIVE, RESTORING
 from .folder import Folder
 from .index import UNREADABLE, Index, Said, place, unpack
@@ -93,9 +93,7 @@ class InFiles:
             self._recent[entry.id] = path, self._folder.size(path)
         return entry
 
-    def put(
-        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
-    ) -> list[bytes]:
+    def put(self, conn: sqlite3.Connection, entry: Entry, plan: Extension) -> list[bytes]:
         if entry.id not in self._recent:
             path = self._path(conn, entry.id)
             self._recent[entry.id] = path, self._folder.size(path)
@@ -106,13 +104,15 @@ class InFiles:
         columns = []
         first = self._first.setdefault(entry.id, plan.fresh[0].seq)
         last = plan.fresh[-1].seq
-        for event, change, hash in zip(plan.fresh, plan.changes, hashes, strict=True):
+        for event, change, hash, link in zip(
+            plan.fresh, plan.changes, plan.hashes, plan.links, strict=True
+        ):
             stub = None
             if len(event.data) > APART:
                 data = bytes(event.data)
                 staged.apart[self._folder.apart(entry.row.log, event.seq)] = data
                 stub = Raw(msgspec.json.encode(rules.apart(data, sha256(data).hexdigest())))
-            line = event_line(event, hash, change, stub=stub, first=first, last=last)
+            line = event_line(event, hash, link, change, stub=stub, first=first, last=last)
             at = size + len(staged.text)
             columns.append(place(at, len(line)) if stub is None else b"p" + bytes(stub))
             staged.text += line
@@ -211,25 +211,23 @@ class InFiles:
         except LogDamaged:
             return False
 
-    def replace(
-        self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
-    ) -> None:
+    def replace(self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, Kept]) -> None:
         path = self._path(conn, log)
         (name,) = conn.execute("SELECT log FROM logs WHERE id = ?", (log,)).fetchone()
         lines = self._index.lines(conn, log, path)
-        for seq, hash in hashes.items():
+        for seq, (hash, link) in kept.items():
             id, kind, v, run, actor, cause, at = conn.execute(
                 "SELECT id, kind, v, run, actor, cause, at FROM events WHERE log = ? AND seq = ?",
                 (log, seq),
             ).fetchone()
             event = event_of((seq, id, kind, v, run, actor, cause, at, b"", b""), bytes(data))
-            lines[seq] = event_line(event, hash, self._project(event))
+            lines[seq] = event_line(event, hash, link, self._project(event))
             self._folder.remove(self._folder.apart(name, seq))
         header = path.read_bytes().partition(b"\n")[0] + b"\n"
         self._rewrite(conn, log, path, header, lines)
         conn.executemany(
-            "UPDATE events SET hash = ? WHERE log = ? AND seq = ?",
-            [(hash, log, seq) for seq, hash in hashes.items()],
+            "UPDATE events SET hash = ?, link = ? WHERE log = ? AND seq = ?",
+            [(hash, link, log, seq) for seq, (hash, link) in kept.items()],
         )
 
     def _rewrite(
@@ -322,7 +320,8 @@ def _data(text: bytes, record: Record) -> bytes:
     line = parse_line(text)
     if line is None or line.sha256 != record[9].hex():
         return b""
-    same = (line.seq, line.id, line.kind, line.v) == record[:4]
+    envelope = (line.seq, line.id, line.kind, line.v, line.run, line.actor, line.cause, line.at)
+    same = envelope == record[:8]
     return bytes(line.data) if same else b""
 
 

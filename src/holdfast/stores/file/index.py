@@ -24,6 +24,7 @@ from ...errors import InvalidValue
 from ...events import Event, Key, NewEvent
 from ...store import Damage
 from .. import rules
+from ..links import LOST, ending
 from ..sqlite import history, remove
 from ..sqlite import log as logs
 from ..sqlite.bodies import Entry
@@ -237,9 +238,7 @@ class Index:
         history.drop_snapshots(conn, entry.id)
         text = path.read_bytes() if path.exists() else b""
         start = text.find(b"\n") + 1
-        row = msgspec.structs.replace(
-            rules.new_row(entry.row.key, entry.row.created), log=entry.row.log, head=entry.shared
-        )
+        row = rules.empty_row(entry.row, entry.shared)
         self._take_lines(conn, entry._replace(row=row), path, text[start:], start, listed=None)
         after = logs.entry_by_id(conn, entry.id).row
         if after.head < entry.row.head and entry.row.tenant:
@@ -313,11 +312,12 @@ class Index:
         for placed in self._without_doubles(lines):
             line = placed.line
             if line is None or line.id in taken:
-                event = lost(placed.seq)
+                event, link = lost(placed.seq), None
                 column, hash = UNREADABLE, fingerprint(event)
                 change: RowChange = ()
             else:
                 event, change, hash = line.event(), line.row, bytes.fromhex(line.sha256)
+                link = line.kept
                 column = place(placed.offset, placed.length)
                 if line.apart:
                     column = b"p" + bytes(line.data)
@@ -338,19 +338,16 @@ class Index:
                     event.at,
                     hash,
                     column,
+                    link,
                 )
             )
-        conn.executemany(
-            "INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            records,
-        )
+        conn.executemany(logs.INSERT, records)
         logs.drop_drafts(conn, entry.id, changes)
         row = entry.row
         if row.head == entry.shared:
             row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
         row = self._applied(row, events, changes)
-        return msgspec.structs.replace(row, bytes=row.bytes + apart)
+        return msgspec.structs.replace(row, bytes=row.bytes + apart, link=ending(link))
 
     def _applied(self, row: Row, events: list[Event], changes: list[RowChange]) -> Row:
         try:
@@ -393,7 +390,7 @@ class Index:
 
 def lost(seq: int) -> Event:
     """What stands for an event of which nothing can be read any more."""
-    event = NewEvent.of("log.damaged", id=f"damaged:{seq}")
+    event = NewEvent.of(LOST, id=f"damaged:{seq}")
     return rules.numbered(event, seq, 0)
 
 

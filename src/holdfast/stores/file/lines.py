@@ -43,9 +43,10 @@ class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event as it stands in the file. With `apart`, the data is in a file beside it and
-    stands here as size and hash. `first` is the number at which its transaction began in this
-    log, `last` the one at which its append ended; left out where that is its own. Behind
-    the rest stands the CRC-32 of all bytes before it."""
+    stands here as size and hash. `link` binds the event to those before it; beside it is the
+    `salt` of its mark, or the `mark` itself where the data are erased. `first` is the number at
+    which its transaction began in this log, `last` the one at which its append ended; left out
+    where that is its own. Behind the rest stands the CRC-32 of all bytes before it."""
 
     seq: int
     at: int
@@ -56,11 +57,25 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
     actor: str | None = None
     cause: str | None = None
     sha256: str
+    salt: str | None = None
+    mark: str | None = None
+    link: str | None = None
     apart: bool = False
     first: int = 0
     last: int = 0
     row: RowChange = ()
     data: Raw
+
+    @property
+    def kept(self) -> bytes | None:
+        """What is kept of its link, as the index has it."""
+        if self.link is None:
+            return None
+        tag = b"w" if self.salt is not None else b"e" if self.mark is not None else b"x"
+        try:
+            return tag + bytes.fromhex(self.salt or self.mark or "") + bytes.fromhex(self.link)
+        except ValueError:
+            return tag  # which nothing follows from
 
     def event(self) -> Event:
         return Event(
@@ -102,6 +117,7 @@ def _whole(text: bytes) -> bool:
 def event_line(
     event: Event,
     hash: bytes,
+    link: bytes | None,
     change: RowChange,
     *,
     stub: Raw | None = None,
@@ -119,6 +135,9 @@ def event_line(
         actor=event.actor,
         cause=event.cause,
         sha256=hash.hex(),
+        salt=link[1:-32].hex() if link and link[:1] == b"w" else None,
+        mark=link[1:-32].hex() if link and link[:1] == b"e" else None,
+        link=link[-32:].hex() if link else None,
         apart=stub is not None,
         first=0 if first == event.seq else first,
         last=0 if last == event.seq else last,

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from ...catalog import Row
 from ...events import Key, Scope
 from ...store import Damage
-from .. import rules
 from ..sqlite import log as logs
 from ..sqlite import remove
 from ..sqlite.schema import LIVE, RESTORING
@@ -154,7 +154,13 @@ class Recovery:
             logger.error("log %s has the key of log %s: left alone", older.row.log, header.log)
             conn.execute("DELETE FROM logs WHERE id = ?", (older.id,))
             ids.pop(older.row.log, None)
-        row = msgspec.structs.replace(rules.new_row(key, 0), log=header.log, head=header.shared)
+        row = Row(
+            tenant=key.tenant,
+            session=key.session,
+            thread=key.thread,
+            log=header.log,
+            head=header.shared,
+        )
         entry = logs.begin(
             conn, row, base=ids.get(header.base or ""), shared=header.shared, state=LIVE
         )

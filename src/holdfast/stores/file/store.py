@@ -216,6 +216,7 @@ def _open_index(
         (version,) = conn.execute("PRAGMA user_version").fetchone()
         if version == schema.VERSION:
             conn.execute("SELECT size FROM files WHERE log = 0").fetchone()
+            schema.complete(conn)
             return conn
         conn.close()
     except sqlite3.DatabaseError:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...events import Event, Key, Scope, new_id
 from ..frames import FRAME, spoiled, unpacked
+from ..rules import Extension
 from .batches import insert_once, named
 from .entry import Document
 from .records import (
@@ -35,15 +36,15 @@ class Spill:
         self._write = ""
         self._refs: dict[str, Ref] = {}
 
-    async def batch(self, key: Key, log: str, events: Sequence[Event]) -> Batch:
-        """Events as a batch, whose large payloads are in chunks by now."""
-        apart = kept_apart(events)
+    async def batch(self, key: Key, log: str, plan: Extension) -> Batch:
+        """The events of an append as a batch, whose large payloads are in chunks by now."""
+        apart = kept_apart(plan.fresh)
         if apart and (self._home != (key.scope, log) or any(e.id not in self._refs for e in apart)):
             await self.take_back()
             self._home, self._write = (key.scope, log), new_id()
             chunks, self._refs = cut(apart, self._write)
             await put_chunks(self._db, key.scope, log, self._write, chunks)
-        return batch_of(events, self._refs)
+        return batch_of(plan, self._refs)
 
     async def take_back(self, *, but: Batch | None = None) -> None:
         """Remove what was written, but for what a batch points to."""

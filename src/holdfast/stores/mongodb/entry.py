@@ -12,7 +12,6 @@ import hashlib
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from ... import catalog
 from ...catalog import Row
@@ -308,7 +307,7 @@ def forked(parent: Entry, row: Row, at: int, state: int) -> Entry:
     return Entry(
         log=row.log,
         version=1,
-        row=replace(row, head=at),
+        row=row,
         base=chain[-1].log,
         shared=at,
         chain=chain,

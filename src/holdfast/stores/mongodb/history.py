@@ -13,12 +13,13 @@ from ...codec import dense, erased
 from ...errors import InvalidValue, SessionExists, SessionNotFound, StoreUnavailable
 from ...events import Event, Key, NewEvent, Scope
 from ...store import Lease
-from .. import rules
-from ..rules import LeaseState
+from .. import links, rules
+from ..rules import Extension, LeaseState
 from . import entry as entries
 from .batches import (
     batch_document,
     batch_in,
+    found_events,
     insert_once,
     known_ids,
     known_in_batches,
@@ -114,11 +115,13 @@ class Fork:
         await finish(self._db, self._key.scope)
         now = await self._db.clock.now()
         event = rules.numbered(self._first, self._at + 1, now)
-        row = rules.new_row(self._target, now)
+        left = await left_at(self._db, parent, self._at)
+        row = rules.new_row(self._target, now, at=self._at, base=left)
+        plan = rules.extended(row, [event], links.seals([event]), [self._project(event)])
         new = entries.forked(parent, row, self._at, FORKING)
-        batch = await self._spill.batch(self._target, new.log, [event])
+        batch = await self._spill.batch(self._target, new.log, plan)
         new = new._replace(
-            row=catalog.apply(new.row, [event], [self._project(event)]),
+            row=plan.row,
             tail=(batch,),
             lease=LeaseState(until=now + RESTORE_MS),
         )
@@ -177,7 +180,8 @@ async def begin_restore(db: Database, heads: Heads, key: Key, parent: Parent | N
         if settled is None:
             return MISSED
         # A log of its own for each attempt: the parent may be another one by then.
-        new = entries.forked(settled, rules.new_row(key, now), parent.at, RESTORING)
+        row = rules.new_row(key, now, at=parent.at, base=await left_at(db, settled, parent.at))
+        new = entries.forked(settled, row, parent.at, RESTORING)
         await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
         after = settled._replace(version=settled.version + 1)
         if await heads.swap(settled, after, {"$inc": {"version": 1}}):
@@ -204,6 +208,7 @@ class Restoring:
         self._project = project
         self._entry = entry
         self._events = events
+        self._seals = links.seals(events)  # another attempt writes the same
         self._checked = False
 
     async def run(self) -> Entry:
@@ -215,17 +220,18 @@ class Restoring:
         row = entry.row
         if row.head == entry.shared:
             row = replace(row, created=events[0].at, active=events[0].at // 1000)
-        row = catalog.apply(row, events, [self._project(event) for event in events])
-        groups = grouped(events)
+        changes = [self._project(event) for event in events]
+        plan = rules.extended(row, events, self._seals, changes)
+        groups = grouped(plan)
         # Named by the numbers, so that another attempt writes the same.
         write = f"{entry.log}-{events[0].seq}"
-        chunks, refs = cut([event for some in groups for event in large(some)], write)
+        chunks, refs = cut([event for some in groups for event in large(some.fresh)], write)
         await put_chunks(self._db, entry.scope, entry.log, write, chunks)
         docs = [batch_document(entry.scope, entry.log, batch_of(some, refs)) for some in groups]
         await insert_once(self._db.batches, docs)
         await self._go_on()
         newest = max(entry.newest, newest_of(event.id for event in events))
-        return entry._replace(row=row, newest=newest)
+        return entry._replace(row=plan.row, newest=newest)
 
     async def _check(self) -> None:
         dense(self._events, self._entry.row.head)
@@ -246,15 +252,17 @@ def large(events: Sequence[Event]) -> list[Event]:
     return [event for event in events if len(event.data) > rules.APART]
 
 
-def grouped(events: Sequence[Event]) -> list[list[Event]]:
+def grouped(plan: Extension) -> list[Extension]:
     """Events in groups that each make one document."""
-    groups: list[list[Event]] = [[]]
+    groups = [Extension((), [], [], plan.row)]
     size = 0
-    for event in events:
-        if groups[-1] and (len(groups[-1]) >= BATCH_EVENTS or size >= BATCH_BYTES):
-            groups.append([])
+    for event, hash, link in zip(plan.fresh, plan.hashes, plan.links, strict=True):
+        if groups[-1].fresh and (len(groups[-1].fresh) >= BATCH_EVENTS or size >= BATCH_BYTES):
+            groups.append(Extension((), [], [], plan.row))
             size = 0
-        groups[-1].append(event)
+        groups[-1].fresh.append(event)
+        groups[-1].hashes.append(hash)
+        groups[-1].links.append(link)
         size += len(event.data) if len(event.data) <= rules.APART else 0
     return groups
 
@@ -323,7 +331,7 @@ async def _settle_base(heads: Heads, scope: Scope, log: str, upto: int) -> None:
 
 
 async def blank_events(
-    db: Database, scope: Scope, log: str, seqs: Sequence[int], reason: str
+    db: Database, scope: Scope, log: str, seqs: Sequence[int], reason: str, *, damaged: bool = False
 ) -> None:
     """Put `{"erased": reason}` in place of the data of events that are in `batches`."""
     data = erased(reason)
@@ -337,7 +345,7 @@ async def blank_events(
         found = [event for event in numbered(batch_in(doc)) if event.seq in set(todo)]
         first = doc["first"]
         if found:
-            new = {f"events.{e.seq - first}": blank(e, data) for e in found}
+            new = {f"events.{e.seq - first}": blank(e, data, damaged) for e in found}
             await db.batches.update_one(named(scope, _id=doc["_id"]), {"$set": new})
             if refs := [(e, ref) for e in found if (ref := ref_of(e.record))]:
                 await blank_chunks(db, scope, [ref for _, ref in refs])
@@ -368,10 +376,28 @@ async def project_anew(
 async def projected(db: Database, project: Project, entry: Entry, row: Row | None = None) -> Row:
     """The row as the log's own events make it, from where `row` stands."""
     if row is None:
-        row = replace(rules.new_row(entry.key, entry.row.created), log=entry.log, head=entry.shared)
+        row = rules.empty_row(entry.row, entry.shared)
     async for events in all_events(db, entry, row.head):
         row = catalog.apply(row, events, [project(event) for event in events])
-    return row
+    return replace(row, link=links.ending(await kept_of(db, entry, row.head)))
+
+
+async def kept_of(db: Database, entry: Entry, seq: int) -> bytes | None:
+    """What is kept of the link of an event of this log, shared or its own."""
+    found = await found_events(db, entry, seq - 1, seq, 1, False)
+    return found[0].record.get("link") if found else None
+
+
+async def link_of(db: Database, heads: Heads, key: Key, seq: int, log: str | None) -> str | None:
+    """The link of an event, shared or its own."""
+    entry = await heads.existing(key, log)
+    rules.check_at(entry.row, seq, "seq")
+    return links.ending(await kept_of(db, entry, seq))
+
+
+async def left_at(db: Database, entry: Entry, at: int) -> bytes:
+    """The link of the event at which a fork leaves this log."""
+    return links.link_in(await kept_of(db, entry, at))
 
 
 async def family(db: Database, scope: Scope, log: str) -> list[str]:

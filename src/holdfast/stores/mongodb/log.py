@@ -15,6 +15,7 @@ from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
 from ..frames import damaged
+from ..links import seals
 from ..rules import Extension
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, known_in_batches, known_in_tail, named
@@ -52,6 +53,7 @@ class Append:
         self._project = project
         self._key = key
         self._events = events
+        self._seals = seals(events)
         self._ids = [event.id for event in events]
         self._guards = guards
         self._spill = Spill(db)
@@ -90,6 +92,7 @@ class Append:
             entry.row,
             entry.lease,
             self._events,
+            self._seals,
             known,
             project=self._project,
             now=now,
@@ -101,7 +104,7 @@ class Append:
         return await self._write(entry, plan, begins)
 
     async def _write(self, entry: Entry, plan: Extension, begins: bool) -> Appended | Missed:
-        batch = await self._spill.batch(self._key, entry.log, plan.fresh)
+        batch = await self._spill.batch(self._key, entry.log, plan)
         try:
             after = await self._carry_out(entry, plan, batch, begins)
         except BaseException:

@@ -17,9 +17,9 @@ from msgspec import Raw
 
 from ...codec import fingerprint
 from ...events import Event, NewEvent
-from .. import rules
+from .. import links, rules
 from ..frames import packed
-from ..rules import APART
+from ..rules import APART, Extension
 
 Record = dict[str, Any]
 
@@ -133,7 +133,7 @@ def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
 # Events
 
 
-def recorded(event: Event, ref: Ref | None) -> Record:
+def recorded(event: Event, hash: bytes, link: bytes | None, ref: Ref | None = None) -> Record:
     """An event without its number and id."""
     if ref is None:
         data = packed(event.data)
@@ -144,9 +144,11 @@ def recorded(event: Event, ref: Ref | None) -> Record:
     record: Record = {
         "kind": event.kind,
         "at": event.at,
-        "hash": fingerprint(event),
+        "hash": hash,
         "data": data,
     }
+    if link is not None:
+        record["link"] = link
     if event.v != 1:
         record["v"] = event.v
     for name in _OPTIONAL:
@@ -158,9 +160,13 @@ def recorded(event: Event, ref: Ref | None) -> Record:
     return record
 
 
-def batch_of(events: Sequence[Event], refs: dict[str, Ref]) -> Batch:
+def batch_of(plan: Extension, refs: dict[str, Ref]) -> Batch:
     """Events of dense numbers as one batch."""
-    records = [recorded(event, refs.get(event.id)) for event in events]
+    events = plan.fresh
+    records = [
+        recorded(event, hash, link, refs.get(event.id))
+        for event, hash, link in zip(events, plan.hashes, plan.links, strict=True)
+    ]
     return Batch.of(events[0].seq, [event.id for event in events], records)
 
 
@@ -213,11 +219,12 @@ def event_of(found: Found, data: bytes) -> Event:
     )
 
 
-def blank(found: Found, data: Raw) -> Record:
+def blank(found: Found, data: Raw, damaged: bool) -> Record:
     """The record after its data were replaced. Where a payload was kept apart it says so
     until that is gone too."""
     event = event_of(found, bytes(data))
-    record = recorded(event, None)
+    link = links.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
+    record = recorded(event, fingerprint(event), link)
     if "apart" in found.record:
         record["apart"] = found.record["apart"]
     return record

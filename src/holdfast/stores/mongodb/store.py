@@ -171,6 +171,10 @@ class MongoStore:
             if bounds.limit == 0 or (reverse and bounds.before == after + 1):
                 return
 
+    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
+        check_key(key)
+        return await self._ride(lambda: history.link_of(self._db, self._heads, key, seq, log))
+
     async def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:

@@ -1,4 +1,5 @@
-"""Upkeep: hashes, numbers, rows and claims recomputed, log by log; what nobody owns removed."""
+"""Upkeep: hashes, links, numbers, rows and claims recomputed, log by log; what nobody owns
+removed."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from ...codec import fingerprint
 from ...errors import LogDamaged
 from ...events import Key, Scope
 from ...store import Damage
+from ..links import Walk
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, named
 from .beside import claimed
 from .bodies import drop_chunks, events_of, used_writes
 from .entry import DEAD, LIVE, Document, Entry, Segment
 from .heads import Heads
-from .history import blank_events, drop_snapshots, project_anew, projected
+from .history import blank_events, drop_snapshots, kept_of, project_anew, projected
 from .records import Found
 from .schema import Collection, Database
 
@@ -47,8 +49,12 @@ async def check_log(
     found: list[Damage] = []
     for part in [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]:
         # What a deleted log left to its forks is checked with them, the rest by itself.
-        if part.log == log or await _is_dead(heads, scope, part.log):
-            found += [damage async for damage in _check_events(db, entry, part)]
+        own = part.log == log
+        if own or await _is_dead(heads, scope, part.log):
+            left = await kept_of(db, entry, entry.shared) if entry.shared else b""
+            walk = Walk(entry.row, part.after, left if own else None, own=own)
+            found += [damage async for damage in _check_events(db, entry, part, walk)]
+            found += walk.end() if own else ()
     if not any(damage.problem in ("unreadable", "missing") for damage in found):
         found += await _check_row(db, project, entry)
     return found + [damage async for damage in _check_claims(db, entry)]
@@ -59,19 +65,23 @@ async def _is_dead(heads: Heads, scope: Scope, log: str) -> bool:
     return entry is None or entry.state == DEAD
 
 
-async def _check_events(db: Database, entry: Entry, part: Segment) -> AsyncGenerator[Damage, None]:
+async def _check_events(
+    db: Database, entry: Entry, part: Segment, walk: Walk
+) -> AsyncGenerator[Damage, None]:
     seq = part.after
     while seq < part.upto:
         found = await found_events(db, entry, seq, part.upto, PAGE_EVENTS, False)
         for event in found:
             if event.seq != seq + 1:
                 yield _missing(entry.key, seq + 1, event.seq - 1)
+                walk.miss()
             seq = event.seq
-            if (problem := await _unreadable(db, entry.key, event)) is not None:
-                yield Damage(problem="unreadable", detail=problem, key=entry.key, seq=seq)
+            for damage in await _check_event(db, entry.key, event, walk):
+                yield damage
         if not found:
             after = await _next_after(db, entry, part, seq)
             yield _missing(entry.key, seq + 1, after)
+            walk.miss()
             seq = after
 
 
@@ -93,12 +103,15 @@ def _missing(key: Key, seq: int, upto: int) -> Damage:
     return Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq)
 
 
-async def _unreadable(db: Database, key: Key, found: Found) -> str | None:
+async def _check_event(db: Database, key: Key, found: Found, walk: Walk) -> list[Damage]:
+    hash, link = found.record["hash"], found.record.get("link")
     events, damage = await events_of(db, key, [found], inline=True)
-    if damage is not None:
-        assert isinstance(damage, LogDamaged)
-        return damage.problem
-    return None if fingerprint(events[0]) == found.record["hash"] else "differs from its hash"
+    if damage is None and fingerprint(events[0]) == hash:
+        return walk.look(events[0], hash, link)
+    walk.skip(link)
+    assert damage is None or isinstance(damage, LogDamaged)
+    detail = "differs from its hash" if damage is None else damage.problem
+    return [Damage(problem="unreadable", detail=detail, key=key, seq=found.seq)]
 
 
 async def _check_row(db: Database, project: Project, entry: Entry) -> list[Damage]:
@@ -138,7 +151,7 @@ async def repair(
             entry = await heads.by_log(scope, log)
         for part in entries.segments(settled if own and settled else entry) if entry else ():
             if some := [seq for seq in lost if part.after < seq <= part.upto]:
-                await blank_events(db, scope, part.log, some, "damaged")
+                await blank_events(db, scope, part.log, some, "damaged", damaged=True)
     if mended:
         await drop_snapshots(db, scope, log)
         await project_anew(db, heads, project, scope, log)

@@ -7,13 +7,13 @@ numbers of the ids that it has (`status` 1), or that there is none (`status` 2):
 caller decides again. So what is decided is written once, in `stores/rules.py`, for all stores.
 """
 
-APPEND = """
-CREATE FUNCTION hf.append_1(
+_APPEND = """
+CREATE FUNCTION hf.{name}(
     p_tenant text, p_session text, p_thread text,
     p_log bigint, p_version bigint, p_new text,
     p_ids text[], p_first bigint, p_at bigint,
     p_kinds text[], p_vs integer[], p_runs text[], p_actors text[], p_causes text[],
-    p_hashes bytea[], p_data bytea[],
+    p_hashes bytea[], p_data bytea[],{parameter}
     p_user text, p_workspace text, p_agent text, p_phase text, p_run text,
     p_created bigint, p_active bigint, p_stale_at bigint, p_wake bigint, p_doc bytea,
     p_terms bytea[],
@@ -86,27 +86,37 @@ BEGIN
             stale_at = p_stale_at, wake = p_wake, doc = p_doc
             WHERE l.id = head.id;
     END IF;
-    INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data)
-        SELECT append_1.id, p_first + e.place - 1, e.id, e.kind, e.v, e.run, e.actor, e.cause,
-            p_at, e.hash, e.data
-        FROM unnest(p_ids, p_kinds, p_vs, p_runs, p_actors, p_causes, p_hashes, p_data)
-            WITH ORDINALITY AS e (id, kind, v, run, actor, cause, hash, data, place);
+    INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data{column})
+        SELECT {name}.id, p_first + e.place - 1, e.id, e.kind, e.v, e.run, e.actor, e.cause,
+            p_at, e.hash, e.data{value}
+        FROM unnest(p_ids, p_kinds, p_vs, p_runs, p_actors, p_causes, p_hashes, p_data{argument})
+            WITH ORDINALITY AS e (id, kind, v, run, actor, cause, hash, data{column}, place);
     IF p_terms IS NOT NULL THEN
-        DELETE FROM hf.terms AS t WHERE t.log = append_1.id;
+        DELETE FROM hf.terms AS t WHERE t.log = {name}.id;
         INSERT INTO hf.terms (tenant, term, active, log)
-            SELECT p_tenant, t.term, p_active, append_1.id FROM unnest(p_terms) AS t (term);
+            SELECT p_tenant, t.term, p_active, {name}.id FROM unnest(p_terms) AS t (term);
     END IF;
     IF p_open IS NOT NULL THEN
-        DELETE FROM hf.pending AS p WHERE p.log = append_1.id;
+        DELETE FROM hf.pending AS p WHERE p.log = {name}.id;
         INSERT INTO hf.pending (log, id, tenant, session, what, assignee, at, seq, item)
-            SELECT append_1.id, i.id, p_tenant, p_session, i.what, i.assignee, i.at, i.seq, i.item
+            SELECT {name}.id, i.id, p_tenant, p_session, i.what, i.assignee, i.at, i.seq, i.item
             FROM unnest(p_open, p_whats, p_assignees, p_ats, p_seqs, p_items)
                 AS i (id, what, assignee, at, seq, item);
     END IF;
     IF p_dropped IS NOT NULL THEN
-        DELETE FROM hf.drafts AS d WHERE d.log = append_1.id AND d.message = ANY (p_dropped);
+        DELETE FROM hf.drafts AS d WHERE d.log = {name}.id AND d.message = ANY (p_dropped);
     END IF;
     status := 0;
 END
 $function$;
 """
+
+# Programs from before there were links call this one, and write none.
+APPEND_1 = _APPEND.format(name="append_1", parameter="", column="", value="", argument="")
+APPEND_2 = _APPEND.format(
+    name="append_2",
+    parameter=" p_links bytea[],",
+    column=", link",
+    value=", e.link",
+    argument=", p_links",
+)

@@ -13,7 +13,7 @@ from ...codec import dense, erased, fingerprint
 from ...errors import InvalidValue, SessionExists, StoreUnavailable
 from ...events import Event, Key, NewEvent
 from ...store import Lease
-from .. import rules
+from .. import links, rules
 from ..frames import packed
 from .columns import encode
 from .database import Link
@@ -23,6 +23,7 @@ from .log import (
     entry_by_id,
     existing,
     holder,
+    kept_of,
     known_ids,
     lookup,
     save_row,
@@ -51,16 +52,17 @@ async def fork(
             field="first", problem="has an id of the shared events", remedy="use a new id"
         )
     event = rules.numbered(first, at + 1, now)
-    empty = msgspec.structs.replace(rules.new_row(target, now), head=at)
-    row = catalog.apply(empty, [event], [project(event)])
     base = await holder(link, entry, at)
-    id = await begin(link, row, base=base, shared=at, state=LIVE)
+    left = links.link_in(await kept_of(link, base, at))
+    empty = rules.new_row(target, now, at=at, base=left)
+    plan = rules.extended(empty, [event], links.seals([event]), [project(event)])
+    id = await begin(link, plan.row, base=base, shared=at, state=LIVE)
     if id is None:
         there = await existing(link, target)
         await _same_fork(link, there, at, first)
         return
-    await write(link, id, [event])
-    await save_row(link, id, None, row)
+    await write(link, id, plan)
+    await save_row(link, id, None, plan.row)
 
 
 async def _same_fork(link: Link, there: Entry, at: int, first: NewEvent) -> None:
@@ -82,7 +84,8 @@ async def begin_restore(link: Link, now: int, until: int, key: Key, parent: Pare
         rules.check_at(entry.row, parent.at)
         base = await holder(link, entry, parent.at)
         shared = parent.at
-        row = msgspec.structs.replace(row, head=shared)
+        left = links.link_in(await kept_of(link, base, shared))
+        row = rules.new_row(key, now, at=shared, base=left)
     id = await begin(link, row, base=base, shared=shared, state=RESTORING, until=until)
     assert id is not None
     return id
@@ -113,12 +116,13 @@ async def restore_some(
         raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
     if row.head == entry.shared:
         row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
-    row = catalog.apply(row, events, [project(event) for event in events])
-    await write(link, id, events)
+    changes = [project(event) for event in events]
+    plan = rules.extended(row, events, links.seals(events), changes)
+    await write(link, id, plan)
     await link.run(
         "UPDATE hf.logs SET version = version + 1, doc = $2, until = $3 WHERE id = $1",
         id,
-        encode(row),
+        encode(plan.row),
         until,
     )
 
@@ -178,12 +182,21 @@ async def erase(
     return {"payloads": len(numbers), "snapshots": dropped}
 
 
-async def blank(link: Link, project: Project, log: int, seqs: Sequence[int], reason: str) -> None:
+async def blank(
+    link: Link,
+    project: Project,
+    log: int,
+    seqs: Sequence[int],
+    reason: str,
+    *,
+    damaged: bool = False,
+) -> None:
     """Put `{"erased": reason}` in place of the data of a log's own events, and project its
     row anew."""
     data = erased(reason)
     records = await link.rows(
-        "SELECT seq, id, kind, v FROM hf.events WHERE log = $1 AND seq = ANY ($2::bigint[])",
+        "SELECT seq, id, kind, v, hash, link FROM hf.events"
+        " WHERE log = $1 AND seq = ANY ($2::bigint[])",
         log,
         list(seqs),
     )
@@ -191,12 +204,13 @@ async def blank(link: Link, project: Project, log: int, seqs: Sequence[int], rea
         fingerprint(NewEvent(kind=r["kind"], data=data, id=r["id"], v=r["v"])) for r in records
     ]
     await link.run(
-        "UPDATE hf.events AS e SET data = $4, hash = n.hash"
-        " FROM unnest($2::bigint[], $3::bytea[]) AS n (seq, hash)"
+        "UPDATE hf.events AS e SET data = $5, hash = n.hash, link = n.link"
+        " FROM unnest($2::bigint[], $3::bytea[], $4::bytea[]) AS n (seq, hash, link)"
         " WHERE e.log = $1 AND e.seq = n.seq",
         log,
         [record["seq"] for record in records],
         hashes,
+        [links.erased(r["link"], r["hash"], damaged=damaged) for r in records],
         packed(data),
     )
     if await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", log) == LIVE:
@@ -216,12 +230,10 @@ async def drop_snapshots(link: Link, log: int) -> int:
 
 async def projected(link: Link, project: Project, entry: Entry) -> Row:
     """The row as the log's own events make it."""
-    row = msgspec.structs.replace(
-        rules.new_row(entry.row.key, entry.row.created), log=entry.row.log, head=entry.shared
-    )
+    row = rules.empty_row(entry.row, entry.shared)
     while row.head < entry.row.head:
         events = await own_events(link, entry, row.head)
         if not events:
             break  # numbers are missing, which `verify` reports by themselves
         row = catalog.apply(row, events, [project(event) for event in events])
-    return row
+    return msgspec.structs.replace(row, link=links.ending(await kept_of(link, entry.id, row.head)))

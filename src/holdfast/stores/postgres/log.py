@@ -19,12 +19,12 @@ import msgspec
 from asyncpg import Record
 
 from ...catalog import Project, Row
-from ...codec import fingerprint
 from ...errors import HoldfastError
-from ...events import Appended, Event, Key, NewEvent
+from ...events import Appended, Key, NewEvent
 from ...store import Lease
 from .. import rules
 from ..frames import packed
+from ..links import ending, seals
 from ..rules import Extension, LeaseState
 from .calls import Calls
 from .columns import columns, dropped_drafts, encode, listed
@@ -145,6 +145,14 @@ async def holder(link: Link, entry: Entry, seq: int) -> int:
     raise AssertionError(f"no log holds {seq}")
 
 
+async def kept_of(link: Link, log: int, seq: int) -> bytes | None:
+    """What is kept of the link of an event of this log; None if there is none."""
+    kept: bytes | None = await link.value(
+        "SELECT link FROM hf.events WHERE log = $1 AND seq = $2", log, seq
+    )
+    return kept
+
+
 async def known_ids(link: Link, entry: Entry, ids: Sequence[str]) -> dict[str, int]:
     """The numbers of those ids that the log has, the shared ones included."""
     parts = await segments(link, entry)
@@ -157,6 +165,13 @@ async def known_ids(link: Link, entry: Entry, ids: Sequence[str]) -> dict[str, i
         list(ids),
     )
     return {record["id"]: record["seq"] for record in records}
+
+
+async def link_of(link: Link, key: Key, seq: int, log: str | None) -> str | None:
+    """The link of an event, shared or its own."""
+    entry = await existing(link, key, log, lock="")
+    rules.check_at(entry.row, seq, "seq")
+    return ending(await kept_of(link, await holder(link, entry, seq), seq))
 
 
 # Appending
@@ -191,6 +206,7 @@ class Append:
         self._clock = clock
         self._key = key
         self._events = events
+        self._seals = seals(events)
         self._expected = expected
         self._fence = fence
         self._log = log
@@ -261,6 +277,7 @@ class Append:
                 row,
                 lease,
                 self._events,
+                self._seals,
                 self._known,
                 project=self._project,
                 now=now,
@@ -291,8 +308,9 @@ class Append:
             _any([event.run for event in fresh]),
             _any([event.actor for event in fresh]),
             _any([event.cause for event in fresh]),
-            [fingerprint(event) for event in fresh],
+            plan.hashes,
             [packed(event.data) for event in fresh],
+            plan.links,
             *columns(row),
             encode(row),
             *listed(entry.row if entry else None, row),
@@ -314,9 +332,9 @@ def _any(column: list[str | None]) -> list[str | None] | None:
     return column if any(column) else None
 
 
-_ARGUMENTS = 34
+_ARGUMENTS = 35
 WRITTEN, LOOKED, NONE = 0, 1, 2  # what the function answers
-APPEND = f"SELECT * FROM hf.append_1({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
+APPEND = f"SELECT * FROM hf.append_2({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
 
 
 # Rows
@@ -344,12 +362,14 @@ async def begin(
     return id
 
 
-async def write(link: Link, id: int, events: Sequence[Event]) -> None:
+async def write(link: Link, id: int, plan: Extension) -> None:
     """Add events to a log that the caller has locked."""
+    events = plan.fresh
     await link.run(
-        "INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data)"
+        "INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data, link)"
         " SELECT $1, e.* FROM unnest($2::bigint[], $3::text[], $4::text[], $5::integer[],"
-        " $6::text[], $7::text[], $8::text[], $9::bigint[], $10::bytea[], $11::bytea[]) AS e",
+        " $6::text[], $7::text[], $8::text[], $9::bigint[], $10::bytea[], $11::bytea[],"
+        " $12::bytea[]) AS e",
         id,
         [event.seq for event in events],
         [event.id for event in events],
@@ -359,8 +379,9 @@ async def write(link: Link, id: int, events: Sequence[Event]) -> None:
         [event.actor for event in events],
         [event.cause for event in events],
         [event.at for event in events],
-        [fingerprint(event) for event in events],
+        plan.hashes,
         [packed(event.data) for event in events],
+        plan.links,
     )
 
 

@@ -63,8 +63,9 @@ async def records_of(
     if not inline:
         data, size = f"CASE WHEN {small} THEN data END", f"least({size}, 200)"
     return await link.rows(
-        f"SELECT seq, id, kind, v, run, actor, cause, at, hash, octet_length(data) - {FRAME} AS"
-        f" size, {data} AS data, CASE WHEN NOT {small} AND NOT $5 THEN"
+        "SELECT seq, id, kind, v, run, actor, cause, at, hash, link,"
+        f" octet_length(data) - {FRAME} AS size, {data} AS data,"
+        f" CASE WHEN NOT {small} AND NOT $5 THEN"
         f" encode(sha256(substring(data FROM {FRAME + 1})), 'hex') END AS sha256"
         f" FROM (SELECT *, sum({size}) OVER (ORDER BY seq {way}) - {size} AS before FROM"
         "  (SELECT * FROM hf.events WHERE log = $1 AND seq > $2 AND seq <= $3"

@@ -11,7 +11,7 @@ from asyncpg import exceptions as pg
 
 from ...errors import InvalidValue, StoreError, StoreTooNew
 from .database import Database, Link
-from .functions import APPEND
+from .functions import APPEND_1, APPEND_2
 
 TABLES = """
 CREATE TABLE hf.logs (
@@ -99,8 +99,10 @@ CREATE SCHEMA IF NOT EXISTS hf;
 CREATE TABLE IF NOT EXISTS hf.meta (version integer NOT NULL, oldest integer NOT NULL);
 """
 
+LINKS = "ALTER TABLE hf.events ADD COLUMN link bytea;"
+
 # One script per version, from the one before; a new schema runs them all.
-MIGRATIONS = (TABLES + APPEND,)
+MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2)
 VERSION = len(MIGRATIONS)
 OLDEST = 1  # the oldest program that can still use what these migrations make
 

@@ -166,6 +166,10 @@ class PostgresStore:
             page = await self._run(lambda link: _at_one_moment(link, key, bounds), within=SLOW)
         return page
 
+    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
+        check_key(key)
+        return await self._run(lambda link: logs.link_of(link, key, seq, log), whole=False)
+
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:

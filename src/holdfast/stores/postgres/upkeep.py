@@ -1,4 +1,4 @@
-"""Verifying: hashes, numbers, rows and claims recomputed, log by log."""
+"""Verifying: hashes, links, numbers, rows and claims recomputed, log by log."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from ...catalog import Project
 from ...codec import fingerprint
 from ...events import Key, Scope
 from ...store import Damage
+from ..links import Walk
 from ..paging import PAGE_EVENTS
 from .beside import claimed
 from .columns import digests
 from .database import Link
 from .history import blank, projected
-from .log import Entry, entry_by_id, save_row, segments
+from .log import Entry, entry_by_id, kept_of, save_row, segments
 from .read import readable, records_of
 from .schema import DEAD, LIVE
 
@@ -41,8 +42,11 @@ async def check_log(link: Link, project: Project, id: int) -> list[Damage]:
     found: list[Damage] = []
     for part, after, upto in await segments(link, entry):
         # What a deleted log left to its forks is checked with them, the rest by itself.
-        if part == id or await _is_dead(link, part):
-            found += await _check_events(link, entry.row.key, part, after, upto)
+        own = part == id
+        if own or await _is_dead(link, part):
+            walk = Walk(entry.row, after, await _left_at(link, entry) if own else None, own=own)
+            found += await _check_events(link, entry.row.key, part, after, upto, walk)
+            found += walk.end() if own else ()
     if not any(damage.problem == "unreadable" for damage in found):
         found += await _check_row(link, project, entry)
     return found + await _check_claims(link, entry)
@@ -53,22 +57,34 @@ async def _is_dead(link: Link, id: int) -> bool:
     return bool(state == DEAD)
 
 
-async def _check_events(link: Link, key: Key, log: int, seq: int, upto: int) -> list[Damage]:
+async def _left_at(link: Link, entry: Entry) -> bytes | None:
+    """What is kept with the event at which a fork left its parent."""
+    return b"" if entry.base is None else await kept_of(link, entry.base, entry.shared)
+
+
+async def _check_events(
+    link: Link, key: Key, log: int, seq: int, upto: int, walk: Walk
+) -> list[Damage]:
     found = []
     while seq < upto:
         records = await records_of(link, log, seq, upto, PAGE_EVENTS, False, True)
         if not records:
             found.append(Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq + 1))
+            walk.miss()
             break
         for record in records:
             if record["seq"] != seq + 1:
                 detail = f"up to {record['seq'] - 1}"
                 found.append(Damage(problem="missing", detail=detail, key=key, seq=seq + 1))
+                walk.miss()
             seq = record["seq"]
             event = readable(record)
             if event is None or fingerprint(event) != record["hash"]:
                 detail = "differs from its hash"
                 found.append(Damage(problem="unreadable", detail=detail, key=key, seq=seq))
+                walk.skip(record["link"])
+            else:
+                found += walk.look(event, record["hash"], record["link"])
     return found
 
 
@@ -101,7 +117,7 @@ async def repair(link: Link, project: Project, id: int, found: list[Damage]) -> 
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     for part, after, upto in await segments(link, await entry_by_id(link, id)):
         if some := [seq for seq in lost if after < seq <= upto]:
-            await blank(link, project, part, some, "damaged")
+            await blank(link, project, part, some, "damaged", damaged=True)
     if any(damage.problem in ("unreadable", "row") for damage in found):
         await link.run("DELETE FROM hf.snapshots WHERE log = $1", id)
         entry = await entry_by_id(link, id)

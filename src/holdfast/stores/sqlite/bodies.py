@@ -36,6 +36,13 @@ class Entry(NamedTuple):
     """Whether it may have some."""
 
 
+class Kept(NamedTuple):
+    """What is kept with an event beside itself: its hash and its link."""
+
+    hash: bytes
+    link: bytes | None
+
+
 Recent = dict[Key, Entry]  # the logs that were written last, for whoever writes next
 
 
@@ -66,9 +73,7 @@ class Bodies(Protocol):
         """The log as it really is, before something is added to it."""
         ...
 
-    def put(
-        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
-    ) -> list[bytes]:
+    def put(self, conn: sqlite3.Connection, entry: Entry, plan: Extension) -> list[bytes]:
         """What the `data` column is to hold of fresh events. `keep` follows, unless one of
         their ids turns out to be known."""
         ...
@@ -87,10 +92,8 @@ class Bodies(Protocol):
         """These numbers of these logs are about to be erased, all of them or none."""
         ...
 
-    def replace(
-        self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
-    ) -> None:
-        """Put `data` in place of the data of some events, whose new hashes are given."""
+    def replace(self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, Kept]) -> None:
+        """Put `data` in place of the data of some events, and with each what is kept of it."""
         ...
 
     def finish(self, conn: sqlite3.Connection, entry: Entry) -> None:
@@ -148,9 +151,7 @@ class InDatabase:
     def current(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
         return entry
 
-    def put(
-        self, conn: sqlite3.Connection, entry: Entry, plan: Extension, hashes: Sequence[bytes]
-    ) -> list[bytes]:
+    def put(self, conn: sqlite3.Connection, entry: Entry, plan: Extension) -> list[bytes]:
         columns = []
         for event in plan.fresh:
             if len(event.data) > APART:
@@ -187,14 +188,12 @@ class InDatabase:
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
         pass
 
-    def replace(
-        self, conn: sqlite3.Connection, log: int, data: Raw, hashes: dict[int, bytes]
-    ) -> None:
+    def replace(self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, Kept]) -> None:
         column = packed(data)
-        for seq, hash in hashes.items():
+        for seq, (hash, link) in kept.items():
             conn.execute(
-                "UPDATE events SET data = ?, hash = ? WHERE log = ? AND seq = ?",
-                (column, hash, log, seq),
+                "UPDATE events SET data = ?, hash = ?, link = ? WHERE log = ? AND seq = ?",
+                (column, hash, link, log, seq),
             )
             conn.execute("DELETE FROM payloads WHERE log = ? AND seq = ?", (log, seq))
 

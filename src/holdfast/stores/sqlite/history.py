@@ -13,15 +13,15 @@ from ...codec import dense, erased, fingerprint
 from ...errors import InvalidValue, LogDamaged, SessionExists
 from ...events import Event, Key, NewEvent
 from ...store import Lease
-from .. import rules
+from .. import links, rules
 from ..paging import PAGE_EVENTS
-from ..rules import Extension
-from .bodies import Bodies, Entry, Record, event_of
+from .bodies import Bodies, Entry, Kept, Record, event_of
 from .log import (
     begin,
     entry_by_id,
     existing,
     holder,
+    kept_of,
     known_ids,
     lookup,
     records_of,
@@ -59,12 +59,10 @@ def fork(
             field="first", problem="has an id of the shared events", remedy="use a new id"
         )
     base = holder(conn, entry, at)
-    row = msgspec.structs.replace(rules.new_row(target, now), head=at)
+    row = rules.new_row(target, now, at=at, base=links.link_in(kept_of(conn, base, at)))
     event = rules.numbered(first, at + 1, now)
-    change = project(event)
-    after = catalog.apply(row, [event], [change])
-    new = begin(conn, row, base=base, shared=at)
-    write(conn, bodies, new, Extension((at + 1,), [event], [change], after), [fingerprint(event)])
+    plan = rules.extended(row, [event], links.seals([event]), [project(event)])
+    write(conn, bodies, begin(conn, row, base=base, shared=at), plan)
 
 
 def begin_restore(
@@ -80,7 +78,8 @@ def begin_restore(
         rules.check_at(entry.row, parent.at)
         base = holder(conn, entry, parent.at)
         shared = parent.at
-        row = msgspec.structs.replace(row, head=shared)
+        link = links.link_in(kept_of(conn, base, shared))
+        row = rules.new_row(key, now, at=shared, base=link)
     return begin(conn, row, base=base, shared=shared, state=RESTORING, until=until)
 
 
@@ -102,9 +101,8 @@ def restore_some(
     if row.head == entry.shared:
         row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
     changes = [project(event) for event in events]
-    plan = Extension((), list(events), changes, catalog.apply(row, events, changes))
-    hashes = [fingerprint(event) for event in events]
-    write(conn, bodies, entry, plan, hashes, listed=False)
+    plan = rules.extended(row, events, links.seals(events), changes)
+    write(conn, bodies, entry, plan, listed=False)
     conn.execute("UPDATE logs SET until = ? WHERE id = ?", (until, id))
 
 
@@ -166,17 +164,20 @@ def blank(
     log: int,
     seqs: Sequence[int],
     reason: str,
+    *,
+    damaged: bool = False,
 ) -> None:
     """Put `{"erased": reason}` in place of the data of a log's own events, and project its
     row anew."""
     data = erased(reason)
-    hashes = {}
+    kept = {}
     for seq in seqs:
-        id, kind, v = conn.execute(
-            "SELECT id, kind, v FROM events WHERE log = ? AND seq = ?", (log, seq)
+        id, kind, v, hash, link = conn.execute(
+            "SELECT id, kind, v, hash, link FROM events WHERE log = ? AND seq = ?", (log, seq)
         ).fetchone()
-        hashes[seq] = fingerprint(NewEvent(kind=kind, data=data, id=id, v=v))
-    bodies.replace(conn, log, data, hashes)
+        blanked = fingerprint(NewEvent(kind=kind, data=data, id=id, v=v))
+        kept[seq] = Kept(blanked, links.erased(link, hash, damaged=damaged))
+    bodies.replace(conn, log, data, kept)
     (state,) = conn.execute("SELECT state FROM logs WHERE id = ?", (log,)).fetchone()
     if state == LIVE:
         entry = entry_by_id(conn, log)
@@ -211,9 +212,7 @@ def _readable(
 
 def projected(conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry) -> Row:
     """The row as the log's own events make it."""
-    row = msgspec.structs.replace(
-        rules.new_row(entry.row.key, entry.row.created), log=entry.row.log, head=entry.shared
-    )
+    row = rules.empty_row(entry.row, entry.shared)
     upto = entry.row.head
     while row.head < upto:
         records = records_of(conn, entry.id, row.head, upto, PAGE_EVENTS, False, 0)
@@ -221,4 +220,4 @@ def projected(conn: sqlite3.Connection, bodies: Bodies, project: Project, entry:
         if not events:
             break  # numbers are missing, which `verify` reports by themselves
         row = catalog.apply(row, events, [project(event) for event in events])
-    return row
+    return msgspec.structs.replace(row, link=links.ending(kept_of(conn, entry.id, row.head)))

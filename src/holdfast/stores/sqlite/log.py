@@ -15,12 +15,12 @@ import msgspec
 
 from ... import catalog
 from ...catalog import Project, Row, RowChange
-from ...codec import fingerprint
 from ...errors import HoldfastError, LogDamaged
 from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
 from ..frames import damaged
+from ..links import Seal, ending
 from ..paging import Page
 from ..rules import Extension, LeaseState
 from .bodies import Bodies, Entry, Recent, Record
@@ -39,6 +39,11 @@ _maps = attrgetter(*catalog.MAPS)
 
 _ENTRY = "id, base, shared, token, owner, since, until, doc"
 _EVENT = "seq, id, kind, v, run, actor, cause, at, data, hash"
+
+INSERT = (
+    "INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data, link)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 # Looking up
@@ -114,6 +119,12 @@ def holder(conn: sqlite3.Connection, entry: Entry, seq: int) -> int:
     raise AssertionError(f"no log holds {seq}")
 
 
+def kept_of(conn: sqlite3.Connection, log: int, seq: int) -> bytes | None:
+    """What is kept of the link of an event of this log; None if there is none."""
+    found = conn.execute("SELECT link FROM events WHERE log = ? AND seq = ?", (log, seq)).fetchone()
+    return None if found is None else found[0]
+
+
 def known_ids(conn: sqlite3.Connection, entry: Entry, ids: Sequence[str]) -> dict[str, int]:
     """The numbers of those ids that the log has, the shared ones included."""
     known: dict[str, int] = {}
@@ -137,6 +148,13 @@ def _known_sql(count: int) -> str:
     return f"SELECT id, seq FROM events INDEXED BY events_id WHERE log = ? AND id IN ({marks})"
 
 
+def link_of(conn: sqlite3.Connection, key: Key, seq: int, log: str | None) -> str | None:
+    """The link of an event, shared or its own."""
+    entry = existing(conn, key, log)
+    rules.check_at(entry.row, seq, "seq")
+    return ending(kept_of(conn, holder(conn, entry, seq), seq))
+
+
 # Appending
 
 
@@ -148,7 +166,7 @@ def append(
     now: int,
     key: Key,
     events: Sequence[NewEvent],
-    hashes: Sequence[bytes],
+    seals: Sequence[Seal],
     *,
     expected: int | None,
     fence: Lease | None,
@@ -169,6 +187,7 @@ def append(
         entry.row,
         entry.lease,
         events,
+        seals,
         project=project,
         now=now,
         expected=expected,
@@ -178,12 +197,12 @@ def append(
     if begins:
         plan = decide({})
         entry = begin(conn, entry.row)
-        write(conn, bodies, entry, plan, hashes)
+        write(conn, bodies, entry, plan)
     else:
-        plan = _hope(conn, bodies, entry, decide, hashes)
+        plan = _hope(conn, bodies, entry, decide)
     if plan is None:
         plan = decide(known_ids(conn, entry, [event.id for event in events]))
-        write(conn, bodies, entry, plan, hashes)
+        write(conn, bodies, entry, plan)
     drafts = entry.drafts and has_drafts(conn, entry.id)
     recent[key] = Entry(entry.id, entry.base, entry.shared, entry.lease, plan.row, drafts)
     return plan
@@ -194,7 +213,6 @@ def _hope(
     bodies: Bodies,
     entry: Entry,
     decide: Callable[[dict[str, int]], Extension],
-    hashes: Sequence[bytes],
 ) -> Extension | None:
     """Append as if all ids were new, which they nearly always are: the index on them tells.
     None if that is not how it is; then nothing is written."""
@@ -205,7 +223,7 @@ def _hope(
     except HoldfastError:
         return None  # known ids come before what was refused: look first
     try:
-        write(conn, bodies, entry, plan, hashes)
+        write(conn, bodies, entry, plan)
     except sqlite3.IntegrityError:
         for table in ("events", "payloads"):
             conn.execute(
@@ -241,22 +259,20 @@ def write(
     bodies: Bodies,
     entry: Entry,
     plan: Extension,
-    hashes: Sequence[bytes],
     *,
     listed: bool = True,
 ) -> None:
     """Write fresh events and the row after them."""
     if not plan.fresh:
         return
-    if len(hashes) > len(plan.fresh):
-        hashes = [fingerprint(event) for event in plan.fresh]
-    columns = bodies.put(conn, entry, plan, hashes)
+    columns = bodies.put(conn, entry, plan)
     conn.executemany(
-        "INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        INSERT,
         [
-            (entry.id, e.seq, e.id, e.kind, e.v, e.run, e.actor, e.cause, e.at, hash, data)
-            for e, hash, data in zip(plan.fresh, hashes, columns, strict=True)
+            (entry.id, e.seq, e.id, e.kind, e.v, e.run, e.actor, e.cause, e.at, hash, data, link)
+            for e, hash, data, link in zip(
+                plan.fresh, plan.hashes, columns, plan.links, strict=True
+            )
         ],
     )
     bodies.keep(conn)

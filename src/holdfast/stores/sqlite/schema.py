@@ -162,6 +162,15 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
         except BaseException:
             conn.execute("ROLLBACK")
             raise
+    complete(conn)
+
+
+def complete(conn: sqlite3.Connection) -> None:
+    """Add what came later and is no matter of versions, since programs that do not know it go on
+    without it. The caller holds the writers' lock."""
+    columns = {name for _, name, *_ in conn.execute("PRAGMA table_info(events)")}
+    if "link" not in columns:
+        conn.execute("ALTER TABLE events ADD COLUMN link BLOB")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Any
 
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS, check, check_key, check_name, check_size, fingerprint
+from ...codec import LIMITS, check, check_key, check_name, check_size
 from ...errors import InvalidValue
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
@@ -36,6 +36,7 @@ from ...store import (
     wall_clock,
 )
 from .. import paging, rules
+from ..links import seals
 from ..lock import FileLock
 from ..paging import batches, read_in_pages
 from ..rules import APART, Extension
@@ -120,7 +121,7 @@ class SqliteStore:
         create: bool = False,
     ) -> Appended:
         size = check(key, events)
-        hashes = [fingerprint(event) for event in events]
+        sealed = seals(events)
 
         def job(conn: sqlite3.Connection) -> Extension:
             return logs.append(
@@ -131,7 +132,7 @@ class SqliteStore:
                 self._clock(),
                 key,
                 events,
-                hashes,
+                sealed,
                 expected=expected,
                 fence=fence,
                 log=log,
@@ -168,6 +169,10 @@ class SqliteStore:
         return await self._readers.run(
             lambda conn: logs.read_page(conn, self._bodies, key, **bounds)
         )
+
+    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
+        check_key(key)
+        return await self._readers.run(lambda conn: logs.link_of(conn, key, seq, log))
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None

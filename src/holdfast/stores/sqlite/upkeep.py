@@ -1,4 +1,4 @@
-"""Verifying on a connection: hashes, numbers, rows and claims recomputed, log by log."""
+"""Verifying on a connection: hashes, links, numbers, rows and claims recomputed, log by log."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ...codec import fingerprint
 from ...errors import LogDamaged
 from ...events import Key, Scope
 from ...store import Damage
+from ..links import Walk
 from .beside import claimed
 from .bodies import Bodies, Entry
 from .history import blank, projected
-from .log import entry_by_id, save_row, segments
+from .log import entry_by_id, kept_of, save_row, segments
 from .schema import DEAD, LIVE
 
 PAGE = 512
@@ -49,8 +50,11 @@ def check_log(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: in
     found: list[Damage] = []
     for part, after, upto in segments(conn, entry):
         # What a deleted log left to its forks is checked with them, the rest by itself.
-        if part == id or _is_dead(conn, part):
-            found += _check_events(conn, bodies, entry.row.key, part, after, upto)
+        own = part == id
+        if own or _is_dead(conn, part):
+            walk = Walk(entry.row, after, _left_at(conn, entry) if own else None, own=own)
+            found += _check_events(conn, bodies, entry.row.key, part, after, upto, walk)
+            found += walk.end() if own else ()
     if not any(damage.problem == "unreadable" for damage in found):
         found += _check_row(conn, bodies, project, entry)
     return found + list(_check_claims(conn, entry))
@@ -61,31 +65,41 @@ def _is_dead(conn: sqlite3.Connection, id: int) -> bool:
     return bool(state == DEAD)
 
 
+def _left_at(conn: sqlite3.Connection, entry: Entry) -> bytes | None:
+    """What is kept with the event at which a fork left its parent."""
+    return b"" if entry.base is None else kept_of(conn, entry.base, entry.shared)
+
+
 def _check_events(
-    conn: sqlite3.Connection, bodies: Bodies, key: Key, log: int, seq: int, upto: int
+    conn: sqlite3.Connection, bodies: Bodies, key: Key, log: int, seq: int, upto: int, walk: Walk
 ) -> Iterator[Damage]:
     while seq < upto:
         records = conn.execute(
-            "SELECT seq, id, kind, v, run, actor, cause, at, data, hash FROM events"
+            "SELECT seq, id, kind, v, run, actor, cause, at, data, hash, link FROM events"
             " WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
             (log, seq, upto, PAGE),
         ).fetchall()
         if not records:
             yield Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq + 1)
+            walk.miss()
             return
-        for record in records:
+        for *record, link in records:
             if record[0] != seq + 1:
+                walk.miss()
                 yield Damage(
                     problem="missing", detail=f"up to {record[0] - 1}", key=key, seq=seq + 1
                 )
             seq = record[0]
             try:
-                (event,) = bodies.get(conn, log, key, [record])
+                (event,) = bodies.get(conn, log, key, [tuple(record)])
                 sound = fingerprint(event) == record[9]
                 detail = "differs from its hash"
             except LogDamaged as error:
                 sound, detail = False, error.problem
-            if not sound:
+            if sound:
+                yield from walk.look(event, record[9], link)
+            else:
+                walk.skip(link)
                 yield Damage(problem="unreadable", detail=detail, key=key, seq=seq)
 
 
@@ -126,7 +140,7 @@ def repair(
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     for part, after, upto in segments(conn, entry_by_id(conn, id)):
         if some := [seq for seq in lost if after < seq <= upto]:
-            blank(conn, bodies, project, part, some, "damaged")
+            blank(conn, bodies, project, part, some, "damaged", damaged=True)
     if any(damage.problem in ("unreadable", "row") for damage in found):
         for table in ("snapshots", "terms", "pending"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (id,))

@@ -1,0 +1,86 @@
+"""Anchors: the links of logs, to be kept where nobody can change them together with the store.
+
+Whoever may write to a whole database can alter an event and compute all links anew. They cannot
+do so to an anchor that is kept elsewhere: it says which link an event had, and with it, what all
+events before it were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from ..catalog import Query, Row
+from ..codec import LIMITS
+from ..events import Key
+from ..store import Damage, Store, wall_clock
+
+GONE = "the log that was anchored is gone: it was deleted, or deleted and begun anew"
+OTHER = "has not the link that was anchored: it, or something before it, was altered"
+
+
+class Anchor(Struct, frozen=True, kw_only=True):
+    """Which link event `seq` of a log had at a time (UTC in ms)."""
+
+    tenant: str
+    session: str
+    thread: str
+    log: str
+    seq: int
+    link: str
+    at: int
+
+    @property
+    def key(self) -> Key:
+        return Key(self.tenant, self.session, self.thread)
+
+
+async def anchors(
+    store: Store, tenant: str, session: str | None = None
+) -> AsyncGenerator[Anchor, None]:
+    """The anchors of a tenant's logs, or of one session's, as they are now. A log that only an
+    older program has written to has none."""
+    async with aclosing(_rows(store, tenant, session)) as rows:
+        async for row in rows:
+            link = row.link or await store.link(row.key, row.head)
+            if link is not None:
+                yield Anchor(
+                    tenant=row.tenant,
+                    session=row.session,
+                    thread=row.thread,
+                    log=row.log,
+                    seq=row.head,
+                    link=link,
+                    at=wall_clock(),
+                )
+
+
+async def _rows(store: Store, tenant: str, session: str | None) -> AsyncGenerator[Row, None]:
+    cursor = None
+    while True:
+        query = Query(tenant=tenant, session=session, order="created", newest_first=False)
+        page = await store.find(query, cursor=cursor, limit=LIMITS.page)
+        for row in page.items:
+            yield row
+            if session is None:
+                async with aclosing(_rows(store, tenant, row.session)) as threads:
+                    async for thread in threads:
+                        if thread.thread != row.thread:
+                            yield thread
+        if (cursor := page.cursor) is None:
+            return
+
+
+async def held(store: Store, kept: Iterable[Anchor]) -> AsyncGenerator[Damage, None]:
+    """Hold a store against anchors: what is not as it was when they were taken."""
+    for anchor in kept:
+        row = await store.row(anchor.key)
+        if row is None or row.log != anchor.log:
+            yield Damage(problem="missing", detail=GONE, key=anchor.key, seq=anchor.seq)
+        elif anchor.seq > row.head:
+            detail = f"up to {anchor.seq}, which was anchored"
+            yield Damage(problem="missing", detail=detail, key=anchor.key, seq=row.head + 1)
+        elif await store.link(anchor.key, anchor.seq) != anchor.link:
+            yield Damage(problem="broken", detail=OTHER, key=anchor.key, seq=anchor.seq)

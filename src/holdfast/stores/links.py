@@ -1,0 +1,200 @@
+"""The links of a log: each event is bound to all that stand before it. Pure, but for salts.
+
+The **link** of an event is a SHA-256 over the link before it, a mark, and the event without its
+data: number, id, kind, version, run, actor, cause and time. The **mark** is a SHA-256 over a salt
+and the event's hash, so it binds the data. When the data are erased the salt goes with them: the
+mark stays, the links still hold, and nothing can be learned from it about what was erased. A log
+begins with a link of its own name, and a fork with that of the event at which it left.
+
+What is kept with an event is a byte and what it says: `w`, salt and link; `e`, mark and link, of
+one whose data are erased; `x` and a link, of one that was damaged and is erased now. Events that an
+older program wrote have nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ..catalog import Row
+from ..codec import fingerprint
+from ..events import Event, Key, NewEvent
+from ..store import Damage
+
+SALT = 16
+BROKEN = "does not agree with its link: it, or something before it, was altered, removed or moved"
+BARE = "has no link, and the one before it has: an older program wrote it, or somebody by hand"
+ENDED = "is not the event that the log ended with: something was removed or put there"
+
+LOST = "log.damaged"  # the kind of what stands for an event of which nothing is left
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Seal(NamedTuple):
+    """What an event is bound by: its hash, and the salt of its mark."""
+
+    hash: bytes
+    salt: bytes
+
+
+def seals(events: Sequence[NewEvent]) -> list[Seal]:
+    """The seals of events that are to be appended; new ones each time."""
+    salts = os.urandom(SALT * len(events))
+    return [
+        Seal(fingerprint(event), salts[SALT * n : SALT * (n + 1)]) for n, event in enumerate(events)
+    ]
+
+
+def origin(key: Key, log: str, after: int = 0, base: bytes = b"") -> bytes:
+    """What the first event of a log follows; `after` and `base` are the number and the link at
+    which it left another, or the number behind which its links begin."""
+    named = _encode(("holdfast", 1, key.tenant, key.session, key.thread, log, after))
+    return hashlib.sha256(named + base).digest()
+
+
+def linked(
+    row: Row, events: Sequence[Event], given: Sequence[Seal]
+) -> tuple[list[bytes], str | None]:
+    """What is kept with each of the events that come next in the log of `row`, and the link
+    that the log ends with then."""
+    if not events:
+        return [], row.link
+    link = _read(row.link) or origin(row.key, row.log, row.head)
+    kept = []
+    for event, seal in zip(events, given, strict=True):
+        link = _link(link, _mark(seal), event)
+        kept.append(b"w" + seal.salt + link)
+    return kept, link.hex()
+
+
+def _read(link: str | None) -> bytes:
+    """The link of a row; empty if it has none, or it is damaged."""
+    try:
+        return bytes.fromhex(link or "")
+    except ValueError:
+        return b""
+
+
+def _mark(seal: Seal) -> bytes:
+    return hashlib.sha256(seal.salt + seal.hash).digest()
+
+
+def _link(before: bytes, mark: bytes, event: Event) -> bytes:
+    rest = (event.seq, event.id, event.kind, event.v, event.run, event.actor, event.cause, event.at)
+    return hashlib.sha256(b"".join((before, mark, _encode(rest)))).digest()
+
+
+def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes | None:
+    """What is kept with an event whose data, which had this hash, are erased now; with `damaged`,
+    because the event is not what it was, and what follows from it is taken as it is."""
+    if kept is None or damaged:
+        return kept and b"x" + link_in(kept)
+    if kept[:1] != b"w":
+        return kept
+    salt, link = kept[1 : 1 + SALT], kept[1 + SALT :]
+    return b"e" + _mark(Seal(hash, salt)) + link
+
+
+def link_in(kept: bytes | None) -> bytes:
+    """The link in what is kept with an event; empty if there is none."""
+    return kept[-32:] if kept else b""
+
+
+def ending(kept: bytes | None) -> str | None:
+    """The link of a log's last event, as its row has it."""
+    return link_in(kept).hex() or None
+
+
+class Walk:
+    """Goes along the events of a log, and says where they do not follow from each other.
+
+    A log whose row lost its link, because an older program wrote it, begins anew behind some
+    number; that is allowed wherever it is.
+    """
+
+    def __init__(self, row: Row, after: int, left: bytes | None = b"", *, own: bool = True) -> None:
+        """Before the events behind `after`, which are the log's own, or those that a deleted log
+        left to it, whose name nobody knows any more. `left` is what is kept with the event at
+        which a fork left its parent; None where that is not known."""
+        self._row = row
+        self._own = own
+        begun = None if left is None else origin(row.key, row.log, after, link_in(left))
+        self._before = begun
+        self._linked = False  # whether the last event had one
+        self._bare = False  # or had none, and that was not told
+
+    def look(self, event: Event, hash: bytes, kept: bytes | None) -> list[Damage]:
+        """What is wrong with the next event, whose data agree with its hash."""
+        before, was_linked = self._before, self._linked
+        self.skip(kept)
+        if kept is None:
+            return self._look_at_bare(event, was_linked)
+        sound = self._follows(before, event, hash, kept)
+        return [] if sound else [self._found("broken", BROKEN, event.seq)]
+
+    def _look_at_bare(self, event: Event, was_linked: bool) -> list[Damage]:
+        if is_lost(event):
+            self._bare = True
+            return []
+        if self._own and not (was_linked and _is_blank(event)):
+            self._before = b""  # what follows begins anew
+        self._bare = not was_linked
+        return [self._found("unlinked", BARE, event.seq)] if was_linked else []
+
+    def _follows(self, before: bytes | None, event: Event, hash: bytes, kept: bytes) -> bool:
+        if kept[:1] == b"x" and len(kept) == 1 + 32 and _is_blank(event):
+            return True
+        mark = _mark_in(kept, event, hash)
+        if mark is None or before is None:
+            return mark is not None
+        anew = origin(self._row.key, self._row.log, event.seq - 1)
+        return link_in(kept) in (_link(before, mark, event), _link(anew, mark, event))
+
+    def skip(self, kept: bytes | None) -> None:
+        """Pass over an event that cannot be read, which is told by itself."""
+        self._before, self._linked = link_in(kept) or None, kept is not None
+        self._bare = False
+
+    def miss(self) -> None:
+        """Pass over events that are missing, which is told by itself."""
+        self.skip(None)
+
+    def end(self) -> list[Damage]:
+        """What is wrong with where the log ends."""
+        link = self._row.link
+        ends = not self._bare and (not self._before or _read(link) == self._before)
+        sound = link is None or ends
+        return [] if sound else [self._found("broken", ENDED, self._row.head)]
+
+    def _found(self, problem: Literal["broken", "unlinked"], detail: str, seq: int) -> Damage:
+        return Damage(problem=problem, detail=detail, key=self._row.key, seq=seq)
+
+
+def _mark_in(kept: bytes, event: Event, hash: bytes) -> bytes | None:
+    if kept[:1] == b"w" and len(kept) == 1 + SALT + 32:
+        return _mark(Seal(hash, kept[1 : 1 + SALT]))
+    if kept[:1] == b"e" and len(kept) == 1 + 32 + 32 and _is_blank(event):
+        return kept[1:33]
+    return None
+
+
+def is_lost(event: Event) -> bool:
+    """Whether it stands for an event whose link is lost with all the rest of it."""
+    return (event.kind, event.id) == (LOST, f"damaged:{event.seq}") and _is_blank(event)
+
+
+def _is_blank(event: Event) -> bool:
+    try:
+        msgspec.json.decode(event.data, type=_Blank)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
+
+
+class _Blank(msgspec.Struct, forbid_unknown_fields=True):
+    erased: str
