@@ -89,6 +89,23 @@ def test_a_run_has_the_status_that_its_last_event_gave_it() -> None:
     assert fold(events).run == Run("r1", "waiting", seq=1, at=at, since=at, spent=1)
 
 
+def test_the_time_of_a_run_that_lost_its_driver_ends_with_what_that_one_wrote_last() -> None:
+    events = log(
+        fact(ev.RunStarted(driver="a"), run="r1"),
+        fact(ev.ModelCalled(model="m"), run="r1"),
+        fact(ev.MessageReceived(text="hello?")),  # of somebody else, while nobody drives
+        fact(ev.RunResumed(driver="b"), run="r1"),
+        fact(ev.RunWaiting(), run="r1"),
+        fact(ev.RunResumed(driver="c"), run="r1"),
+    )
+    times = [DAY + at for at in (0, 10, 5_000, 9_000, 9_100, 20_000)]
+    events = [msgspec.structs.replace(e, at=at) for e, at in zip(events, times, strict=True)]
+    spent = [run.spent for n in range(1, 7) if (run := fold(events[:n]).run) is not None]
+    assert spent == [0, 0, 0, 10, 110, 110]
+    again = [NewEvent.of("thread.forked", ev.ThreadForked(parent="main", at=6, agent="a"))]
+    assert fold([*events, *log(*[NewEvent.of("a.b")] * 6, *again)[6:]]).driven == 0
+
+
 @pytest.mark.parametrize("status", ["done", "failed", "aborted", "interrupted"])
 def test_a_finished_run_keeps_how_it_ended(status: str) -> None:
     end = fact(msgspec.convert({"status": status}, ev.RunFinished), run="r1")

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from .. import events as ev
 from ..catalog import Page, Pending, PendingQuery, Query, Row
-from ..errors import InvalidValue
+from ..errors import DeletionRefused, InvalidValue
 from ..events import Scope, key, new_id
 from ..store import Receipt
 from .agents.subagents import tools_named
@@ -91,10 +91,16 @@ class Harness(Serving):
         return await self.store.find(query, cursor=cursor, limit=limit)
 
     async def delete(self, id: str) -> Receipt:
-        """Stop what is going on in a session, and remove all of it, its sandbox too."""
+        """Stop what is going on in a session, and remove all of it, its sandbox too.
+        `DeletionRefused` where it must be kept, `InvalidValue` where it is another agent's."""
         self._check_open()
         id = _named(id)
         scope = Scope(self.tenant, id)
+        if (row := await self.store.row(key(id, "main", self.tenant))) is not None:
+            self.opened.check_agent(row)
+            if row.hold is not None:
+                reason = f"held: {row.hold}"
+                raise DeletionRefused(tenant=row.tenant, session=id, reason=reason)
         await self.close(id, grace=0.0, reason="delete")
         receipt = await self.store.delete(scope)
         await self.config.sandbox.destroy(scope)
@@ -112,6 +118,10 @@ class Harness(Serving):
         """Forget a live session; its run is handed over at a safe point, at the latest after
         `grace` seconds. False if it was not live."""
         return await self.opened.close(_named(id), grace=grace, reason=reason)
+
+    def drives(self, id: str) -> bool:
+        """Whether something goes on here in any thread of a session, also in a sub-agent's."""
+        return self._opened is not None and self._opened.drivers.busy(_named(id))
 
     async def evict(self, idle: float = IDLE) -> tuple[str, ...]:
         """Forget the live sessions that nothing goes on in here, that nobody listens to, and of

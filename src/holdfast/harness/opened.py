@@ -8,6 +8,7 @@ import contextlib
 import time
 
 from .. import events as ev
+from ..catalog import Row
 from ..codec import typed
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
 from ..events import Event, Key, NewEvent, key
@@ -33,12 +34,14 @@ class Opened:
     def __init__(self, config: Config, tenant: str, notices: Notices) -> None:
         self.config, self.store, self.tenant = config, config.store, tenant
         self.lives = Lives(config.store, self._happened)
-        self.drivers = Drivers(config, tenant, self.lives, self._kept)
+        self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
+        self.drivers = Drivers(
+            config, tenant, self.lives, self._kept, lambda key: key.session in self._leaving
+        )
         config.nudge = self.drivers.nudge
         self._notices = notices
         self.sessions: dict[Key, Session] = {}
         self._opening: dict[Key, asyncio.Task[Session]] = {}
-        self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
         self._closing: set[asyncio.Task[bool]] = set()
         self._closed = self._ended = False
 
@@ -65,7 +68,13 @@ class Opened:
         if opening is None:
             opening = self._opening[where] = asyncio.create_task(self._open(where, created))
             opening.add_done_callback(lambda _: self._opening.pop(where, None))
-        return await asyncio.shield(opening)
+        try:
+            return await asyncio.shield(opening)
+        except SessionNotFound:
+            if created is None:
+                raise
+        # It was opened for somebody who did not want it begun.
+        return await self.get_or_create(where, created)
 
     async def _open(self, where: Key, created: ev.SessionCreated | None) -> Session:
         agent = self.config.agent.key
@@ -76,12 +85,8 @@ class Opened:
         if row is None:
             await self._begin(main, created or ev.SessionCreated(agent=agent))
             self._notices.tell("session.created", where.session)
-        elif row.agent not in (None, agent):
-            raise InvalidValue(
-                field="id",
-                problem=f"session {where.session!r} is agent {row.agent!r}'s",
-                remedy=f"serve it with that agent, or take another id for {agent!r}",
-            )
+        else:
+            self.check_agent(row)
         if where != main and await self.store.row(where) is None:
             await self._begin(where, ev.ThreadCreated(agent=agent, parent="main"))
         shared = await self.lives.open(main)
@@ -91,6 +96,16 @@ class Opened:
         if session.live.state.queue or session.live.state.active is not None:
             self.wake(session.live)
         return session
+
+    def check_agent(self, row: Row) -> None:
+        """Refuse a session that is another agent's."""
+        agent = self.config.agent.key
+        if row.agent not in (None, agent):
+            raise InvalidValue(
+                field="id",
+                problem=f"session {row.session!r} is agent {row.agent!r}'s",
+                remedy=f"serve it with that agent, or take another id for {agent!r}",
+            )
 
     async def _begin(self, where: Key, created: ev.Payload) -> None:
         kind = "session.created" if isinstance(created, ev.SessionCreated) else "thread.created"
@@ -118,13 +133,17 @@ class Opened:
     async def _close(self, id: str, grace: float, reason: Reason) -> bool:
         if opening := [task for where, task in self._opening.items() if where.session == id]:
             await asyncio.wait(opening)
-        mine = [where for where in self.lives if where.session == id]
-        await self.drivers.stop(mine, grace)
-        found = [await self.forget(where) for where in mine]
-        place = self.config.places.pop(key(id, "main", self.tenant), None)
-        if place is not None:
-            await place.close(reason)
-        return any(found)
+        found: list[bool] = []
+        while True:
+            mine = [where for where in self.lives if where.session == id]
+            await self.drivers.stop(mine, grace)
+            found += [await self.forget(where) for where in mine]
+            place = self.config.places.pop(key(id, "main", self.tenant), None)
+            if place is not None:
+                await place.close(reason)
+            # A sub-agent may have begun while the others came to their end.
+            if not any(where.session == id for where in self.lives):
+                return any(found)
 
     def changing(self, id: str) -> bool:
         """Whether a session is being opened or closed."""
@@ -134,6 +153,7 @@ class Opened:
         """Close one thread; whether it was a live session of its own."""
         if (session := self.sessions.pop(where, None)) is not None:
             session.closed = True
+        self.drivers.forget(where)
         await self.lives.close(where)
         return session is not None
 

@@ -65,6 +65,7 @@ class Serving:
         self._opened: Opened | None = None
         self._sources: list[ToolSource] = []
         self._starting = asyncio.Lock()
+        self._closing: asyncio.Task[None] | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -92,7 +93,12 @@ class Serving:
 
     async def _open(self) -> Opened:
         store = await connect(self.storage) if isinstance(self.storage, str) else self.storage
-        self.agent, self._sources = await gather(self.agent)
+        try:
+            self.agent, self._sources = await gather(self.agent)
+        except BaseException:
+            if isinstance(self.storage, str):
+                await store.aclose()
+            raise
         config = Config(
             agent=self.agent,
             store=store,
@@ -105,10 +111,14 @@ class Serving:
 
     async def aclose(self, grace: float = GRACE) -> None:
         """Stop taking work, let runs reach a safe point within `grace` seconds, hand over what
-        is left, and close. Nothing is written afterwards. Twice is fine."""
-        if self._closed:
-            return
+        is left, and close. Nothing is written afterwards. Twice is fine; whoever stops waiting
+        for it does not stop it."""
         self._closed = True
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(grace), name="close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self, grace: float) -> None:
         async with self._starting:  # what is being started is closed as well
             opened = self._opened
         if opened is not None:

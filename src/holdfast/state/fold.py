@@ -36,6 +36,8 @@ def _add(work: Work, event: Event) -> None:
             step(work, event, typed(event))
     elif work.too_new is None and event.kind.partition(".")[0] in RESERVED:
         work.too_new = event.seq
+    if event.run is not None and work.run is not None and event.run == work.run.id:
+        work.driven = event.at
     for id, shown in work.contexts.items():
         if shown.on == event.kind and not shown.active:
             work.contexts[id] = replace(shown, active=True)

@@ -42,7 +42,7 @@ def _thread_forked(work: Work, event: Event, p: ev.ThreadForked | None) -> None:
     # As in the row of a fork: nothing of the parent's is open in it or spent by it.
     work.run, work.abort, work.due, work.queue = None, None, None, ()
     work.calls, work.pending, work.usage, work.timers = {}, {}, {}, {}
-    work.total, work.cost = 0, None
+    work.total, work.cost, work.driven = 0, None, 0
     work.drop_contexts("step", "run")
 
 

@@ -104,7 +104,9 @@ def _run_started(work: Work, event: Event, p: ev.RunStarted | None) -> None:
 def _run_resumed(work: Work, event: Event, p: ev.RunResumed | None) -> None:
     if (run := work.run) is not None and run.open:
         lost = run.crashes + (run.status == "running")
-        spent = run.spent + (event.at - run.since if run.status == "running" else 0)
+        # Its last driver was lost after its last event: since then nobody has driven it.
+        driven = max(0, work.driven - run.since) if run.status == "running" else 0
+        spent = run.spent + driven
         driver = p.driver if p else None
         work.amend(status="running", driver=driver, crashes=lost, since=event.at, spent=spent)
         work.driven_by(driver)

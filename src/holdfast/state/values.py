@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .. import events as ev
 
-VERSION = "3"  # of this fold; snapshots made by another one are not used
+VERSION = "4"  # of this fold; snapshots made by another one are not used
 
 # The first words of our kinds, of some to come as well. A process that meets one it does
 # not know would drive past what a newer version meant by it; all other words are foreign.
@@ -39,7 +39,8 @@ class Run(Struct, frozen=True, omit_defaults=True):
     """The latest run; `id` is None for a driver that does not name its runs. `seq` and `at`
     are those of its start, `steps` counts model calls, `crashes` drivers that were lost
     since the last step that succeeded, `spent` the ms that it was driven until `since`,
-    when it was taken up last. `answered`: its last message calls nothing."""
+    when it was taken up last; what a driver did after its last event is not known, and is not
+    counted. `answered`: its last message calls nothing."""
 
     id: str | None
     status: Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
@@ -174,8 +175,8 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     oldest first. `due` is when a driver has to look, as the row says it. `models` are the
     models chosen in each mode, "" being the one that the log begins in; `model` is the latest
     choice. `settings` are the metadata of the log. `abort` is the event that wants the run to
-    end. `too_new` is the first event that this version does
-    not understand: as long as it is set, do not drive."""
+    end, `driven` the time (ms) of the latest event of its driver. `too_new` is the first event
+    that this version does not understand: as long as it is set, do not drive."""
 
     head: int = 0
     run: Run | None = None
@@ -183,6 +184,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pending: dict[str, OpenItem] = {}
     queue: tuple[Queued, ...] = ()
     abort: int | None = None
+    driven: int = 0
     due: int | None = None
     usage: dict[str, int] = {}
     total: int = 0

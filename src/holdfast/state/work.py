@@ -17,6 +17,7 @@ class Work:
     def __init__(self, start: State) -> None:
         self.head, self.too_new, self.expired = start.head, start.too_new, start.expired
         self.run, self.abort, self.due = start.run, start.abort, start.due
+        self.driven = start.driven
         self.mode, self.model, self.context = start.mode, start.model, start.context
         self.queue, self.window, self.tasks = start.queue, start.window, start.tasks
         self.rules, self.grants, self.sub = start.rules, start.grants, start.sub

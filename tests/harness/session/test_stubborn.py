@@ -213,6 +213,39 @@ async def test_a_run_ends_without_a_tool_that_does_not_listen(
         assert (made, session.state.get()) == ([], {})
 
 
+async def test_of_calls_that_are_stopped_together_each_is_told_how_it_ended(deaf: Deaf) -> None:
+    polite = Gate()
+
+    @tool
+    async def listens() -> str:
+        """Listen."""
+        await polite.pass_through()
+        return "never"
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        await deaf.wait()
+        deaf.over.set()
+        return "late words"
+
+    model = ScriptedModel([Say(calls=[Use("listens"), Use("hang")])])
+    async with serve(helper(tools=[listens, hang]), default_model=model) as harness:
+        session = await harness.get_or_create("s")
+        await session.post("go")
+        await polite.someone()
+        await deaf.begun.someone()
+        await session.abort()
+        async with asyncio.timeout(PATIENCE):
+            assert (await session.wait()).status == "aborted"  # while the one still hangs
+        (message,) = await session.events(kinds=("message.completed",))
+        names = {call["id"]: call["name"] for call in message.json()["calls"]}
+        ended = [event.json() for event in await session.events(kinds=("tool.finished",))]
+        told = {names[one["call"]]: one["outcome"] for one in ended}
+        assert told == {"listens": "cancelled", "hang": "unknown"}
+        await deaf.let_go()
+
+
 async def test_a_timeout_that_cancels_and_tells_nobody_is_tried_again() -> None:
     """Some clients' timeouts cancel their own task; nobody has told the model to stop."""
 

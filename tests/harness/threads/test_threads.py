@@ -28,7 +28,7 @@ from holdfast.state import VERSION, State, fold
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 
-from ..kernel.scene import Gate, Slow, helper, kinds, read, script, serve
+from ..kernel.scene import PATIENCE, Gate, Slow, helper, kinds, read, script, serve, until
 
 
 @pytest.mark.parity("mastra-session", 5)
@@ -239,6 +239,21 @@ async def test_a_fork_of_a_long_thread_is_not_read_from_its_beginning() -> None:
             whole = fold(await clone.events())
             assert msgspec.json.decode(kept.state, type=State) == clone.live.state == whole
             assert (await clone.send("hello")).text == "hi"
+
+
+@pytest.mark.parametrize("method", ["acquire", "save_snapshot"])
+async def test_a_fork_whose_snapshot_cannot_be_kept_is_a_fork(method: str) -> None:
+    store = FaultyStore(MemoryStore())
+    async with serve(helper(), "hi", storage=store, ttl=60) as harness:
+        main = await harness.get_or_create("s")
+        await store.append(main.key, [NewEvent.of("my.note", {"n": n}) for n in range(600)])
+        await main.catch_up()
+        await until(lambda: not harness.drives("s"))
+        store.plan.append(Fail(method=method, call=store.calls[method] + 1))
+        clone = await main.thread.fork(thread="other")
+        assert store.calls[method]
+        async with asyncio.timeout(PATIENCE):
+            assert (await clone.send("hello")).text == "hi"  # nobody holds it
 
 
 async def test_another_thread_can_be_the_source_of_a_clone() -> None:

@@ -12,7 +12,14 @@ from typing import TypeVar
 
 from ... import events as ev
 from ...catalog import Row
-from ...errors import HarnessClosed, HoldfastError, LogDamaged, LogReplaced, SessionNotFound
+from ...errors import (
+    HarnessClosed,
+    HoldfastError,
+    LogDamaged,
+    LogReplaced,
+    SessionNotFound,
+    StoreUnavailable,
+)
 from ...events import Event, Key
 from ...state import State, fold
 from ...store import Store
@@ -168,14 +175,17 @@ class Live:
             except (SessionNotFound, LogReplaced, LogDamaged) as error:
                 self._fail(error)
                 return
-            except HoldfastError as error:
+            except Exception as error:  # whoever waits must not wait for ever
+                if not isinstance(error, HoldfastError):
+                    problem = f"the log cannot be followed ({type(error).__name__})"
+                    error = StoreUnavailable(problem=problem)
                 self.trouble(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST)
 
     def _arrived(self, event: Event) -> None:
-        self._recent.append(event)
         self.state = fold((event,), self.state)
+        self._recent.append(event)
         self._keep_waiting(event)
         self.history.add(event)
         self.speech.arrived(event)

@@ -7,11 +7,12 @@ import contextlib
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ... import events as ev
-from ...catalog import Row
+from ...catalog import Parent, Row
 from ...codec import check_name
-from ...errors import InvalidValue, LeaseHeld, LeaseLost, SessionNotFound, UnsafePoint
+from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound, UnsafePoint
 from ...events import Key, NewEvent, key, new_id
 from ...state import VERSION, State, fold
 from ...store import Snapshot, Store
@@ -83,21 +84,27 @@ class Forks(View, Generic[S]):
             event = NewEvent.of("metadata.changed", ev.MetadataChanged(set=then.settings))
             await live.store.append(where, [event])
         if place >= SNAPSHOT:
-            await _keep(ground, where, then)
+            with contextlib.suppress(HoldfastError):  # then whoever drives it keeps one
+                await _keep(ground, where, then)
         return await self._host.open(where.session, where.thread)
 
-    async def edit(self, seq: int, text: str, *, actor: str | None = None) -> S:
+    async def edit(
+        self, seq: int, text: str, *, actor: str | None = None, thread: str | None = None
+    ) -> S:
         """Go back to before message `seq` was read and send other words, with all else that it
-        came with, in a thread of its own. They are `actor`'s, or of whoever sent it.
-        `InvalidValue` where `seq` is no message."""
-        check_text("text", text)
-        return await self._again(seq, text, actor)
-
-    async def regenerate(self, seq: int, *, actor: str | None = None) -> S:
-        """Ask message `seq` again, with all that it came with, in a thread of its own, which is
-        `actor`'s wish; the words stay those of whoever sent it. `InvalidValue` where `seq` is no
+        came with, in a thread of its own, called `thread`; with the same name twice it is done
+        once. The words are `actor`'s, or of whoever sent it. `InvalidValue` where `seq` is no
         message."""
-        return await self._again(seq, actor=actor)
+        check_text("text", text)
+        return await self._again(seq, text, actor, thread)
+
+    async def regenerate(
+        self, seq: int, *, actor: str | None = None, thread: str | None = None
+    ) -> S:
+        """Ask message `seq` again, with all that it came with, in a thread of its own, as `edit`
+        does, which is `actor`'s wish; the words stay those of whoever sent it. `InvalidValue`
+        where `seq` is no message."""
+        return await self._again(seq, actor=actor, thread=thread)
 
     async def restore(self, id: str) -> S:
         """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
@@ -117,12 +124,29 @@ class Forks(View, Generic[S]):
             await StateView(ground).replace(then.data)
         return forked
 
-    async def _again(self, seq: int, text: str | None = None, actor: str | None = None) -> S:
+    async def _again(
+        self,
+        seq: int,
+        text: str | None = None,
+        actor: str | None = None,
+        thread: str | None = None,
+    ) -> S:
+        """With a `thread` that was begun for this before, it is gone on with, and not doubled
+        (`SessionExists` where it is another's)."""
         ground, outputs = self._ground, self._ground.config.outputs
         ground.check()
         back = await again(ground.live, seq)
-        forked = await self.fork(at=back.at, actor=actor)
-        last = await forked.append(*back.events(text, actor))
+        where = self._key(new_id() if thread is None else thread)
+        try:
+            forked = await self.fork(at=back.at, thread=where.thread, actor=actor)
+        except SessionExists:
+            row = await row_of(ground.host.store, where)
+            if row.parent != Parent(ground.key.thread, back.at):
+                raise
+            forked = await self._host.open(where.session, where.thread)
+        told = enumerate(back.events(text, actor))
+        events = [replace(event, id=f"again:{where.thread}:{n}") for n, event in told]
+        last = await forked.append(*events)
         for number, one in enumerate(reversed(back.asked)):
             if (known := outputs.get((ground.live.log, one.seq))) is not None:
                 outputs[forked.live.log, last - number] = known
@@ -152,9 +176,10 @@ async def _keep(ground: Ground, where: Key, then: State) -> None:
         then = fold((event,), then)
     text = msgspec.Raw(msgspec.json.encode(then))
     kept = Snapshot(log=row.log, seq=then.head, version=VERSION, state=text)
-    with contextlib.suppress(LeaseHeld, LeaseLost):  # then whoever drives it keeps one
-        lease = await store.acquire(where, ground.config.owner, ttl=ground.config.ttl)
+    lease = await store.acquire(where, ground.config.owner, ttl=ground.config.ttl)
+    try:
         await store.save_snapshot(where, kept, fence=lease)
+    finally:
         await store.release(lease)
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ... import events as ev
 from ...errors import AlreadyDecided, InvalidValue, NotPending
-from ...events import Event, NewEvent
+from ...events import Event, NewEvent, new_id
 from ...state import CHILD, Grants, OpenItem
 from ...transcript import Message, transcript
 from ..live import usage
@@ -307,15 +307,26 @@ class Standing(Answering):
         self.check_open()
         return await used(self.live)
 
-    async def abort(self, reason: str | None = None, *, actor: str | None = None) -> None:
-        """Stop the run that is going or waits, whichever process drives it. What was said is
-        kept, and so is the queue."""
+    async def abort(
+        self,
+        reason: str | None = None,
+        *,
+        actor: str | None = None,
+        run: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Stop the run that is going or waits, whichever process drives it; with `run`, only if
+        it is that one; with `key`, once, however often it is asked for. What was said is kept,
+        and so is the queue."""
         self.check()
-        run = self.live.state.active
-        if run is None:
+        active = self.live.state.active
+        if active is None or run not in (None, active.id):
             return
         event = NewEvent.of(
-            "abort.requested", ev.AbortRequested(run=run.id, reason=reason), actor=actor
+            "abort.requested",
+            ev.AbortRequested(run=active.id, reason=reason),
+            id=new_id() if key is None else f"abort:{key}",
+            actor=actor,
         )
         await self.append(event)
 

@@ -78,8 +78,8 @@ class Stream:
             self._cancelled = True
         elif any(q.seq == self.seq for q in session.live.state.queue):
             await session.queue.remove(self.seq)
-        elif (active := session.live.state.active) is not None and active.id == await self._run():
-            await session.abort(reason)
+        elif (run := await self._run()) is not None:
+            await session.abort(reason, run=run)
 
     async def _run(self) -> str | None:
         """The run that took the message up, also where nobody has read so far."""

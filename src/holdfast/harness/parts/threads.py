@@ -150,23 +150,7 @@ class Threads(Forks[S]):
     async def messages(self, limit: int | None = None, *, thread: str | None = None) -> Messages:
         """The newest `limit` messages of a thread, oldest first; without a limit, all."""
         self._ground.check_open()
-        store, where = self._ground.host.store, self._key(thread)
-        log = (await row_of(store, where)).log
-        if limit is None:
-            return transcript([event async for event in store.read(where, log=log)])
-        check_count("limit", limit, least=1)
-        found: list[Event] = []
-        messages, removed = 0, set[int]()
-        # A call and its outcome may be far apart, but the message with the call comes first.
-        async for event in store.read(where, reverse=True, log=log):
-            found.append(event)
-            change = typed(event) if event.kind == "queue.changed" else None
-            if isinstance(change, ev.QueueChanged):
-                removed.update(change.remove)
-            messages += event.kind in ROLES and event.seq not in removed
-            if messages == limit:
-                break
-        return transcript(reversed(found))[-limit:]
+        return await messages_of(self._ground.host.store, self._key(thread), limit)
 
     async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
         """How the first message of each thread begins, of those that have one, without reading
@@ -231,3 +215,23 @@ async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(patience):
             await live.until(lambda: live.state.active is None and not live.state.owes)
+
+
+async def messages_of(store: Store, where: Key, limit: int | None = None) -> Messages:
+    """The newest `limit` messages of a thread, oldest first; without a limit, all."""
+    log = (await row_of(store, where)).log
+    if limit is None:
+        return transcript([event async for event in store.read(where, log=log)])
+    check_count("limit", limit, least=1)
+    found: list[Event] = []
+    messages, removed = 0, set[int]()
+    # A call and its outcome may be far apart, but the message with the call comes first.
+    async for event in store.read(where, reverse=True, log=log):
+        found.append(event)
+        change = typed(event) if event.kind == "queue.changed" else None
+        if isinstance(change, ev.QueueChanged):
+            removed.update(change.remove)
+        messages += event.kind in ROLES and event.seq not in removed
+        if messages == limit:
+            break
+    return transcript(reversed(found))[-limit:]

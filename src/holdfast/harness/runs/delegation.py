@@ -179,8 +179,11 @@ async def stop(driving: Driving, calls: list[str]) -> None:
 
 async def stop_all(driving: Driving) -> None:
     """Stop all sub-agents that work for the run that ends."""
-    calls = driving.state.calls.items()
-    await stop(driving, [id for id, call in calls if call.name == DELEGATION])
+    state = driving.state
+    begun = [id for id, call in state.calls.items() if call.name == DELEGATION]
+    # Any tool may hand a task on: then its call waits for the sub-agent.
+    begun += [id.removesuffix(CHILD) for id in state.pending if id.endswith(CHILD)]
+    await stop(driving, [*dict.fromkeys(begun)])
 
 
 async def report(driving: Driving, step: Report) -> None:

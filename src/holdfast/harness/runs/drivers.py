@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from ...codec import LIMITS, typed
-from ...errors import HoldfastError, RunFailed, SessionNotFound
+from ...codec import typed
+from ...errors import HarnessClosed, HoldfastError, RunFailed, SessionNotFound
 from ...events import Event, Key, RunWaiting
 from ...state import State
 from ...store import wall_clock
@@ -18,6 +18,7 @@ from ..live.lives import Lives
 from ..live.log import Live
 from .driving import Driving
 from .loop import drive
+from .work import Work
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
 SOON, TRIES = 0.05, 40  # seconds between two looks at a lease that is about to be given back
@@ -25,17 +26,23 @@ AWHILE = 0.2  # seconds in which whoever wrote something may begin to drive it
 
 
 class Drivers:
-    """The drivers of one harness. `kept` says whether a log stays open when it is driven."""
+    """The drivers of one harness. `kept` says whether a log stays open when it is driven,
+    `leaving` whether it is being closed: then nobody begins to drive it here."""
 
     def __init__(
-        self, config: Config, tenant: str, lives: Lives, kept: Callable[[Key], bool]
+        self,
+        config: Config,
+        tenant: str,
+        lives: Lives,
+        kept: Callable[[Key], bool],
+        leaving: Callable[[Key], bool] = lambda key: False,
     ) -> None:
         self._config, self._tenant, self._lives, self._kept = config, tenant, lives, kept
+        self._leaving = leaving
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
-        self._stuck: dict[Key, int] = {}  # what cannot be driven here, until its log grows
         self._drives: dict[Key, Driving] = {}
-        self._agents = [*family(config.agent)]
+        self._work = Work(config.store, tenant, [*family(config.agent)])
         self._nudges: set[asyncio.Task[None]] = set()
         self._alarms = Alarms(self._due)
         self._held: dict[Key, int] = {}  # by somebody else, for so many ms
@@ -44,6 +51,8 @@ class Drivers:
 
     def wake(self, live: Live) -> None:
         """See to it that somebody looks at this log."""
+        if self._leaving(live.key):
+            return  # what is left is due, and is found at the next look
         if self._closed or live.key in self._tasks:
             self._again.add(live.key)
             return
@@ -60,6 +69,10 @@ class Drivers:
     def drives(self, where: Key) -> bool:
         """Whether somebody here drives this log, or is about to."""
         return where in self._tasks
+
+    def busy(self, session: str) -> bool:
+        """Whether somebody here drives any log of a session."""
+        return any(where.session == session for where in self._tasks)
 
     def nudge(self, where: Key) -> None:
         """The same as `wake` for a log that may not be open here."""
@@ -82,16 +95,13 @@ class Drivers:
     async def look(self) -> None:
         """Drive the logs of this agent, and of those that work for it, that nobody drives and
         that have something to do."""
-        limit = min(LIMITS.page, 100 + len(self._stuck))  # what is stuck must not hide the rest
-        store, agents = self._config.store, self._agents
-        for where in await store.runnable(self._tenant, agents=agents, limit=limit):
+        for where in await self._work.due():
             try:
                 live = await self._lives.open(where)
             except HoldfastError as error:
                 self._config.log.warning("open_failed", category="storage", error=error)
                 continue
-            if self._stuck.get(where) != live.state.head:
-                self.wake(live)
+            self.wake(live)
 
     async def stop(self, wheres: Iterable[Key], grace: float) -> None:
         """Let drivers reach a safe point; after `grace` seconds stop what they do. What is left
@@ -113,6 +123,11 @@ class Drivers:
         if late:
             _, late = await asyncio.wait(late, timeout=LATE)
         await ended(*late)
+
+    def forget(self, where: Key) -> None:
+        """A log is closed here: nothing of it is kept for later."""
+        self._alarms.clear(where)
+        self._held.pop(where, None)
 
     async def aclose(self, grace: float) -> None:
         """Take no more work, and stop."""
@@ -136,14 +151,14 @@ class Drivers:
                 if self._closed or not _left(live.state):
                     break
                 await asyncio.sleep(SOON)  # who hands it over is about to let go
-            self._stuck.pop(key, None)
-        except SessionNotFound:
-            pass  # deleted meanwhile
+            self._work.driven(key)
+        except (SessionNotFound, HarnessClosed):
+            pass  # deleted or closed meanwhile
         except Exception as error:  # nothing of one session may hurt the others
             self._held[key] = int(self._config.ttl * 500)  # no sooner than the next look
             stuck = not getattr(error, "retryable", False)
             if stuck:
-                self._stuck[key] = live.state.head
+                self._work.stuck(key, live.state.head)
             live.trouble(_told(error, key), stuck=stuck)
             log = self._config.log.bind(session=key.session, thread=key.thread)
             log.error("drive_failed", category="run", error=error)
@@ -178,7 +193,7 @@ class Drivers:
     def _due(self, live: Live) -> None:
         if self._closed or live.failure is not None or live.key in self._tasks:
             return  # a driver that is there plans the next look when it ends
-        if self._stuck.get(live.key) != live.state.head and wanting(live.state):
+        if not self._work.vain(live.key, live.state.head) and wanting(live.state):
             self.wake(live)
 
     async def _looking(self) -> None:

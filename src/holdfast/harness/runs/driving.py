@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -54,6 +55,7 @@ class Driving(Stoppable):
         self.blobs: dict[str, bytes] = {}
         self.flight: Flight | None = None
         self.unhooked: list[Event] = []
+        self.turn = asyncio.Lock()  # of calls within calls, to begin
         self._gave_way = False  # to messages that came; the next write does not
         self._span = RunSpan(config.tracing, live.key, config.agent.key)
 

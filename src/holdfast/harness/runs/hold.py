@@ -44,11 +44,11 @@ class Hold:
     async def _renew(self) -> None:
         try:
             self.lease = await self._store.renew(self.lease)
-        except StoreUnavailable as error:
-            self._log.warning("renew_failed", category="storage", error=error)
         except (LeaseLost, SessionNotFound, LogReplaced) as error:
             self._lost(error)
             return
+        except Exception as error:  # whatever it is, it may pass while the lease lasts
+            self._log.warning("renew_failed", category="storage", error=error)
         self._renewal.ask()
 
     async def append(self, events: Sequence[NewEvent], expected: int | None) -> int:

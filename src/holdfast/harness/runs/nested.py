@@ -10,12 +10,14 @@ import msgspec
 
 from ... import events as ev
 from ...errors import ToolError
+from ...events import NewEvent
+from ...state import OpenCall
 from ..tools import Tool, ToolResult, as_result
 from ..tools.values import UNKNOWN
 from .acting import DEPTH, Acting
 from .driving import Driving
 from .proposals import judged, outcome
-from .tooling import Ready, carried_out, kept, prepared, started
+from .tooling import Ready, carried_out, kept, prepared, refused, started
 
 
 async def invoke(
@@ -66,12 +68,22 @@ async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult
         await driving.write(outcome(driving, id, result, how))
         return result
     ready = await prepared(driving, id, open)
-    if not isinstance(ready, Ready):
-        await driving.write(ready)
-        return await _settled(driving, outer, call)
-    if not await driving.write(started(driving, ready), expected=driving.state.head):
+    if not (await _begun(driving, id, open, ready) and isinstance(ready, Ready)):
         return await _settled(driving, outer, call)  # something came: it may be forbidden now
     return await kept(driving, ready, await carried_out(driving, ready, outer))
+
+
+async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEvent) -> bool:
+    """Write down that a call begins, or what is to come first. False: something came, and nothing
+    was written. One at a time, or those of one tool would come between each other."""
+    async with driving.turn:
+        if driving.state.calls.get(id) != open:
+            return False
+        if not isinstance(ready, Ready):
+            return await driving.write(ready, expected=driving.state.head)
+        if refused(driving, ready):
+            return False
+        return await driving.write(started(driving, ready), expected=driving.state.head)
 
 
 async def _waits(driving: Driving, id: str) -> bool:
@@ -88,7 +100,8 @@ async def _waits(driving: Driving, id: str) -> bool:
             await driving.live.until(lambda: driving.state.head > head)
     except TimeoutError:
         late = ev.PendingSettled(id=open.item or "", outcome="expired")
-        await driving.write(driving.event("pending.settled", late, id=f"settle:{open.item}"))
+        event = driving.event("pending.settled", late, id=f"settle:{open.item}")
+        await driving.write(event, expected=head)  # it may have been extended
     return True
 
 

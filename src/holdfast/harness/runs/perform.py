@@ -196,7 +196,8 @@ async def _ask_outcome(driving: Driving, step: AskOutcome) -> None:
 
 
 async def _expire(driving: Driving, step: Expire) -> None:
-    await driving.write(*(_settle(driving, id, "expired") for id in step.items))
+    events = [_settle(driving, id, "expired") for id in step.items]
+    await driving.write(*events, expected=driving.state.head)  # it may have been extended
 
 
 async def _supersede(driving: Driving, step: Supersede) -> None:

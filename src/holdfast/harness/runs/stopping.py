@@ -62,9 +62,10 @@ class Stoppable:
         task.cancel()
         await asyncio.wait({task}, timeout=4 * GRACE)
         if not task.done():  # it does not listen: what becomes of it is nobody's business
-            task.add_done_callback(_forget)
+            task.add_done_callback(forget)
 
 
-def _forget(task: asyncio.Task[Any]) -> None:
+def forget(task: asyncio.Task[Any]) -> None:
+    """Whatever a task ends with, nobody waits for it any more."""
     if not task.cancelled():
         task.exception()

@@ -28,7 +28,7 @@ from .hooks import run_hooks
 from .output import wanted
 from .proposals import TITLE, approval, asked, denied, forbidden, judged, outcome
 from .steps import RunTools
-from .stopping import GRACE
+from .stopping import GRACE, forget
 
 STOPPED = "It was stopped while it was running; what it had done until then stands."
 
@@ -52,14 +52,14 @@ async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
         found = await prepared(driving, id, driving.state.calls[id])
         (ready if isinstance(found, Ready) else events).append(found)  # type: ignore[arg-type]
     events.extend(started(driving, item) for item in ready)
-    if not driving.still(RunTools(ids)) or any(_refused(driving, item) for item in ready):
+    if not driving.still(RunTools(ids)) or any(refused(driving, item) for item in ready):
         return  # something came while they were prepared: decide again
     if await driving.write(*events, expected=driving.state.head) and ready:
         await run_hooks(driving)
         await driving.watch(_all(driving, ready))
 
 
-def _refused(driving: Driving, ready: Ready) -> bool:
+def refused(driving: Driving, ready: Ready) -> bool:
     """Whether a call that is about to begin is not allowed any more."""
     open = driving.state.calls[ready.call.id]
     begins = open.status in ("proposed", "approved") and not open.parked
@@ -202,7 +202,9 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
 
     tasks = {asyncio.create_task(one(item)): item for item in ready}
     try:
-        # When the outcome of one cannot be written, the others still come to theirs.
+        # When the outcome of one cannot be written, the others still come to theirs. Only what has
+        # ended is gathered: a gathering that is stopped waits for those that do not listen.
+        await asyncio.wait(tasks)
         for error in await asyncio.gather(*tasks, return_exceptions=True):
             if error is not None:
                 raise error
@@ -263,17 +265,19 @@ async def _cut(
     for task in running:
         task.cancel()
     if running:
-        await asyncio.wait(running, timeout=GRACE)
+        _, deaf = await asyncio.wait(running, timeout=GRACE)
+        for task in deaf:
+            task.add_done_callback(forget)
     if driving.failure is not None:
         return  # not ours to say any more; the next driver says that it is unknown
     stopped = ToolResult(content=f"This call was cancelled. {STOPPED}", code="cancelled")
     open = [item.call.id for item in tasks.values() if item.call.id in driving.state.calls]
     events = [outcome(driving, id, done[id]) for id in open if id in done]
     if not driving.stopping:  # else the next driver goes on with them, or asks
-        threads = {i.call.id for i in tasks.values() if not is_async(i.tool.function)}
+        ended = {i.call.id for t, i in tasks.items() if t.done() and is_async(i.tool.function)}
         for id in (id for id in open if id not in done):
-            # A thread cannot be stopped: it may still be acting.
-            how = "unknown" if id in threads else "cancelled"
+            # A thread cannot be stopped, nor who does not listen: it may still be acting.
+            how = "cancelled" if id in ended else "unknown"
             events.append(outcome(driving, id, stopped, how))
     if events:
         await driving.write(*events)

@@ -98,7 +98,7 @@ async def _entries(place: Place) -> AsyncGenerator[Entry, None]:
                 continue
             seen.add(entry.path)
             _within("files", len(seen), ENTRIES)
-            _within("depth", entry.path.count("/") + 1, DEPTH)
+            _check_depth(entry.path)
             yield entry
             if entry.type == "folder":
                 inner.append(entry.path)
@@ -117,7 +117,8 @@ async def _in_folder(place: Place, path: str) -> list[Entry]:
 def _check_legible(path: str) -> None:
     """Refuse a name that cannot be written down, and so not be found again."""
     if "\ufffd" in path:
-        raise SandboxError(problem=f"{path!r} has a name that is no UTF-8: rename it")
+        problem = f"{path!r} has a name that is no UTF-8: rename it"
+        raise SandboxError(problem=problem, path=path)
 
 
 async def _read(place: Place, entry: Entry, left: int) -> bytes | None:
@@ -267,8 +268,8 @@ def _path(info: tarfile.TarInfo) -> str | None:
     plain = info.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not info.issparse()
     if not (plain or info.isdir()) or info.size < 0:
         raise _refused(f"has {info.name[:200]!r}, which is no plain file or folder")
-    _within("depth", len(names), DEPTH)
     path = "/".join(names)
+    _check_depth(path)
     if not _is_name(path, PATH) or not all(_is_name(name, NAME) for name in names):
         raise _refused(f"has {info.name[:200]!r}, which is no path")
     return path
@@ -307,6 +308,16 @@ def _within(field: str, found: int, limit: int) -> None:
     if found > limit:
         problem, remedy = f"has more than {limit}", "remove some, or take them one by one"
         raise InvalidValue(field=field, problem=problem, remedy=remedy, limit=limit)
+
+
+def _check_depth(path: str) -> None:
+    if path.count("/") + 1 > DEPTH:
+        raise InvalidValue(
+            field="depth",
+            problem=f"{path[:200]!r} has more than {DEPTH} names",
+            remedy="move it further up, or remove it",
+            limit=DEPTH,
+        )
 
 
 def _refused(problem: str) -> InvalidValue:

@@ -49,4 +49,4 @@ class Files:
 
     def _check_writable(self, path: str) -> None:
         if self._read_only:
-            raise SandboxError(problem=f"{path!r}: the workspace is read-only")
+            raise SandboxError(problem=f"{path!r}: the workspace is read-only", path=path)

@@ -26,6 +26,7 @@ LINKS = 40  # followed in one path, as Linux does
 DEPTH = 100  # folders in folders that a list looks into
 GONE = ".gone-"  # in the name of a folder that is being removed
 SKIPPED = frozenset({".git", "node_modules"})
+NOT_EMPTY = "Directory not empty: remove what is in it first, or ask for all of it (all=true)"
 _PIECE = 1 << 20
 
 
@@ -111,12 +112,14 @@ class Folder:
 
     def move(self, path: str, to: str) -> None:
         """Give a file or folder another path."""
-        with self._walk(path) as source, self._walk(to) as target:
-            name, new = source.go(path, last=True), target.go(to, make=True, last=True)
+        with self._walk(path) as source:
+            name = source.go(path, last=True)
             os.stat(name, dir_fd=source.at, follow_symlinks=False)
-            if "." in (name, new) or _is_there(new, target.at):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            os.rename(name, new, src_dir_fd=source.at, dst_dir_fd=target.at)
+            with self._walk(to) as target:
+                new = target.go(to, make=True, last=True)
+                if "." in (name, new) or _is_there(new, target.at):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                os.rename(name, new, src_dir_fd=source.at, dst_dir_fd=target.at)
 
     def remove(self, path: str, *, all: bool = False) -> None:
         """Remove a file, a link, or a folder, which must be empty unless `all`."""
@@ -130,7 +133,7 @@ class Folder:
             elif all:
                 shutil.rmtree(name, dir_fd=walk.at)
             else:
-                os.rmdir(name, dir_fd=walk.at)
+                _remove_empty(name, walk.at)
 
     @contextmanager
     def enter(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
@@ -156,7 +159,7 @@ def _told(path: str) -> Iterator[None]:
         raise NoSuchFile(path=path) from error
     except (OSError, ValueError) as error:
         said = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise SandboxError(problem=f"{path!r}: {said}") from error
+        raise SandboxError(problem=f"{path!r}: {said}", path=path) from error
 
 
 class _Walk:
@@ -341,6 +344,15 @@ def _entry(path: str, name: str, opened: int) -> Entry:
         changed=found.st_mtime_ns // 1_000_000,
         mode=stat.S_IMODE(found.st_mode),
     )
+
+
+def _remove_empty(name: str, opened: int) -> None:
+    try:
+        os.rmdir(name, dir_fd=opened)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        raise ValueError(NOT_EMPTY) from error
 
 
 def _is_there(name: str, opened: int) -> bool:
