@@ -117,9 +117,11 @@ class Harness(Remote):
 
 
 class Loop:
-    """An event loop in a thread of its own, begun when it is first needed."""
+    """An event loop in a thread of its own, begun when it is first needed; `what` is closed with
+    it."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "the harness") -> None:
+        self._what = what
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -133,8 +135,8 @@ class Loop:
         """What a coroutine returns. An interrupt ends the waiting, not the work."""
         try:
             return self._begin(work).result()
-        except CancelledError:  # another thread closed the harness
-            raise HarnessClosed(what="the harness") from None
+        except CancelledError:  # another thread closed it
+            raise HarnessClosed(what=self._what) from None
 
     def local(self, value: Any) -> Any:
         """The value as it may be used here: live objects and methods by stand-ins."""
@@ -203,7 +205,7 @@ class Loop:
             )
         with self._lock:
             if self._closed:
-                raise HarnessClosed(what="the harness")
+                raise HarnessClosed(what=self._what)
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(

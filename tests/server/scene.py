@@ -186,6 +186,17 @@ class Api:
                     return found
                 await asyncio.sleep(0.02)
 
+    async def answered(
+        self, status: int, method: str, path: str, body: Any = None, **more: Any
+    ) -> httpx.Response:
+        """The first answer with this status; until then it is asked again."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                answer = await self.ask(method, path, body, **more)
+                if answer.status_code == status:
+                    return answer
+                await asyncio.sleep(0.02)
+
     async def ask_for_refund(self, id: str, **more: Any) -> str:
         """Begin a session that waits for a person; the item."""
         await self("PUT", f"/sessions/{id}", **more)

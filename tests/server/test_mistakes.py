@@ -56,7 +56,7 @@ MESSAGE = "content, busy, metadata, model, limits"
             "body",
             f'give an object, {{"content": …}}; its fields are: {MESSAGE}',
         ),
-        ("/one/abort", {"why": "x"}, "why", "there are: reason"),
+        ("/one/abort", {"why": "x"}, "why", "there are: reason, run"),
     ],
 )
 async def test_a_body_is_refused_by_its_field(
@@ -72,7 +72,10 @@ async def test_a_body_is_refused_by_its_field(
     [
         ("order=activ", "order", "did you mean 'active'? there are: active, created"),
         ("phase=x", "phase", "there are: active, created, expired, suspended"),
-        ("limit=x", "limit", "see /v1/openapi.json for what is taken here"),
+        ("limit=x", "limit", "give a whole number from 1 to 100"),
+        ("limit=101", "limit", "give a whole number from 1 to 100"),
+        ("total=x", "total", "give true or false"),
+        ("user=", "user", "give a text of 1 to 400 characters"),
     ],
 )
 async def test_a_parameter_is_refused_with_its_choices(
@@ -95,3 +98,67 @@ async def test_a_body_that_is_all_optional_may_be_left_out(api: Api) -> None:
     again = [await api("POST", "/sessions", status=201, key="k") for _ in range(2)]
     assert again[0] == again[1]
     assert again[0]["id"] != made["id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem", "remedy"),
+    [
+        ("/pending?wait=zz", "is no number (query)", "give a number from 0 to 3600"),
+        ("/sessions?total=zz", "is neither true nor false (query)", "give true or false"),
+        ("/sessions?limit=0", "is too small (query)", "give a whole number from 1 to 100"),
+        (
+            f"/sessions?cursor={'x' * 1001}",
+            "is too long (query)",
+            "give a text of 1 to 1000 characters",
+        ),
+        ("/sessions/one/bundle?upto=zz", "is no whole number (query)", "give a whole number from "),
+    ],
+)
+async def test_what_is_wanted_of_a_parameter_is_said_in_words(
+    api: Api, path: str, problem: str, remedy: str
+) -> None:
+    fields = await api.fails("invalid_value", "GET", path)
+    assert fields["problem"] == problem
+    assert fields["remedy"].startswith(remedy)
+
+
+async def test_what_is_wanted_of_a_field_is_said_in_words(api: Api) -> None:
+    await api("PUT", "/sessions/one")
+    path = "/sessions/one/messages"
+    fields = await api.fails("invalid_value", "POST", path, {"content": 5})
+    assert (fields["field"], fields["problem"]) == ("content", "is a number (body)")
+    assert fields["remedy"] == "give a text or a list"
+    fields = await api.fails("invalid_value", "POST", "/sessions", {"title": ""})
+    assert (fields["problem"], fields["remedy"]) == (
+        "is too short (body)",
+        "give a text of 1 to 400 characters or null",
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (rb'{"content":"\ud800"}', "content"),
+        (rb'{"content":"\ude00 and more"}', "content"),
+        (rb'{"content":["a","\ud800\u0041"]}', "content[1]"),
+        (rb'{"content":"a","metadata":{"x":{"y":"\ud800"}}}', "metadata.x.y"),
+        (rb'{"content":"a","metadata":{"\ud800":1}}', "metadata"),
+    ],
+)
+async def test_half_of_a_character_is_told_with_its_place(
+    api: Api, body: bytes, field: str
+) -> None:
+    await api("PUT", "/sessions/one")
+    ask: Any = {"headers": {"content-type": "application/json"}, "content": body}
+    for key in (None, "k"):
+        fields = await api.fails("invalid_value", "POST", "/sessions/one/messages", key=key, **ask)
+        assert fields["field"] == field
+        assert "surrogate" in fields["problem"]
+        assert fields["remedy"]
+    assert (await api("GET", "/sessions/one/transcript"))["items"] == []
+
+
+async def test_a_body_that_ends_too_soon_is_told_so(api: Api) -> None:
+    ask: Any = {"headers": {"content-type": "application/json"}, "content": b'{"title":"a'}
+    fields = await api.fails("invalid_value", "POST", "/sessions", **ask)
+    assert (fields["field"], fields["problem"]) == ("body", "ends before its JSON does")

@@ -190,19 +190,19 @@ async def test_half_done_deeds_are_found_again(tmp_path: Path) -> None:
             "fork": ("POST", "/sessions/one/threads/fork", {"at": 1}),
         }
         first = {key: await api(*ask, key=key) for key, ask in asks.items()}
-        await _forget_the_answers(url)
+        await forget_the_answers(url)
         for key, ask in asks.items():
             again = await api(*ask, key=key)
             for field in ("id", "thread", "item", "outcome", "by"):
                 assert again.get(field) == first[key].get(field), key
         gone = ("DELETE", "/sessions/mine")
         await api(*gone, key="gone")
-        await _forget_the_answers(url)
+        await forget_the_answers(url)
         await api(*gone, key="gone", status=200)
         assert len((await api("GET", "/sessions/one/threads"))["items"]) == 3
 
 
-async def _forget_the_answers(url: str) -> None:
+async def forget_the_answers(url: str) -> None:
     """As if each process had died before it wrote its answer down: the record is begun anew up to
     where it had come."""
     async with connect(url) as store:

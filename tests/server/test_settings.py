@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Agent
-from holdfast.errors import InvalidSettings
+from holdfast.errors import InvalidSettings, InvalidValue
 from holdfast.server import NoAuth, Settings, SharedSecret, create_app
 from holdfast.server.audit import FileAudit
 from holdfast.server.running import Plan
 from holdfast.server.settings import read
+from holdfast.server.starting import known_callers
 from holdfast.stores.registry import StoreRegistry
 
 from .scene import model, serving, shop
@@ -39,6 +40,35 @@ def test_every_fault_is_told_at_once() -> None:
         *("pigeon", "limits", "colour", "begins with", "[nonsense]"),
     ):
         assert word in told, word
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("two_person", "[server]"),
+        ("body_bytes", "[limits]"),
+        ("default_model", "[harness]"),
+        ("secret", "[auth]"),
+        ("sink", "[audit]"),
+        ("dir", "[sandbox]"),
+        ("kind", "[auth]"),
+    ],
+)
+def test_a_setting_outside_of_its_table_is_told_where_it_belongs(name: str, table: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        read({name: True, "agents": {"shop": "tests.server.scene:shop"}})
+    assert f"{name} is a setting of {table}: write it under that" in caught.value.faults
+
+
+@pytest.mark.parametrize(
+    ("option", "what"), [("connections", "connections"), ("patience", "seconds")]
+)
+async def test_an_option_of_a_store_is_told_in_words(option: str, what: str) -> None:
+    url = f"postgresql://127.0.0.1:1/x?{option}=zz"
+    made = Settings(agents=[shop()], auth=NoAuth(), stores=url, harness={"default_model": model()})
+    with pytest.raises(InvalidValue) as caught:
+        await known_callers(made)
+    assert str(caught.value) == f"{option}: is 'zz'; give a number of {what}, 1 to 3600"
 
 
 @pytest.mark.parity("computeragent", "S1")

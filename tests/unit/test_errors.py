@@ -108,6 +108,18 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
         "nothing waits in session 's1'",
     ),
     (
+        errors.NotPending(session="s1", item="p", pending=[]),
+        "item 'p' of session 's1' does not wait: nothing does there",
+    ),
+    (
+        errors.AlreadyDecided(session="s1", item="p", outcome="expired", by=None, at=7),
+        "item 'p' expired at 1970-01-01 00:00:00Z, before anybody had decided",
+    ),
+    (
+        errors.AlreadyDecided(session="s1", item="p", outcome="denied", by=None, at=7),
+        "item 'p' was already denied at 1970-01-01 00:00:00Z",
+    ),
+    (
         errors.AlreadyDecided(session="s1", item="p", outcome="denied", by="ann", at=7),
         "item 'p' was already denied by ann at 1970-01-01 00:00:00Z",
     ),
@@ -168,6 +180,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
         "there is no loader 'x'; there are: local, git",
     ),
     (errors.ServerError(problem="odd", status=500, reason="odd"), "odd"),
+    (errors.WrongServer(status=200), "what answers is no Holdfast server"),
     (
         errors.InvalidBundle(
             faults=[errors.Fault(code="missing", path="$.mode", problem="is missing")], more=2

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 
@@ -101,6 +103,7 @@ def serve(
         store=None if config is not None else common.url,
         auth=auth or ("none" if local else "keys") if config is None else None,
         model=speaks.default,
+        chosen=speaks.ref is None or speaks.offline is not None,
         host=host,
         port=port,
         workers=workers,
@@ -143,7 +146,9 @@ class _Words:
         if not began.kept:
             say(f"sessions are in memory, and gone when it ends: {self._remedy()}")
         if not began.known and began.kept:
-            say("there are no keys, so nobody may ask: `holdfast keys create NAME` makes one")
+            named, where = self._named_store()
+            command = f"holdfast keys create NAME{named}"
+            say(f"there are no keys, so nobody may ask: `{command}` makes one{where}")
         elif not began.known:
             say("there are no keys, and none can be made for it in memory: nobody may ask")
 
@@ -156,11 +161,37 @@ class _Words:
     def _remedy(self) -> str:
         if self._plan.config is None:
             return "--store URL keeps them"
-        ignored = ", and HOLDFAST_STORE counts without a file" if _named_store() else ""
+        ignored = ", and HOLDFAST_STORE counts without a file" if _has_named_store() else ""
         return f"[stores] in {self._plan.config} keeps them{ignored}"
 
+    def _named_store(self) -> tuple[str, str]:
+        """The option by which another command finds the same store, and where its value is to be
+        had if it cannot be shown: one may hold a password."""
+        from ..server.settings import ENVIRON  # noqa: PLC0415 - an extra
 
-def _named_store() -> bool:
+        if self._plan.config is None:
+            url, where = self._common.store, "as it was given here"
+        else:
+            kind, url = default_url(tomllib.loads(Path(self._plan.config).read_text()))
+            where = f"that of [stores] {kind} in {self._plan.config}"
+        if url is None:
+            return "", ""
+        if url.startswith(ENVIRON):
+            return f' --store "${url.removeprefix(ENVIRON)}"', ""
+        if shown(url) == url:
+            return f" --store {shlex.quote(url)}", ""
+        return " --store URL", f" (the URL is {where})"
+
+
+def default_url(tables: Mapping[str, Any]) -> tuple[str, str | None]:
+    """The kind of the default store of a file of settings, and its URL as it stands there."""
+    stores, server = tables.get("stores", {}), tables.get("server", {})
+    kind = server.get("default_store") or next((name for name in stores if name != "memory"), "")
+    about = stores.get(kind)
+    return kind, about.get("url") if isinstance(about, dict) else about
+
+
+def _has_named_store() -> bool:
     return bool(os.environ.get("HOLDFAST_STORE"))
 
 

@@ -9,7 +9,6 @@ from typing import Any, TypedDict, Unpack
 import httpx
 
 from .. import wire
-from ..catalog import Page, Row
 from ..errors import InvalidValue
 from ..harness.live.inbox import Decision
 from ..harness.live.inputs import Content
@@ -123,7 +122,7 @@ class Client:
             body: Any = wire.CreateSession(**given)
             view = await call("POST", "/v1/sessions", wire.SessionView, body=body)
         else:
-            body, path = wire.GetOrCreate(**given), f"/v1/sessions/{part(id)}"
+            body, path = wire.GetOrCreate(**given), f"/v1/sessions/{part(id, 'id')}"
             view = await call("PUT", path, wire.SessionView, body=body)
         return Session(Place(self._transport, view.id))
 
@@ -139,12 +138,12 @@ class Client:
 
     async def list(
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
-    ) -> Page[Row]:
+    ) -> wire.RowPage:
         """Sessions that answer all filters, the most recently active first; of every store of the
-        server, one after the other, or with `store=` of the one of this kind."""
+        server, one after the other, or with `store=` of the one of this kind. `missing` names the
+        stores that could not be asked."""
         query = {**filters, "cursor": cursor, "limit": limit}
-        page = await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
-        return Page(items=page.items, cursor=page.cursor, total=page.total)
+        return await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
 
     async def delete(self, id: str) -> Receipt:
         """Stop what is going on in a session, and remove all of it."""
@@ -211,7 +210,7 @@ class Client:
         """What waits for a person, in all sessions that the key may see, oldest first; store by
         store, or with `store=` in the one of this kind. With `wait`, it is answered when
         something waits, or with the `tag` of an earlier page, when it is not what it was; at the
-        latest after so many seconds."""
+        latest after so many seconds. `missing` names the stores that could not be asked."""
         query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
         return await self._transport.call(
             "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait

@@ -15,6 +15,7 @@ from msgspec import Struct
 from ..codec import typed
 from ..errors import (
     HoldfastError,
+    InvalidValue,
     LogReplaced,
     RateLimited,
     ServerError,
@@ -150,8 +151,9 @@ class Feed:
 
     async def parts(self) -> AsyncGenerator[Part, None]:
         """Everything to its end. The last part is an `End`, unless an error is raised:
-        `LogReplaced` where the cursor is not of this log any more, `SessionNotFound` and
-        `SessionMoved` where the session goes, `ServerUnavailable` where no server answers."""
+        `LogReplaced` where the cursor is not of this log any more, `InvalidValue` where it is a
+        number past the end, `SessionNotFound` and `SessionMoved` where the session goes,
+        `ServerUnavailable` where no server answers."""
         waits = Waits(self._transport.total)
         while True:
             begun, least = time.monotonic(), 0.0
@@ -202,10 +204,19 @@ class Feed:
         if frame.name == TROUBLE:
             return [decoded(frame.data, Trouble)]
         if frame.name == RESYNC:
-            session, thread = self._where
-            now = decoded(frame.data, Resync).log
-            raise LogReplaced(tenant="", session=session, thread=thread, known=self.cursor, log=now)
+            raise self._lost(decoded(frame.data, Resync))
         return []  # of a newer server
+
+    def _lost(self, found: Resync) -> HoldfastError:
+        """What is wrong with the cursor: a number past the end, or a place in another log."""
+        log, seq = (None, 0) if self.cursor == NOW else read_cursor(self.cursor)
+        if log is None and seq > found.head:
+            problem = f"is {seq}, past the end: event {found.head} is the last"
+            remedy = f"give a number from 0 to {found.head}, or leave it out to read from now on"
+            return InvalidValue(field="after", problem=problem, remedy=remedy, limit=found.head)
+        session, thread = self._where
+        known = log or self.cursor
+        return LogReplaced(tenant="", session=session, thread=thread, known=known, log=found.log)
 
     def _check(self, end: End) -> None:
         """Raise what stopped the stream, unless it can go on elsewhere."""

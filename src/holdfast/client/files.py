@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import wire
 from ..harness.sandbox.archive import Restored
 from .parts import Part
-from .transport import Query, decoded
+from .transport import Query
 
 BYTES, GZIP = "application/octet-stream", "application/gzip"
 
@@ -26,10 +26,8 @@ class FilesPart(Part):
     async def write(self, path: str, data: bytes | str) -> wire.Written:
         """Write a file, whole or not at all; folders above it are made."""
         body = data.encode() if isinstance(data, str) else data
-        raw, query = self._place.transport.raw, {"path": path}
-        return decoded(
-            await raw("PUT", self._content, body=body, query=query, media=BYTES), wire.Written
-        )
+        call, query = self._place.transport.call, {"path": path}
+        return await call("PUT", self._content, wire.Written, body=body, query=query, media=BYTES)
 
     async def edit(self, path: str, search: str, replace: str, *, all: bool = False) -> int:
         """Replace a text that is there once, or with `all` wherever it is; how often."""
@@ -58,8 +56,8 @@ class FilesPart(Part):
     async def restore(self, archive: bytes) -> Restored:
         """Put the files of an archive into the folder, over those with the same path. It is
         refused whole (`InvalidValue`, `OutsideSandbox`) if anything in it is wrong."""
-        raw, path = self._place.transport.raw, f"{self._place.path}/files/archive"
-        return decoded(await raw("PUT", path, body=archive, media=GZIP), Restored)
+        call, path = self._place.transport.call, f"{self._place.path}/files/archive"
+        return await call("PUT", path, Restored, body=archive, media=GZIP)
 
     @property
     def _content(self) -> str:

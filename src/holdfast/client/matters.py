@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Literal
 
-from ..bundle import Imported
 from ..sessions import PersonRecord
 from ..wire import ErasedPerson
-from ..wire.bundles import BundleShown
+from ..wire.bundles import BundleShown, BundleTaken
 from .transport import Query, Transport, decoded, part
 
+ZIP = "application/zip"
 PEOPLE = "/v1/people"  # by name in the query: it may be of any characters
 
 
@@ -43,14 +43,16 @@ class Bundles(Matter):
             "threads": None if threads is None else [*threads],
             "upto": upto,
         }
-        return await self._transport.raw("GET", f"/v1/sessions/{part(id)}/bundle", query=query)
+        return await self._transport.raw(
+            "GET", f"/v1/sessions/{part(id, 'id')}/bundle", query=query
+        )
 
     async def move(
         self, id: str, *, to: str | None = None, form: Literal["archive", "json"] = "archive"
     ) -> bytes:
         """A session as a bundle with all as it is, to go on elsewhere: at this server it is
         sealed, as moved to `to`. The same move again gives the same bundle."""
-        path, query = f"/v1/sessions/{part(id)}/bundle/move", {"to": to, "form": form}
+        path, query = f"/v1/sessions/{part(id, 'id')}/bundle/move", {"to": to, "form": form}
         return await self._transport.raw("POST", path, query=query)
 
     async def load(
@@ -60,26 +62,24 @@ class Bundles(Matter):
         session: str | None = None,
         purpose: Literal["continue", "read"] = "continue",
         accept_redacted: bool = False,
-    ) -> Imported:
+    ) -> BundleTaken:
         """Make a session of a bundle, under its own id or another. The same bundle again is the
-        same session."""
+        same session. `warnings` say where no agent of the server serves it."""
         query: Query = {
             "session": session,
             "purpose": purpose,
             "accept_redacted": accept_redacted,
         }
-        read = await self._transport.raw(
-            "POST", "/v1/bundles", body=data, query=query, media="application/zip"
+        return await self._transport.call(
+            "POST", "/v1/bundles", BundleTaken, body=data, query=query, media=ZIP
         )
-        return decoded(read, Imported)
 
     async def validate(self, data: bytes, *, allow_secrets: bool = False) -> BundleShown:
         """Whether a bundle is whole, and what it says of itself."""
         query: Query = {"allow_secrets": allow_secrets}
-        read = await self._transport.raw(
-            "POST", "/v1/bundles/validate", body=data, query=query, media="application/zip"
+        return await self._transport.call(
+            "POST", "/v1/bundles/validate", BundleShown, body=data, query=query, media=ZIP
         )
-        return decoded(read, BundleShown)
 
 
 class People(Matter):

@@ -14,6 +14,7 @@ from ..harness.live.display import Display, from_json, reduce
 from ..harness.live.usage import Usage
 from ..harness.parts.views import Queued
 from .place import Place
+from .strangers import read
 from .streams import SendOptions, post
 
 Surfaces: TypeAlias = list[wire.SurfaceShown]
@@ -168,7 +169,7 @@ class DisplayPart(Part):
         where = self._place
         asked = None if where.thread == "main" else where.thread
         found = await where.transport.raw("GET", f"{where.path}/display", query={"thread": asked})
-        return from_json(found)
+        return read(found, Display, where.transport.url(""), from_json)
 
     async def changes(self) -> AsyncGenerator[Display, None]:
         """The display now, and again after all that happens: fetched once, then made here of

@@ -21,7 +21,8 @@ class Place(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        return f"/v1/sessions/{part(self.session)}"
+        id = part(self.session, "id")
+        return f"/v1/sessions/{id}"
 
     def beside(self, thread: str) -> Place:
         """Another thread of the same session."""

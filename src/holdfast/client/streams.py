@@ -138,9 +138,8 @@ class Stream:
             return
         except InvalidValue:
             pass  # it does not wait: it was taken up
-        status = await place.call("GET", "/status", Status)
-        if status.run is not None and status.run == await self._run():
-            await place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
+        if (run := await self._run()) is not None:
+            await place.call("POST", "/abort", Status, body=wire.Abort(reason=reason, run=run))
 
     async def _run(self) -> str | None:
         """The run that took the message up."""

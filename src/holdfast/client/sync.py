@@ -31,7 +31,7 @@ class Client(Remote):
     __slots__ = ()
 
     def __init__(self, url: str | Sequence[str], key: str | None = None, **settings: Any) -> None:
-        super().__init__(AsyncClient(url, key, **settings), Loop())
+        super().__init__(AsyncClient(url, key, **settings), Loop("the client"))
 
     def __enter__(self) -> Client:
         return self

@@ -16,6 +16,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
+from ..codec import check_name
 from ..errors import (
     HarnessClosed,
     HoldfastError,
@@ -25,7 +26,7 @@ from ..errors import (
     ServerUnavailable,
 )
 from ..events import new_id
-from ..wire import error_of
+from .strangers import check, locked, read, refused
 
 T = TypeVar("T")
 
@@ -118,11 +119,13 @@ class Transport:
         query: Query | None = None,
         key: str | None = None,
         wait: float = 0.0,
+        media: str = "application/json",
     ) -> T:
         """Ask, and ask again while that can help; what changes something is asked for under one
-        idempotency key, so that it happens once. The server may take `wait` seconds longer."""
-        read = await self.raw(method, path, body=body, query=query, key=key, wait=wait)
-        return decoded(read, answer)
+        idempotency key, so that it happens once. The server may take `wait` seconds longer. An
+        answer that no server of ours gives is a `WrongServer`."""
+        told = await self.raw(method, path, body=body, query=query, key=key, wait=wait, media=media)
+        return read(told, answer, self._urls[self._at])
 
     async def raw(
         self,
@@ -181,15 +184,17 @@ class Transport:
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise self._unreachable(error) from None
         self._reached = True
+        check(response, self._urls[self._at])
         if response.status_code >= 400:
-            raise error_of(response.content, response.status_code)
+            raise refused(response.content, response.status_code, self._urls[self._at])
         return response.content
 
     @contextlib.asynccontextmanager
     async def lines(
         self, path: str, query: Query, accept: str = "text/event-stream"
     ) -> AsyncGenerator[AsyncGenerator[bytes, None], None]:
-        """The lines of a stream, until it ends or breaks (`ServerUnavailable`)."""
+        """The lines of a stream, until it ends or breaks (`ServerUnavailable`). What is no stream
+        of this type is a `WrongServer`."""
         timeout = httpx.Timeout(self.patience.connect, read=self.patience.silence, pool=None)
         headers = {"accept": accept, "accept-encoding": "identity", **self._headers}
         http = await self._open()
@@ -198,8 +203,10 @@ class Transport:
                 "GET", self.url(path), headers=headers, params=_plain(query), timeout=timeout
             ) as response:
                 self._reached = True
+                check(response, self._urls[self._at], accept)
                 if response.status_code >= 400:
-                    raise error_of(await response.aread(), response.status_code)
+                    told = await response.aread()
+                    raise refused(told, response.status_code, self._urls[self._at])
                 async with contextlib.aclosing(split(response.aiter_raw())) as found:
                     yield found
         except (httpx.TransportError, httpx.StreamError, httpx.DecodingError) as error:
@@ -225,9 +232,11 @@ class Transport:
     def _unreachable(self, error: Exception) -> ServerUnavailable:
         """What is raised where an address does not answer. One that takes connections is there,
         whatever becomes of them."""
-        problem = f"{self._urls[self._at]} cannot be reached ({type(error).__name__})"
+        lock = locked(error)
+        why = type(error).__name__ if lock is None else lock
+        problem = f"{self._urls[self._at]} cannot be reached ({why})"
         self._reached |= not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-        if not self._reached:
+        if not self._reached and lock is None:
             problem += ": start a server there (`holdfast serve`), or give the client its address"
         return ServerUnavailable(problem=problem)
 
@@ -270,14 +279,16 @@ def _plain(query: Query | None) -> httpx.QueryParams:
     return httpx.QueryParams(found)
 
 
-def part(text: str) -> str:
-    """A name as a part of a path (`InvalidValue` where it would lead elsewhere)."""
+def part(text: str, field: str = "name") -> str:
+    """A name as a part of a path (`InvalidValue` where it would lead elsewhere, or is longer than
+    any name)."""
     if text in ("", ".", "..") or "/" in text:
         raise InvalidValue(
-            field="name",
+            field=field,
             problem=f"{text[:100]!r} cannot stand in a path",
             remedy="give a name that is not empty, no dots alone, and has no slash",
         )
+    check_name(field, text)
     return quote(text, safe="")
 
 
@@ -291,12 +302,11 @@ def encoded(body: Any) -> bytes:
 
 
 def decoded(body: bytes, type: type[T]) -> T:
-    """An answer as a value; `ServerError` where it is none."""
+    """A piece of a stream as a value; `ServerError` where it is none."""
     try:
-        body = body or b"null"
         return msgspec.json.decode(body, type=type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"the server's answer cannot be read ({error})"
+        problem = f"what the server streams cannot be read ({error})"
         raise ServerError(problem=problem) from None
 
 

@@ -51,6 +51,7 @@ from .serving import (
     UnknownEngine,
     UnknownLoader,
     UnsupportedMedia,
+    WrongServer,
 )
 from .stores import (
     BlobNotFound,
@@ -127,4 +128,5 @@ __all__ = [
     "UnknownStore",
     "UnsafePoint",
     "UnsupportedMedia",
+    "WrongServer",
 ]

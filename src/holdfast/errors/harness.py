@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,11 +62,13 @@ class ModelTimeout(ModelUnavailable):
 
 @dataclass(eq=False, kw_only=True)
 class SandboxError(HoldfastError):
-    """The sandbox could not do it; the system's error, if there was one, is `__cause__`."""
+    """The sandbox could not do it; the system's error, if there was one, is `__cause__`. `path` is
+    the file or folder that it is about, if it is about one."""
 
     code = "sandbox_failed"
 
     problem: str
+    path: str | None = None
 
     def __str__(self) -> str:
         return self.problem
@@ -78,7 +80,7 @@ class NoSuchFile(SandboxError):
 
     code = "no_such_file"
 
-    path: str
+    path: str = field()
     problem: str = "is not there"
 
     def __str__(self) -> str:
@@ -185,7 +187,9 @@ class NotPending(HoldfastError):
         if self.item is None and not self.pending:
             return f"nothing waits in session {self.session!r}"
         what = "one of several items" if self.item is None else f"item {self.item!r}"
-        listed = ", ".join(self.pending) or "nothing"
+        if not self.pending:
+            return f"{what} of session {self.session!r} does not wait: nothing does there"
+        listed = ", ".join(self.pending)
         return f"{what} of session {self.session!r} cannot be meant: pending there is {listed}"
 
 
@@ -203,7 +207,10 @@ class AlreadyDecided(HoldfastError):
 
     def __str__(self) -> str:
         when = f"{datetime.fromtimestamp(self.at / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
-        return f"item {self.item!r} was already {self.outcome} by {self.by or 'someone'} at {when}"
+        if self.outcome == "expired":
+            return f"item {self.item!r} expired at {when}, before anybody had decided"
+        by = "" if self.by is None else f" by {self.by}"
+        return f"item {self.item!r} was already {self.outcome}{by} at {when}"
 
 
 @dataclass(eq=False, kw_only=True)

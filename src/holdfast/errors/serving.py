@@ -197,3 +197,13 @@ class ServerUnavailable(ServerError):
     retryable = True
 
     problem: str = "the server cannot be reached"
+
+
+@dataclass(eq=False, kw_only=True)
+class WrongServer(ServerError):
+    """What answers a client at its address is no Holdfast server: another program, a page of a
+    proxy, or an address that sends elsewhere."""
+
+    code = "wrong_server"
+
+    problem: str = "what answers is no Holdfast server"

@@ -14,11 +14,14 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, SecurityScheme
 
 from ..events import new_id
+from ..store import wall_clock
 from ..wire import Failed
 from .asking import SERVICE, asking
+from .audit import AuditRecord
 from .edge import Edge
-from .failure import answer
-from .front import Front
+from .failure import Answer, answer
+from .front import ASKED, Front
+from .headers import guarded
 from .routes import (
     bundles,
     documents,
@@ -69,6 +72,7 @@ FAILURES = {
     502: "a model failed",
     503: "try again later",
 }
+UNROUTED = "no_route"  # what an audit record calls a request that no route takes
 ABOUT = "Durable sessions for AI agents, over HTTP. Every failure has the same shape."
 
 
@@ -83,7 +87,7 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
     """
     service = Service(settings if settings is not None else Settings(**more))
     pages, cors = documents.HANDLERS if service.settings.docs else [], _cors(service)
-    app = Litestar(
+    app = App(
         [Router("/v1", route_handlers=[*map(documented, ROUTES), *pages])],
         dependencies={"ask": Provide(asking, sync_to_thread=False)},
         middleware=[Edge(service)],
@@ -98,6 +102,14 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
     app.state[SERVICE] = service
     app.asgi_handler = Front(app.asgi_handler, cors, service.settings.redactor)
     return app
+
+
+class App(Litestar):
+    """An app that leaves the scope alone of whoever it is mounted in."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        mine: Any = {**scope, "state": {**(scope.get("state") or {})}}
+        await super().__call__(scope if scope["type"] == "lifespan" else mine, receive, send)
 
 
 async def close_app(app: Litestar) -> None:
@@ -127,9 +139,29 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     state = scope.setdefault("state", {})
     service: Service = request.app.state[SERVICE]
     known = str(state.get("request_id") or new_id())
-    done = answer(error, scope, known, service.settings.redactor)
+    done = answer(error, scope, known, service.settings.redactor, service.places.naming)
     state["code"] = done.code
-    return Response(done.body, status_code=done.status, headers=dict(done.headers), media_type=None)
+    headers = dict(done.headers)
+    if "request_id" not in state:  # no route was found, and so nothing has seen to these
+        guards = guarded([], known)
+        headers |= {name.decode(): value.decode() for name, value in guards}
+        service.audit.put(_unrouted(request, known, done))
+    return Response(done.body, status_code=done.status, headers=headers, media_type=None)
+
+
+def _unrouted(request: Request[Any, Any, Any], id: str, done: Answer) -> AuditRecord:
+    """The record of a request that no route takes; nobody has looked who asks."""
+    client = request.scope.get("client")
+    return AuditRecord(
+        at=wall_clock(),
+        request=id,
+        action=UNROUTED,
+        method=str(request.scope.get(ASKED) or request.scope["method"]),
+        path=request.scope["path"],
+        status=done.status,
+        code=done.code,
+        address=client[0] if client else None,
+    )
 
 
 def documented(handler: Any) -> Any:

@@ -14,15 +14,19 @@ from litestar.params import PathParameter, QueryParameter, SkipValidation
 
 from ..catalog import Row
 from ..codec import check_name
-from ..errors import Forbidden, SessionNotFound
+from ..errors import Forbidden, InvalidValue, SessionNotFound, UnknownAgent
 from ..events import Key, new_id
+from ..harness.live.log import Live
 from ..harness.session import Session
 from ..wire import SessionView, cursor
 from .auth import Caller
 from .engines import Engine, Place
+from .headers import base_of
 from .service import Service
+from .stream import Alone
 
 SERVICE = "holdfast_service"
+RESERVED = "holdfast."  # metadata whose names begin so are the server's own
 
 
 class Asking:
@@ -63,9 +67,10 @@ class Asking:
         check_name("user", user)
         return user
 
-    async def find(self, id: str, thread: str = "main") -> tuple[Place, Row]:
-        """Where a session is, and the row of a thread of it (`SessionNotFound`)."""
-        place, row = await self.service.places.find(self.caller, id, thread)
+    async def find(self, id: str, thread: str = "main", *, sure: bool = True) -> tuple[Place, Row]:
+        """Where a session is, and the row of a thread of it (`SessionNotFound`; with `sure`
+        `StoreUnavailable` while a store cannot be asked that may have it)."""
+        place, row = await self.service.places.find(self.caller, id, thread, sure=sure)
         if thread == "main":
             await self.service.adopting.adopt(place, row)
         return place, row
@@ -78,6 +83,30 @@ class Asking:
         async with engine.open(place, agent, id, thread) as session:
             yield session
 
+    @asynccontextmanager
+    async def reading(self, id: str, thread: str = "main") -> AsyncGenerator[Session | Alone, None]:
+        """The same to be read only, also where no agent here serves it."""
+        place, row = await self.find(id, thread)
+        try:
+            _, engine, agent = await self.engine_of(place, row)
+        except UnknownAgent as error:
+            live = Live(place.store, row.key)
+            await live.open()
+            try:
+                yield Alone(live, row, error)
+            finally:
+                await live.aclose()
+            return
+        async with engine.open(place, agent, id, thread) as session:
+            yield session
+
+    async def served(self, place: Place, row: Row) -> tuple[str, Engine, str] | None:
+        """The engine of a session, or None where no agent here serves it."""
+        try:
+            return await self.engine_of(place, row)
+        except UnknownAgent:
+            return None
+
     async def engine_of(self, place: Place, row: Row) -> tuple[str, Engine, str]:
         """The engine of a session: that of its main thread, whoever works in the others."""
         if row.thread != "main":
@@ -88,11 +117,17 @@ class Asking:
             await self.service.adopting.adopt(place, row)
         return self.service.serves(row)
 
+    async def shown(self, place: Place, row: Row, *, created: bool = False) -> SessionView:
+        """A session as it is shown, with no engine where no agent here serves it."""
+        served = await self.served(place, row)
+        engine = "" if served is None else served[0]
+        return self.view(place, row, created=created, engine=engine)
+
     def view(
         self, place: Place, row: Row, *, created: bool = False, engine: str | None = None
     ) -> SessionView:
         """A session as it is shown."""
-        engine = engine or self.service.serves(row)[0]
+        engine = self.service.serves(row)[0] if engine is None else engine
         return SessionView(
             id=row.session,
             thread=row.thread,
@@ -100,7 +135,7 @@ class Asking:
             store=place.kind,
             cursor=cursor(row.log, row.head),
             events=self.events(row.session, row.thread),
-            row=row,
+            row=self.service.places.naming.row(row),
             created=created,
         )
 
@@ -110,10 +145,21 @@ class Asking:
         return f"{self.base}/v1/sessions/{quote(id, safe='')}/events{tail}"
 
 
+def check_metadata(*names: str, field: str = "metadata") -> None:
+    """Refuse names that are the server's own, which others believe."""
+    for name in names:
+        if name.startswith(RESERVED):
+            raise InvalidValue(
+                field=f"{field}.{name[:100]}",
+                problem=f"begins with {RESERVED}, which only the server writes",
+                remedy="take another name",
+            )
+
+
 def asking(request: Request[Any, Any, Any]) -> Asking:
     """What a request is given, as Litestar provides it."""
-    base = str(request.scope.get("root_path", "")).rstrip("/")
-    return Asking(request.app.state[SERVICE], dict(request.scope["state"]), base)
+    state = dict(request.scope["state"])
+    return Asking(request.app.state[SERVICE], state, base_of(request.scope))
 
 
 Ask: TypeAlias = SkipValidation[NamedDependency[Asking]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,7 +70,8 @@ class LogAudit:
 
 
 class FileAudit:
-    """Appends records to a file, a line of JSON each."""
+    """Appends records to a file, a line of JSON each. One that it makes is its owner's to read
+    alone; one that is there keeps its mode."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -95,8 +97,13 @@ class FileAudit:
         await asyncio.to_thread(self._write, msgspec.json.encode(record) + b"\n")
 
     def _write(self, line: bytes) -> None:
-        with self._path.open("ab") as file:
+        with open(self._path, "ab", opener=_private) as file:
             file.write(line)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file; one that is made is for its owner alone."""
+    return os.open(path, flags, 0o600)
 
 
 def unmade(path: Path) -> str | None:

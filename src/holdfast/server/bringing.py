@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from ..errors import HoldfastError, InvalidValue, SessionExists, UnknownAgent
+from ..errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound, UnknownAgent
 from ..events import Key
 from ..harness.sandbox import NoSandbox
-from ..wire import GetOrCreate
+from ..wire import CreateSession, GetOrCreate
 from . import envs, manifest
+from .asking import Asking
 from .engines import Engine, Place
 from .loading import Brought
 from .service import Service
@@ -98,6 +100,19 @@ def give(engine: Engine, place: Place, id: str, given: Mapping[str, str]) -> Non
     """Let a session's commands find these variables, as long as this process remembers them."""
     if given:
         engine.give(place, id, given)  # type: ignore[attr-defined]  # by `check`
+
+
+async def give_again(service: Service, state: dict[str, Any], id: str, body: bytes) -> None:
+    """Give a session the variables of a request that was answered before: the process that was
+    given them may be gone. A session that is gone gets none."""
+    given = msgspec.json.decode(body or b"{}", type=CreateSession).envs
+    if given:
+        envs.check(given, service.settings.envs)
+        ask = Asking(service, state)
+        with contextlib.suppress(SessionNotFound):
+            place, row = await ask.find(id)
+            _, engine, _ = await ask.engine_of(place, row)
+            give(engine, place, id, given)
 
 
 async def _fill(engine: Engine, place: Place, id: str, agent: str, brought: Brought) -> None:

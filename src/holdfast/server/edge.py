@@ -14,7 +14,7 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-from ..codec import too_deep
+from ..codec import check_name, too_deep
 from ..errors import (
     InvalidValue,
     NoRoute,
@@ -31,12 +31,14 @@ from .audit import AuditRecord
 from .auth import FORWARDED, Caller, Credentials, NoAuth, is_loopback
 from .failure import JSON, SHOWN, Answer, answer
 from .front import ASKED
+from .headers import asks_for, check_once, check_plain, guarded, methods, repeats
 from .service import Service
 
 PLAIN = re.compile(rb"(?:/[\w.~:@!$&'()*+,;=-]+)+")  # a path that is what it looks like
 CHANGES = ("POST", "PUT", "PATCH", "DELETE")
-KEY = "idempotency-key"
+KEY = "Idempotency-Key"
 STREAM = "text/event-stream"
+FROM_ELSEWHERE = "requests from elsewhere or through a proxy are not answered here"
 LOCAL_ONLY = (
     "this server has no keys, and answers only programs and pages of this machine: serve it with "
     "keys for any others, and with --origin for pages"
@@ -49,7 +51,10 @@ class Edge(ASGIMiddleware):
     """Stands before all routes.
 
     A route's `opt` says what it needs: `public` no caller, `scope` a scope, `body="raw"` a body
-    that is no JSON, `once="own"` that it looks after keys itself, `stream` that it may last.
+    that is no JSON, `limit` how many bytes it may have where that is less than for all,
+    `once="own"` that it looks after keys itself, `once="same"` that it gives the same answer by
+    itself, which is not kept, `replayed` what is done where an answer is given a
+    second time, `stream` that it may last.
     """
 
     scopes = (ScopeType.HTTP,)
@@ -105,7 +110,7 @@ class Passing:
                 self._check_query()
                 body = b""
                 if self._scope["method"] in CHANGES and self._opt.get("body") != "stream":
-                    body = await self._body(receive)
+                    body = state["body"] = await self._body(receive)
                     receive = replayed(body, receive)
                 await self._answered(caller, body, receive, next_app)
 
@@ -134,7 +139,8 @@ class Passing:
     def _sort(self) -> str:
         query = self._scope.get("query_string", b"")
         ends = b"until=" in query or b"input=" in query
-        lasts = self._opt.get("stream") and (ends or STREAM in self._headers.get("accept", ""))
+        asked = asks_for(self._headers.get("accept", ""), STREAM)
+        lasts = self._opt.get("stream") and (ends or asked)
         waits = self._opt.get("waits") and b"wait=" in query
         return "stream" if lasts or waits else "request"
 
@@ -157,13 +163,18 @@ class Passing:
             raise NoRoute(path=shown[:SHOWN])
 
     def _check_query(self) -> None:
-        """Refuse a parameter that there is not: it would be left out in silence."""
+        """Refuse a parameter that there is not, or is there again: it would be left out in
+        silence."""
         query = self._scope.get("query_string", b"")
         if not query:
             return
         handler = self._scope["route_handler"]
         taken = {*handler.parsed_fn_signature.parameters} - {*self._scope["path_params"], *OURS}
+        seen: set[str] = set()
         for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+            if name in seen and not repeats(handler, name):
+                raise InvalidValue(field=name, problem="is given twice", remedy="give it once")
+            seen.add(name)
             if name not in taken:
                 remedy = instead(name[:100], sorted(taken)) if taken else "leave it out"
                 problem = "is no parameter here"
@@ -174,6 +185,8 @@ class Passing:
     async def _body(self, receive: Receive) -> bytes:
         limits, raw = self._service.limits, self._opt.get("body") == "raw"
         limit = limits.bundle_bytes if raw else limits.body_bytes
+        limit = min(limit, self._opt.get("limit", limit))
+        check_plain(self._headers.get("content-encoding", ""))
         length = self._headers.get("content-length", "")
         if length and "transfer-encoding" in self._headers:  # proxies may read it otherwise
             raise InvalidValue(
@@ -218,11 +231,12 @@ class Passing:
     async def _answered(
         self, caller: Caller, body: bytes, receive: Receive, next_app: ASGIApp
     ) -> None:
-        scope, state, key = self._scope, self._scope["state"], self._headers.get(KEY)
+        scope, state, key = self._scope, self._scope["state"], self._headers.get(KEY.lower())
         changes = scope["method"] in CHANGES
         if key is None or not changes:
             await next_app(scope, receive, self.send)
             return
+        check_once(scope["headers"], KEY)
         once.check_key(key)
         state["key"], state["once"] = key, once.name(caller, key)
         if self._opt.get("once") == "own":
@@ -230,11 +244,21 @@ class Passing:
             return
         query = scope.get("query_string", b"")
         hash = once.request_hash(scope["method"], scope["path"], query, body)
-        asked = once.Asked(key=key, hash=hash, session=scope["path_params"].get("session_id"))
+        session = scope["path_params"].get("session_id")
+        if session is not None:
+            check_name("session_id", session)
+        asked = once.Asked(key=key, hash=hash, session=session)
+        if self._opt.get("once") == "same":
+            await (await self._service.once()).same(caller, asked)
+            await next_app(scope, receive, self.send)
+            return
         target = self._target
 
+        done_here = False
+
         async def work(record: str, again: bool) -> once.Answered:
-            state["again"] = again
+            nonlocal done_here
+            done_here, state["again"] = True, again
             caught = Caught()
             try:
                 await next_app(scope, receive, caught.send)
@@ -243,6 +267,9 @@ class Passing:
             return caught.answer(hash, target.get("session"))
 
         done = await (await self._service.once()).do(caller, asked, work)
+        replayed = None if done_here or done.status >= 300 else self._opt.get("replayed")
+        if replayed is not None:
+            await replayed(self._service, state, asked.session or done.session, body)
         await self._say(done.status, done.headers, done.body)
 
     async def fail(self, error: Exception) -> None:
@@ -251,7 +278,9 @@ class Passing:
         await self._say(done.status, done.headers, done.body)
 
     def _failure(self, error: Exception) -> Answer:
-        done = answer(error, self._scope, self._id, self._service.settings.redactor)
+        service = self._service
+        naming = service.places.naming
+        done = answer(error, self._scope, self._id, service.settings.redactor, naming)
         self._code = done.code
         return done
 
@@ -264,10 +293,10 @@ class Passing:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            mine = [(b"x-request-id", self._id.encode()), (b"x-content-type-options", b"nosniff")]
-            headers = [*message["headers"], *mine]
-            if not any(name.lower() == b"cache-control" for name, _ in headers):
-                headers.append((b"cache-control", b"no-store"))
+            headers = guarded(message["headers"], self._id)
+            if self._method == "OPTIONS":
+                headers = [one for one in headers if one[0].lower() != b"allow"]
+                headers.append((b"allow", ", ".join(methods(self._scope)).encode()))
             message = {**message, "headers": headers}
         await self._send(message)
 
@@ -326,11 +355,11 @@ class Caught:
 
 
 def _unknown(service: Service, shown: Credentials) -> Unauthorized:
-    """That nobody knows who asks. Why a server without keys says so is told to none but those
-    who ask from this machine: all others would learn that there are none."""
+    """That nobody knows who asks. That a server has no keys, and how it is given some, is told to
+    none but those who ask from this machine."""
     here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
-    if here and isinstance(service.settings.auth, NoAuth):
-        return Unauthorized(problem=LOCAL_ONLY)
+    if isinstance(service.settings.auth, NoAuth):
+        return Unauthorized(problem=LOCAL_ONLY if here else FROM_ELSEWHERE)
     return Unauthorized()
 
 

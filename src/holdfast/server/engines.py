@@ -7,6 +7,8 @@ that nobody has used for a while. Nothing of a session is lost by that: all of i
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -18,12 +20,19 @@ from ..events import Key, NewEvent, Scope
 from ..harness.agents.agent import Agent
 from ..harness.host import GRACE, Harness
 from ..harness.session import Session
+from ..models.scripted import ScriptedModel, offline
 from ..store import Receipt, Store
 from .envs import Envs, Supplied
 from .limits import ServerLimits
 from .uses import Uses
 
 Made: TypeAlias = "Agent | Callable[..., Harness]"
+
+
+class Chosen(str):
+    """A model that nobody named, for agents that name none: functions are not given it."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,9 @@ class Engine(Protocol):
 class HoldfastEngine:
     """The harness, as an engine: one for each agent, store and tenant, made when first needed.
 
-    `agents` are agents by the names that clients ask for, or functions that take `storage` and
-    `tenant` and return a `Harness` of them. `settings` are those of the harness.
+    `agents` are agents by the names that clients ask for, or functions that take `storage`,
+    `tenant` and the settings, and return a `Harness` of them. `settings` are those of the
+    harness; one that a function does not take is refused (`InvalidValue`), never left out.
     """
 
     def __init__(
@@ -114,11 +124,13 @@ class HoldfastEngine:
 
     def _make(self, made: Made, store: Store | str, tenant: str) -> Harness:
         settings = {**self._settings, "storage": store, "tenant": tenant}
+        if (sandbox := settings.get("sandbox")) is not None:
+            settings["sandbox"] = Supplied(sandbox, self._envs)
         if isinstance(made, Agent):
-            if (sandbox := settings.get("sandbox")) is not None:
-                settings["sandbox"] = Supplied(sandbox, self._envs)
+            if isinstance(chosen := settings.get("default_model"), Chosen):
+                settings["default_model"] = str(chosen)
             return self._new(made, **settings)
-        found = made(storage=store, tenant=tenant)
+        found = _called(made, settings)
         if not isinstance(found, Harness):
             raise InvalidValue(
                 field="agents",
@@ -170,7 +182,8 @@ class HoldfastEngine:
         """Serve an agent no more that was adopted for sessions there."""
         harness = self._harnesses.pop((agent, id(place.store), place.tenant), None)
         self._adopters.discard((place.tenant, agent))
-        if not any(known == agent for known, _, _ in self._harnesses):
+        others = {known for known, _, _ in self._harnesses} | {one for _, one in self._adopters}
+        if agent not in others:
             self.adopted.pop(agent, None)
         if harness is not None:
             self._uses.forget(harness)
@@ -202,7 +215,7 @@ class HoldfastEngine:
         self, place: Place, agent: str, id: str, thread: str = "main"
     ) -> AsyncGenerator[Session, None]:
         harness = self._harness(place, agent)
-        with self._uses.use(harness, id, thread):
+        with self._uses.use(harness, id):
             yield await harness.open(id, thread)
 
     async def delete(self, place: Place, agent: str, id: str) -> Receipt:
@@ -243,3 +256,62 @@ class HoldfastEngine:
         for error in ends:
             if isinstance(error, BaseException):
                 raise error
+
+
+def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
+    """What a function makes of the settings (`InvalidValue` names the one that it cannot take)."""
+    given = _for_function(settings)
+    name = getattr(made, "__name__", "the function")
+    if refused := _refused(made, given):
+        raise InvalidValue(
+            field="agents",
+            problem=f"{name} does not take {' and '.join(refused)}, which the server has",
+            remedy=f"let it take **settings, and return Harness(agent, **settings); or leave "
+            f"{'them' if len(refused) > 1 else 'it'} out of the server's settings",
+        )
+    try:
+        return made(**given)
+    except TypeError as error:
+        twice = _TWICE.search(str(error))
+        if twice is None or twice[1] not in given:
+            raise
+        raise InvalidValue(
+            field="agents",
+            problem=f"{name} gives {twice[1]} to the harness itself, and so does the server",
+            remedy=f'leave one out, or write Harness(agent, **{{"{twice[1]}": …, **settings}}), '
+            "where the server's counts",
+        ) from error
+
+
+_TWICE = re.compile(r"multiple values for keyword argument '(\w+)'")
+
+
+def _for_function(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a function gets them. The model that is always there is no provider among
+    them, since a function may have its own; where it is asked for by name, it is the model."""
+    given = dict(settings)
+    if isinstance(given.get("default_model"), Chosen):
+        del given["default_model"]
+    providers = given.get("providers")
+    spare = offline().ref
+    if isinstance(providers, list) and [_ref(one) for one in providers] == [spare]:
+        del given["providers"]
+        if given.get("default_model") == spare:
+            given["default_model"] = providers[0]
+    return given
+
+
+def _ref(provider: Any) -> str | None:
+    return provider.ref if isinstance(provider, ScriptedModel) else None
+
+
+def _refused(made: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
+    """The settings that a function has no parameter for."""
+    try:
+        taken = inspect.signature(made).parameters.values()
+    except (TypeError, ValueError):  # which is not to be had of every callable
+        return []
+    if any(one.kind is one.VAR_KEYWORD for one in taken):
+        return []
+    named = {one.name for one in taken if one.kind is not one.POSITIONAL_ONLY}
+    return sorted(set(given) - named)

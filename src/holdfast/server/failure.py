@@ -18,7 +18,6 @@ from msgspec import Struct
 from ..errors import (
     HarnessClosed,
     HoldfastError,
-    InvalidValue,
     MethodNotAllowed,
     ModelRateLimited,
     NoRoute,
@@ -31,7 +30,9 @@ from ..errors import (
 )
 from ..redact import Redactor
 from ..wire import failed, status_of
-from .mistakes import mistake
+from .doubt import Unasked
+from .mistakes import mistake, unreadable
+from .naming import Naming
 
 LOGGER = logging.getLogger("holdfast.server")
 JSON = "application/json"
@@ -47,10 +48,12 @@ class Answer(Struct, frozen=True):
     code: str
 
 
-def answer(error: Exception, scope: Scope, request: str, redactor: Redactor) -> Answer:
+def answer(
+    error: Exception, scope: Scope, request: str, redactor: Redactor, naming: Naming | None = None
+) -> Answer:
     """The answer to a request that failed. What is the server's own fault is logged, and told
     by the request's id alone."""
-    known = known_as(error, scope)
+    known = (naming or Naming()).error(known_as(error, scope))
     status = status_of(known)
     if status >= 500 and not isinstance(known, HarnessClosed):
         _log(error, scope, request, redactor)
@@ -85,8 +88,8 @@ def known_as(error: Exception, scope: Scope) -> HoldfastError:
         case HTTPException(status_code=415):
             return UnsupportedMedia(found="?", wanted=JSON)
         case HTTPException() if error.status_code < 500:
-            detail = str(error.detail)[:SHOWN]
-            return InvalidValue(field="body", problem=detail, remedy="see /v1/openapi.json")
+            body = scope.get("state", {}).get("body", b"")
+            return unreadable(str(error.detail)[:SHOWN], body)
     return ServerError()
 
 
@@ -94,6 +97,8 @@ def _shown(error: HoldfastError, request: str) -> HoldfastError:
     """The error as strangers may see it: of a database, only that it failed."""
     if type(error) is ServerError and error.reason is None:
         return ServerError(problem=f"the server failed; its log has more under {request}")
+    if isinstance(error, Unasked):
+        return error
     if isinstance(error, StoreError) and status_of(error) >= 500:
         kind = type(error)
         fields = {**error.fields, "problem": f"the store failed; the log has more under {request}"}

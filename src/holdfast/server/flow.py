@@ -16,6 +16,7 @@ from ..harness.live.log import Delta, Trouble
 from ..store import CaughtUp
 from ..stores.patience import ended
 from ..wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
+from .naming import Naming
 from .stream import FAILED, Part, Reading, failure
 
 HIDDEN = (StoreError.code, StoreUnavailable.code)  # what these say may name a place
@@ -40,7 +41,9 @@ class Flow:
         *,
         heartbeat: float = HEARTBEAT,
         pace: Callable[[], float] = lambda: PACE,
+        naming: Naming | None = None,
     ) -> None:
+        self._naming = naming or Naming()
         self._parts = reading.parts()
         self._log, self._shown = reading.log, reading.after
         self._heartbeat, self._pace = heartbeat, pace
@@ -116,6 +119,9 @@ class Flow:
     def _frame(self, part: Part) -> bytes:
         if isinstance(part, Event):
             self._shown = part.seq
+            part = self._naming.event(part)
+        elif isinstance(part, End):
+            part = self._naming.end(part)
         elif isinstance(part, CaughtUp):
             self._shown = part.head
         return frame(part, self._log, self._shown)
@@ -131,8 +137,10 @@ class Flow:
 class Streams:
     """The streams that a server has open."""
 
-    def __init__(self, *, heartbeat: float = HEARTBEAT, pace: float = PACE) -> None:
-        self._heartbeat, self._least = heartbeat, pace
+    def __init__(
+        self, *, heartbeat: float = HEARTBEAT, pace: float = PACE, naming: Naming | None = None
+    ) -> None:
+        self._heartbeat, self._least, self._naming = heartbeat, pace, naming
         self._open: set[Flow] = set()
         self.closed = False
 
@@ -150,7 +158,7 @@ class Streams:
     ) -> AsyncGenerator[bytes, None]:
         """What is read, as server-sent events, for as long as its reader may read: `still` is
         asked every few seconds."""
-        flow = Flow(reading, heartbeat=self._heartbeat, pace=self.pace)
+        flow = Flow(reading, heartbeat=self._heartbeat, pace=self.pace, naming=self._naming)
         self._open.add(flow)
         if self.closed:
             flow.end(SHUTDOWN)

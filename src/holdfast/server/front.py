@@ -14,6 +14,7 @@ from ..errors import Forbidden, HoldfastError, InvalidValue
 from ..events import new_id
 from ..redact import Redactor
 from .failure import answer
+from .headers import guarded
 
 ASKED = "holdfast.method"  # where a scope says what was asked, if not what is answered
 SIMPLE = ("accept", "accept-language", "content-language")  # headers that any page may send
@@ -55,13 +56,9 @@ class Front:
     async def _refuse(self, error: HoldfastError, scope: Scope, send: Send) -> None:
         request = new_id()
         done = answer(error, scope, request, self._redactor)
-        told = [
-            *done.headers,
-            *(("content-length", str(len(done.body))), ("x-request-id", request)),
-            *(("x-content-type-options", "nosniff"), ("cache-control", "no-store")),
-            ("vary", "Origin"),
-        ]
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in told]
+        told = [*done.headers, ("content-length", str(len(done.body))), ("vary", "Origin")]
+        named = [(name.encode(), value.encode("latin-1")) for name, value in told]
+        headers = guarded(named, request)
         await send({"type": "http.response.start", "status": done.status, "headers": headers})
         await send({"type": "http.response.body", "body": done.body, "more_body": False})
 

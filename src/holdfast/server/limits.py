@@ -20,7 +20,9 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What one process of a server takes on.
 
     `rate` is requests a second of one principal, `burst` how many may come at once, None is no
-    limit. `concurrent` and `streams` are of one principal, `requests` of all together."""
+    limit. `concurrent` and `streams` are of one principal, `requests` of all together.
+    `unsure_seconds` is how long a session that is not found is not said to be unknown, nor begun,
+    while a store is away that may have it; None is for as long as it is away."""
 
     body_bytes: int = 16 << 20
     bundle_bytes: int = 64 << 20
@@ -36,6 +38,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     requests: int = 2_000
     wait_seconds: float = 300.0  # how long a request may wait for an answer
     idle_seconds: float = 600.0  # how long a session stays open that nobody uses
+    unsure_seconds: float | None = 30.0
     open_sessions: int = 2_000
     tenants: int = 1_000
     loaded_agents: int = 1_000

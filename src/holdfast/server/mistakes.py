@@ -3,16 +3,19 @@ what the check of the types says and off the types themselves, which a client do
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec.inspect as types
 from litestar.exceptions import ValidationException
 from litestar.types import Scope
 
+from ..codec import LARGEST
 from ..errors import InvalidValue
 from ..errors.root import instead
+from .headers import base_of
 
 LONGEST = 200  # characters of a name or a value that an error repeats
 DOCUMENT = "see /v1/openapi.json for what is taken here"
@@ -22,6 +25,22 @@ UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 LACKING = re.compile(r"Object missing required field `(.*)`")
 NO_CHOICE = re.compile(r"Invalid enum value '?(.*?)'?", re.DOTALL)
 NO_OBJECT = re.compile(r"Expected `object( \| null)?`, got `.*`")
+OTHER = re.compile(r"Expected `(.*)`, got `(.*)`")
+SIZE = re.compile(r"Expected `[^`]*`( of length)? ([<>]=?) (.*)")
+NEITHER = {"true or false": "neither true nor false"}
+TRUNCATED = "Input data was truncated"
+SURROGATE = re.compile("[\ud800-\udfff]")
+SEARCHED = 1 << 20  # bytes of a body in which what is wrong is looked for
+SORTS = {
+    **{"str": "a text", "int": "a number", "float": "a number", "bool": "true or false"},
+    **{"array": "a list", "object": "an object", "null": "null"},
+}
+PLAIN: tuple[tuple[Any, str], ...] = (
+    (types.BoolType, "true or false"),
+    ((types.ListType, types.VarTupleType), "a list"),
+    ((types.DictType, types.StructType), "an object"),
+    (types.NoneType, "null"),
+)
 PART = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 
 
@@ -37,11 +56,27 @@ def mistake(error: ValidationException, scope: Scope) -> InvalidValue:
     source = str(getattr(first.get("source"), "value", first.get("source") or "request"))
     key = str(first.get("key") or BODY)
     if key == BODY and problem == f"'{BODY}'":
-        return InvalidValue(field="body", problem=f"is missing ({source})", remedy=DOCUMENT)
+        return InvalidValue(field="body", problem=f"is missing ({source})", remedy=_document(scope))
     if "matching regex" in problem:
         problem = "has characters that cannot be used here"
-    field, problem, remedy = told(key, problem, [*_wanted(scope, key)])
-    return InvalidValue(field=field, problem=f"{problem} ({source})", remedy=remedy)
+    wanted = [*_wanted(scope, key)]
+    limit = _limit(problem)
+    field, problem, remedy = told(key, problem, wanted)
+    if remedy == DOCUMENT and (said := _in_words(problem, wanted, _bounds(scope, key), source)):
+        problem, remedy = said
+    remedy = _document(scope) if remedy == DOCUMENT else remedy
+    return InvalidValue(field=field, problem=f"{problem} ({source})", remedy=remedy, limit=limit)
+
+
+def _limit(problem: str) -> int | None:
+    """The bound that a value is beyond, if that is what is wrong with it."""
+    size = SIZE.fullmatch(problem)
+    return int(size[3]) if size is not None and size[3].isdecimal() else None
+
+
+def _document(scope: Scope) -> str:
+    """Where to read on, seen from whatever the app is mounted in."""
+    return DOCUMENT.replace("/v1/", f"{base_of(scope)}/v1/")
 
 
 def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, str]:
@@ -63,6 +98,94 @@ def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, st
         remedy = f"give an object, {{{shape}}}; its fields are: {', '.join(fields)}"
         return where or "body", problem, remedy
     return where or "body", problem[:LONGEST], DOCUMENT
+
+
+def unreadable(detail: str, body: bytes) -> InvalidValue:
+    """What is wrong with a body that is no JSON: where it has half of a character, which some
+    decoders pass and others take for an end that came too soon, that is what is told."""
+    if (where := _half_a_character(body)) is not None:
+        return InvalidValue(
+            field=where or "body",
+            problem="has half of a surrogate pair (\\ud800 to \\udfff), which is no character",
+            remedy="send the whole character, as two escapes or as UTF-8",
+        )
+    problem = "ends before its JSON does" if detail == TRUNCATED else detail
+    return InvalidValue(field="body", problem=problem, remedy="send valid JSON")
+
+
+def _half_a_character(body: bytes) -> str | None:
+    """The path of the first text with half of a surrogate pair; None if there is none, or the body
+    is no JSON otherwise."""
+    if len(body) > SEARCHED:
+        return None
+    try:
+        todo: list[tuple[str, Any]] = [("", json.loads(body))]
+    except (ValueError, RecursionError):
+        return None
+    while todo:
+        where, value = todo.pop()
+        if isinstance(value, str) and SURROGATE.search(value):
+            return where
+        if isinstance(value, list):
+            todo += [(f"{where}[{n}]", one) for n, one in reversed([*enumerate(value)])]
+        elif isinstance(value, dict):
+            if any(SURROGATE.search(name) for name in value):
+                return where
+            todo += [(_joined(where, name), one) for name, one in reversed([*value.items()])]
+    return None
+
+
+# What is wanted, in words
+
+
+def _in_words(
+    problem: str, wanted: list[types.Type], bounds: Mapping[str, Any], source: str
+) -> tuple[str, str] | None:
+    """Problem and remedy of a value of another sort or size; None where there are no words."""
+    outside = source in ("query", "path")  # where all is text, and nothing is null
+    kinds = [kind for kind in wanted if not (outside and isinstance(kind, types.NoneType))]
+    words = [found for kind in kinds if (found := _words(kind, bounds)) is not None]
+    if not words:
+        return None
+    remedy = f"give {' or '.join(dict.fromkeys(words))}"
+    if (other := OTHER.fullmatch(problem)) is not None:
+        if not outside:
+            return f"is {SORTS.get(other[2], other[2])}", remedy
+        first = _words(kinds[0], {}) or "such value"
+        return f"is {NEITHER.get(first, first.replace('a ', 'no ', 1))}", remedy
+    if (size := SIZE.fullmatch(problem)) is not None:
+        less, more = ("short", "long") if size[1] else ("small", "large")
+        return f"is too {less if size[2].startswith('>') else more}", remedy
+    return None
+
+
+def _words(kind: types.Type, bounds: Mapping[str, Any]) -> str | None:
+    """What a value of this type is, with its bounds; None for what has no short name."""
+    if isinstance(kind, (types.IntType, types.FloatType)):
+        least = next((b for b in (kind.ge, bounds.get("ge")) if b is not None), None)
+        most = next((b for b in (kind.le, bounds.get("le")) if b is not None), None)
+        name = "a whole number" if isinstance(kind, types.IntType) else "a number"
+        return name + _range(least, most)
+    if isinstance(kind, types.StrType):
+        least = next((b for b in (kind.min_length, bounds.get("min_length")) if b), None)
+        most = next((b for b in (kind.max_length, bounds.get("max_length")) if b), None)
+        return "a text" + _range(least, most, " characters").replace(" from", " of")
+    return next((name for sort, name in PLAIN if isinstance(kind, sort)), None)
+
+
+def _range(least: float | None, most: float | None, what: str = "") -> str:
+    if most is not None and most < LARGEST:
+        return f" from {least or 0:g} to {most:.12g}{what}"
+    return "" if least is None else f" from {least:g}{what} on"
+
+
+def _bounds(scope: Scope, key: str) -> Mapping[str, Any]:
+    """The bounds of a parameter that stand beside its type."""
+    handler: Any = scope.get("route_handler")
+    taken = {} if handler is None else handler.parsed_fn_signature.parameters
+    about = getattr(taken.get(key), "kwarg_definition", None)
+    names = ("ge", "le", "min_length", "max_length")
+    return {name: getattr(about, name, None) for name in names}
 
 
 def _joined(where: str, name: str) -> str:

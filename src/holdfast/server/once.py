@@ -12,6 +12,7 @@ Messages need none of this: the key becomes the id of their event.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import socket
 from collections.abc import Awaitable, Callable
@@ -80,6 +81,7 @@ class Once:
     ) -> None:
         self._store, self._waiting, self._check = store, waiting, check
         self._owner = f"{socket.gethostname()}:{new_id()[-12:]}"
+        self.tenants: set[str] = set()  # whose requests were answered here
 
     async def do(self, caller: Caller, asked: Asked, work: Work) -> Answered:
         """The answer to a request: that of its first time, or that of `work`, which is given a
@@ -99,8 +101,16 @@ class Once:
                 return await self._work(where, lease, asked, work, record, again)
             return lease
 
+    async def same(self, caller: Caller, asked: Asked) -> None:
+        """Have a key stand for this request, of which the answer is not kept (`KeyReused` where it
+        stands for another)."""
+        where = Key(TENANT + caller.tenant, name(caller, asked.key), "main")
+        if await self._begin(where, caller, asked):
+            await self._known(where, asked)
+
     async def _begin(self, where: Key, caller: Caller, asked: Asked) -> bool:
         """Write down that it was asked for; whether it was before."""
+        self.tenants.add(caller.tenant)
         created = ev.SessionCreated(user=caller.principal, workspace=asked.session)
         events = [
             NewEvent.of("session.created", created),
@@ -190,7 +200,8 @@ class Once:
     async def _hold(self, lease: Lease) -> None:
         while True:
             await asyncio.sleep(TTL / 3)
-            lease = await self._store.renew(lease)
+            with contextlib.suppress(Exception):  # whatever it is, it may pass
+                lease = await self._store.renew(lease)
 
     # Tidying
 

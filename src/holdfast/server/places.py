@@ -7,9 +7,10 @@ whoever must reach all of them knows every store that there can be some in.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,15 +18,28 @@ from msgspec import Struct
 
 from .. import events as ev
 from ..catalog import Query, Row
-from ..errors import HeadMoved, HoldfastError, SessionExists, SessionNotFound, UnknownStore
+from ..errors import (
+    HeadMoved,
+    HoldfastError,
+    LogDamaged,
+    MissingExtra,
+    SessionExists,
+    SessionNotFound,
+    StoreError,
+    UnknownStore,
+)
 from ..events import Key, NewEvent, Scope
 from ..store import Store
 from ..stores.registry import StoreRegistry
 from .auth import Caller
+from .beginning import turn
+from .doubt import Doubt
 from .engines import Place
+from .naming import Naming
+from .reaching import BRIEFLY, Reaching
 
 TENANT = "~places:"  # + the tenant whose sessions they are
-BRIEFLY = 1.0  # seconds that another store has to say whether it has a session
+LISTED = 5.0  # seconds that a store has for its part of a list
 BATCH = 500  # entries that are read at a time
 OWN = ("file", "sqlite", "postgres", "mongodb")  # whose `location` names the place
 
@@ -58,10 +72,16 @@ class Reached:
 
 class Places:
     """The stores of a server, and which session is in which. It has those that its settings
-    name, and no others that the registry may know."""
+    name, and no others that the registry may know. `unsure` is for how many seconds it is in doubt
+    what only a store may know that is away."""
 
-    def __init__(self, registry: StoreRegistry, default: str) -> None:
+    def __init__(
+        self, registry: StoreRegistry, default: str, *, unsure: float | None = None
+    ) -> None:
         self._registry, self.default = registry, default
+        self.lookups, self.lists = Reaching(BRIEFLY), Reaching(LISTED)
+        self.doubt = Doubt(self.lookups, unsure)
+        self.naming = Naming()
 
     @property
     def order(self) -> list[str]:
@@ -86,7 +106,9 @@ class Places:
         """A store by its kind, for a tenant (`UnknownStore`, `InvalidValue`)."""
         kind = kind or self.default
         self.check(kind, options)
-        return Place(tenant, kind, await self._registry.get(kind, options))
+        store = await self._registry.get(kind, options)
+        await self.naming.learn(kind, store)
+        return Place(tenant, kind, store)
 
     def check(self, kind: str | None, options: Mapping[str, Any] | None) -> None:
         """Refuse what `place` would refuse, opening nothing."""
@@ -111,7 +133,7 @@ class Places:
                 found.append(Reached(kept, error))
                 continue
             known = (one.outcome for one in found)
-            if not any(isinstance(one, Place) and _same(one, place) for one in known):
+            if not any(isinstance(one, Place) and same(one, place) for one in known):
                 found.append(Reached(kept, place))
         return found
 
@@ -130,13 +152,18 @@ class Places:
         kept = msgspec.convert(entry.metadata.get("kept"), Kept)
         return None if kept.kind == "memory" and kept.kind not in self.order else kept
 
-    async def find(self, caller: Caller, id: str, thread: str = "main") -> tuple[Place, Row]:
+    async def find(
+        self, caller: Caller, id: str, thread: str = "main", *, sure: bool = True
+    ) -> tuple[Place, Row]:
         """A session of the caller's, or of anybody's with the scope `sessions:all`, and the row
-        of a thread of it. What is not theirs and what is not there are answered alike."""
+        of a thread of it. What is not theirs and what is not there are answered alike; so are
+        both while a store cannot be asked that may have it (`StoreUnavailable`), unless the caller
+        need not be `sure`."""
         place = Place(caller.tenant, self.default, await self.store())
         main = await place.store.row(Key(caller.tenant, id, "main"))
         if self._many and (main is None or main.sealed is not None or not _theirs(caller, main)):
-            place, main = await self._living(caller, id) or (place, main)
+            first = [(place, main)] if main is not None else []
+            place, main = await self._living(caller, id, first, sure) or (place, None)
         if main is None or not _theirs(caller, main):
             raise SessionNotFound(tenant=caller.tenant, session=id, thread=thread)
         if thread == "main":
@@ -146,31 +173,51 @@ class Places:
             raise SessionNotFound(tenant=caller.tenant, session=id, thread=thread)
         return place, row
 
-    async def _living(self, caller: Caller, id: str) -> tuple[Place, Row] | None:
+    async def _living(
+        self, caller: Caller, id: str, first: list[tuple[Place, Row]], sure: bool
+    ) -> tuple[Place, Row] | None:
         """Where a session of the caller's goes on that is not in the default store, or was moved
-        from there. One that was moved from all of them is where it was found first."""
-        named, found = await self._elsewhere(caller.tenant, id), list[tuple[Place, Row]]()
+        from there. One that was moved from all of them is where it was last."""
+        named, found = await self._elsewhere(caller.tenant, id), [*first]
         if named is not None:
             row = await named.store.row(Key(caller.tenant, id, "main"))
+            if row is not None and row.sealed is None and _theirs(caller, row):
+                return named, row
             found += [(named, row)] if row is not None else []
-        found += await self._unnamed(caller.tenant, id, named)
+        more, away = await self.others(Scope(caller.tenant, id), self.order[1:], self.lookups)
+        found += [one for one in more if named is None or one[0].store is not named.store]
         mine = [(place, row) for place, row in found if _theirs(caller, row)]
-        return next((one for one in mine if one[1].sealed is None), mine[0] if mine else None)
+        best = max(mine, key=lambda one: rank(one[1]), default=None)
+        if sure and (best is None or best[1].sealed is not None):
+            self.doubt.check(away, Scope(caller.tenant, id))
+        return best
 
-    async def _unnamed(self, tenant: str, id: str, named: Place | None) -> list[tuple[Place, Row]]:
-        """Where a session is that no entry, or another one, names: in the other stores of the
-        settings, but for one that is away or slow to say so."""
-        found = []
-        for kind in self.order[1:]:
+    async def others(
+        self, scope: Scope, kinds: Sequence[str], reaching: Reaching
+    ) -> tuple[list[tuple[Place, Row]], list[str]]:
+        """Where a session is among some stores, whatever entries say, and which of these could
+        not be asked."""
+        found: list[tuple[Place, Row]] = []
+        away: list[str] = []
+
+        async def look(kind: str) -> tuple[Place, Row | None]:
+            place = await self.place(scope.tenant, kind)
+            return place, await place.store.row(Key(scope.tenant, scope.session, "main"))
+
+        for kind in kinds:
             try:
-                async with asyncio.timeout(BRIEFLY):
-                    place = await self.place(tenant, kind)
-                    other = named is None or place.store is not named.store
-                    row = await place.store.row(Key(tenant, id, "main")) if other else None
-            except (HoldfastError, TimeoutError):
+                place, row = await reaching.ask(kind, partial(look, kind))
+            except LogDamaged:
+                raise
+            except (StoreError, MissingExtra):
+                away.append(kind)
                 continue
-            found += [(place, row)] if row is not None else []
-        return found
+            if row is not None:
+                found.append((place, row))
+                self.doubt.found(scope, kind)
+            else:
+                self.doubt.gone(scope, kind)
+        return found, away
 
     async def _elsewhere(self, tenant: str, id: str) -> Place | None:
         store = await self.store()
@@ -179,12 +226,22 @@ class Places:
             return None
         return await self.place(tenant, kept.kind, kept.options)
 
-    async def settle(self, place: Place, id: str, options: Mapping[str, Any]) -> None:
-        """Write down where a session is going to be (`SessionExists` where it is another)."""
+    @asynccontextmanager
+    async def beginning(self, tenant: str, id: str) -> AsyncGenerator[None, None]:
+        """While a session is settled and begun: meanwhile nobody begins one of its id elsewhere."""
+        if not self._many:
+            yield
+            return
+        async with turn(await self.store(), Scope(TENANT + tenant, id)):
+            yield
+
+    async def settle(
+        self, place: Place, id: str, options: Mapping[str, Any], *, sure: bool = True
+    ) -> None:
+        """Write down where a session is going to be (`SessionExists` where it is another;
+        `StoreUnavailable` where that cannot be known, unless the caller need not be `sure`)."""
         if place.kind == self.default and not options:
-            named = await self._elsewhere(place.tenant, id) if self._many else None
-            if named is not None or await self._unnamed(place.tenant, id, None):
-                raise SessionExists(tenant=place.tenant, session=id)
+            await self._settle_here(Scope(place.tenant, id), sure)
             return
         store, kept = await self.store(), Kept(place.kind, dict(options))
         if await store.row(Key(place.tenant, id, "main")) is not None:
@@ -202,16 +259,27 @@ class Places:
             elif known.store is not place.store:
                 raise SessionExists(tenant=place.tenant, session=id) from None
 
+    async def _settle_here(self, scope: Scope, sure: bool) -> None:
+        if not self._many:
+            return
+        named = await self._elsewhere(scope.tenant, scope.session)
+        found, away = await self.others(scope, self.order[1:], self.lookups)
+        if named is not None or found:
+            raise SessionExists(tenant=scope.tenant, session=scope.session)
+        if sure:
+            self.doubt.check(away, scope)
+
     async def forget(self, place: Place, id: str) -> None:
         """Forget where a session was that is gone. One of the same id in another store is not
         meant."""
         if not self._many:
             return
+        self.doubt.gone(Scope(place.tenant, id), place.kind)
         store = await self.store()
         entry = await store.row(Key(TENANT + place.tenant, id, "main"))
         if entry is None or (kept := self._kept(entry)) is None or kept.kind not in self.order:
             return
-        if _same(await self.place(place.tenant, kept.kind, kept.options), place):
+        if same(await self.place(place.tenant, kept.kind, kept.options), place):
             await store.delete(Scope(TENANT + place.tenant, id))
 
 
@@ -219,12 +287,18 @@ def _name(kept: Kept) -> bytes:
     return msgspec.json.encode(kept, order="deterministic")
 
 
-def _same(one: Place, other: Place) -> bool:
+def same(one: Place, other: Place) -> bool:
     """Whether two are one store: options may say how it is used, and not which it is."""
     if one.store is other.store:
         return True
     first, second = one.store.info(), other.store.info()
     return (first.kind, first.location) == (second.kind, second.location) and first.kind in OWN
+
+
+def rank(row: Row) -> tuple[bool, int]:
+    """Which of several rows of one session is the session: the one that goes on, or else the one
+    that was sealed last, which has the most events."""
+    return row.sealed is None, 0 if row.sealed is None else row.head
 
 
 def _theirs(caller: Caller, row: Row | None) -> bool:

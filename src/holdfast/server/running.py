@@ -31,6 +31,7 @@ from uvicorn.supervisors import Multiprocess
 from ..errors import HoldfastError, InvalidSettings
 from .app import create_app
 from .auth import NoAuth, is_loopback
+from .engines import Chosen
 from .refusing import Protocol
 from .settings import Settings, read
 from .starting import Began, known_callers, tls_faults
@@ -46,13 +47,15 @@ MORE = 5  # seconds beyond the grace after which connections are cut
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is served, and where: a file of settings, or agents and a store."""
+    """What is served, and where: a file of settings, or agents and a store. `model` is for all
+    agents; where it was `chosen`, since nobody named one, only for those that have none."""
 
     config: str | None = None
     agents: dict[str, str] = {}
     store: str | None = None
     auth: str | None = None
     model: str | None = None
+    chosen: bool = False
     host: str = "127.0.0.1"
     port: int = 7700
     workers: int = 1
@@ -69,7 +72,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         else:
             tables: dict[str, Any] = {"agents": self.agents, "harness": {}}
             if self.model is not None:
-                tables["harness"]["default_model"] = self.model
+                model = Chosen(self.model) if self.chosen else self.model
+                tables["harness"]["default_model"] = model
             if self.auth is not None:
                 tables["auth"] = {"kind": self.auth}
             if self.auth == "secret":
@@ -93,6 +97,11 @@ class Plan(Struct, frozen=True, kw_only=True):
         faults += tls_faults(self.cert, self.key)
         if self.workers > 1 and settings.default == "memory":
             faults.append("several workers need a store that they share, not memory")
+        if self.workers > 1 and settings.envs:
+            faults.append(
+                "envs are in the memory of the one process that was given them, which several "
+                "workers do not share: serve with --workers 1, or leave `envs` out"
+            )
         if faults:
             raise InvalidSettings(faults=faults)
 
@@ -106,8 +115,24 @@ def app() -> Litestar:
         LOGGER.error("%s", error)
         sys.exit(FAILED)
     end_at_second()
+    if plan.workers > 1:
+        end_with_parent()
     collect_rarely()
     return made
+
+
+def end_with_parent() -> None:
+    """Have a worker end, as SIGTERM ends it, when the process that started it is gone: nobody
+    else would end it, and it would hold the port."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def follow() -> None:
+        parent.join()  # a pipe that the parent alone holds open: nothing is polled
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, name="parent", daemon=True).start()
 
 
 def end_at_second() -> None:

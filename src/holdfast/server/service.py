@@ -9,12 +9,13 @@ import itertools
 import logging
 from collections.abc import Iterator
 from importlib.metadata import version
+from typing import Any
 
 from ..catalog import Row
-from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownEngine
+from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownAgent, UnknownEngine
 from .adopting import Adopting, serving
 from .audit import Audit
-from .auth import AuthHandler, Caller, Credentials, Known
+from .auth import RESERVED, AuthHandler, Caller, Credentials, Known
 from .engines import Engine
 from .flow import Streams
 from .keys import KeyAuth, Keys, split
@@ -22,7 +23,9 @@ from .limits import BUCKETS, Gate, Rate
 from .loading import Loading
 from .once import Once
 from .places import Places
+from .removing import Removals
 from .settings import Settings
+from .writing import Writing
 
 LOGGER = logging.getLogger("holdfast.server")
 LOOK = 5.0  # seconds between two looks for runs of agents that others loaded
@@ -38,8 +41,11 @@ class Service:
         self.settings, self.limits = settings, settings.limits
         self.engines: dict[str, Engine] = dict(settings.engine())
         self._registry = settings.registry()
-        self.places = Places(self._registry, settings.default)
-        self.streams = Streams()
+        unsure = settings.limits.unsure_seconds
+        self.places = Places(self._registry, settings.default, unsure=unsure)
+        self.writing = Writing(self.places.store)
+        self.streams = Streams(naming=self.places.naming)
+        self.removals = Removals()
         self.audit = Audit(settings.audit, settings.redactor)
         limits = self.limits
         self.rate = Rate(limits.rate, limits.burst, "requests a second")
@@ -90,7 +96,7 @@ class Service:
         self._serving.add(tenant)
         try:
             await self._serve_in(tenant, self.places.default)
-        except HoldfastError:
+        except BaseException:
             self._serving.discard(tenant)
             raise
         self._elsewhere |= {(tenant, kind) for kind in self.places.order[1:]}
@@ -110,11 +116,14 @@ class Service:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        await self.writing.aclose()
         await asyncio.gather(*self._background, return_exceptions=True)
         grace = self.settings.grace if grace is None else grace
         await asyncio.gather(*(engine.aclose(grace) for engine in self.engines.values()))
         await self.audit.aclose()
         await self._registry.aclose()
+        await self.places.lookups.aclose()
+        await self.places.lists.aclose()
 
     @property
     def closed(self) -> bool:
@@ -125,6 +134,7 @@ class Service:
         """Take no more requests, and let those end that wait for something."""
         self.leaving.set()
         self.streams.close()
+        self._registry.give_up()
         for patience in self.waits:
             if not patience.expired():
                 patience.reschedule(0.0)
@@ -168,6 +178,9 @@ class Service:
         """Whoever asks, if the server knows them."""
         self.check_open()
         known = await (await self._handler()).authenticate(shown)
+        if known is not None and known.tenant.startswith(RESERVED):
+            LOGGER.warning("a caller of a tenant that is the server's own was refused")
+            return None
         if known is not None:
             self.known.add(shown)
         new = known is not None and known.tenant not in self._serving
@@ -182,7 +195,8 @@ class Service:
         told, it is."""
         try:
             known = await self.authenticate(shown)
-        except HoldfastError:
+        except Exception as error:  # a handler of the program's own may raise anything
+            LOGGER.warning("whether a reader may go on cannot be told: %s", type(error).__name__)
             return True
         return known is not None and (
             (known.tenant, known.principal) == (caller.tenant, caller.principal)
@@ -190,8 +204,11 @@ class Service:
         )
 
     async def _serve_later(self, tenant: str) -> None:
-        with contextlib.suppress(HoldfastError):  # the next request tries again
+        try:
             await self.serve(tenant)
+        except Exception as error:  # the next request tries again
+            why = getattr(error, "code", type(error).__name__)
+            LOGGER.warning("no work of a tenant is looked for: %s", why)
 
     async def _handler(self) -> AuthHandler:
         if self._auth is None:
@@ -216,8 +233,12 @@ class Service:
         return name, self.engines[name]
 
     def serves(self, row: Row) -> tuple[str, Engine, str]:
-        """The engine that drives a session, its name, and the agent's key."""
-        return serving(self.engines, row.agent)
+        """The engine that drives a session, its name, and the agent's key (`UnknownAgent`)."""
+        name, engine, agent = serving(self.engines, row.agent)
+        brought: Any = engine if agent in getattr(engine, "adopted", ()) else None
+        if brought is not None and not brought.has_adopted(agent, row.tenant):
+            raise UnknownAgent(agent=agent, available=engine.agents)
+        return name, engine, agent
 
     async def _take_up(self) -> None:
         while True:
@@ -237,7 +258,8 @@ class Service:
 
     async def _sweep(self) -> None:
         while True:
-            for tenant in sorted(self._serving):
+            asked = set() if self._once is None else self._once.tenants
+            for tenant in sorted(self._serving | asked):
                 try:
                     await (await self.once()).sweep(tenant)
                     await self.adopting.tidy(await self.places.place(tenant))

@@ -228,7 +228,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
     faults: list[str] = []
     known = {name: _table(tables, name, environ, faults) for name in sorted(TABLES)}
     for name in sorted({*tables} - TABLES):
-        faults.append(f"there is no table [{name}]: {instead(name, sorted(TABLES))}")
+        faults.append(_no_table(name))
     only_engines = bool(known["engines"]) and not tables.get("agents")
     harness = _harness(known, only_engines, faults)
     server = shapes.fitting("server", known["server"], shapes.SERVER, faults)
@@ -250,6 +250,13 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
     if found:
         raise InvalidSettings(faults=found)
     return settings
+
+
+def _no_table(name: str) -> str:
+    """What is wrong with a name that is no table: perhaps it is a setting of one."""
+    if homes := [f"[{table}]" for table, known in shapes.HOMES.items() if name in known]:
+        return f"{name} is a setting of {' and of '.join(homes)}: write it under that"
+    return f"there is no table [{name}]: {instead(name, sorted(TABLES))}"
 
 
 def _table(

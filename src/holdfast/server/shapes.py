@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..errors.root import instead
+from .limits import ServerLimits
 
 LARGEST = 1e15  # more is no number of anything here
 
@@ -79,6 +80,14 @@ SANDBOX = {
 }
 STORE = {"url": TEXT, "allow": TABLE}
 ENGINE = {"make": TEXT, "agents": TABLE}
+HOMES = {  # the tables that have settings of fixed names
+    "server": {*SERVER},
+    "limits": {*ServerLimits.__struct_fields__},
+    "harness": {*HARNESS},
+    "auth": {name for known in AUTH.values() for name in known},
+    "audit": {*AUDIT},
+    "sandbox": {*SANDBOX},
+}
 LOADERS: dict[str, dict[str, Shape]] = {
     "inline": {},
     "local": {"root": TEXT},

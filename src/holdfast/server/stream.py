@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from ..catalog import Row
 from ..errors import (
     HarnessClosed,
     HoldfastError,
@@ -22,14 +23,16 @@ from ..errors import (
     SessionMoved,
     SessionNotFound,
     StoreError,
+    UnknownAgent,
 )
-from ..events import Event
-from ..harness.live.log import Delta, Item, Trouble
+from ..events import Event, Scope
+from ..harness.live.log import Delta, Item, Live, Trouble
 from ..harness.session import Session
 from ..store import CaughtUp
 from ..stores.patience import ended
 from ..wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of
 from .goals import Answer, Forever, Goal, Quiet
+from .removing import Removals
 
 FAILED = "the store failed; the log of the server has more"  # all that strangers are told
 SAID = ("message.completed", "message.interrupted")
@@ -50,13 +53,25 @@ class Wish(Struct, frozen=True, kw_only=True):
     deltas: bool = True
 
 
-async def begin(session: Session, wish: Wish) -> Reading:
-    """What a reader is to be given; `InvalidValue` where it asks for what cannot be."""
-    after = await place(session, wish.after)
-    return Reading(session, after, await _goal(session, wish), deltas=wish.deltas)
+class Alone:
+    """A thread that no agent here serves: there is its log, and nothing that could drive it.
+    `unknown` says so."""
+
+    def __init__(self, live: Live, row: Row, unknown: UnknownAgent) -> None:
+        self.live, self.row, self.unknown = live, row, unknown
 
 
-async def place(session: Session, after: str | None) -> int | Resync:
+Readable: TypeAlias = Session | Alone
+
+
+async def begin(session: Readable, wish: Wish, removals: Removals | None = None) -> Reading:
+    """What a reader is to be given; `InvalidValue` where it asks for what cannot be,
+    `UnknownAgent` where it asks for what only an agent knows."""
+    after, goal = await place(session, wish.after), await _goal(session, wish)
+    return Reading(session, after, goal, deltas=wish.deltas, removals=removals)
+
+
+async def place(session: Readable, after: str | None) -> int | Resync:
     """The number behind which to read, or what is there instead of the log that was meant."""
     log, head = session.live.log, await newest(session)
     if after == NOW:
@@ -70,7 +85,7 @@ async def place(session: Session, after: str | None) -> int | Resync:
     return seq if seq <= head else _resync(log, head, "the log ends before it")
 
 
-async def newest(session: Session) -> int:
+async def newest(session: Readable) -> int:
     """The number of the last event that there is, which has then arrived here. Also where a
     session does not go on any more."""
     live = session.live
@@ -88,7 +103,11 @@ def failure(error: HoldfastError) -> Failure:
     return failed(error).error
 
 
-async def _goal(session: Session, wish: Wish) -> Goal:
+async def _goal(session: Readable, wish: Wish) -> Goal:
+    if isinstance(session, Alone):
+        if wish.input is None and wish.until is None:
+            return Forever()
+        raise session.unknown
     if wish.input is None:
         return Quiet(session) if wish.until == "idle" else Forever()
     event = await session.live.event(wish.input) if wish.input > 0 else None
@@ -98,7 +117,7 @@ async def _goal(session: Session, wish: Wish) -> Goal:
     return Answer(session, wish.input)
 
 
-async def _replaced(session: Session) -> list[Part]:
+async def _replaced(session: Readable) -> list[Part]:
     row = await session.live.store.row(session.live.key)
     if row is None:
         return [End(reason="deleted")]
@@ -109,8 +128,15 @@ class Reading:
     """One reader of a log, with its goal. `after` is the number behind which it reads."""
 
     def __init__(
-        self, session: Session, after: int | Resync, goal: Goal, *, deltas: bool = True
+        self,
+        session: Readable,
+        after: int | Resync,
+        goal: Goal,
+        *,
+        deltas: bool = True,
+        removals: Removals | None = None,
     ) -> None:
+        self._removals = removals or Removals()
         self.log = session.live.log
         self.after = 0 if isinstance(after, Resync) else after
         self._session, self._goal, self._deltas = session, goal, deltas
@@ -177,8 +203,11 @@ class Reading:
 
     async def _closed(self) -> End:
         live, why = self._session.live, self._session.live.failure
-        if isinstance(why, HarnessClosed) and await live.store.row(live.key) is None:
-            return End(reason="deleted")
+        if isinstance(why, HarnessClosed):
+            await self._removals.over(Scope(live.key.tenant, live.key.session))
+            row = await live.store.row(live.key)
+            if row is None or row.log != live.log:
+                return End(reason="deleted")
         return End(reason="closed", error=None if why is None else failure(why))
 
     def _shown(self, item: Item) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import HoldfastError
@@ -17,11 +17,10 @@ LOOK = 0.1  # of the idle time: how often unused sessions are looked for
 
 @dataclass
 class _Use:
-    """How a session is used that is open: by how many now, when last, and which threads."""
+    """How a session is used that is open: by how many now, and when last."""
 
     users: int = 0
     last: float = 0.0
-    threads: frozenset[str] = frozenset()
 
 
 class Uses:
@@ -33,10 +32,10 @@ class Uses:
         self._tidying: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
-    def use(self, harness: Harness, session: str, thread: str) -> Iterator[None]:
+    def use(self, harness: Harness, session: str) -> Iterator[None]:
         """A session is used for as long as the block lasts."""
         use = self._uses.setdefault((harness, session), _Use())
-        use.users, use.threads = use.users + 1, use.threads | {thread}
+        use.users += 1
         if self._tidying is None or self._tidying.done():
             self._tidying = asyncio.create_task(self._close_unused(), name="tidy")
         try:
@@ -73,11 +72,6 @@ class Uses:
         too_many = len(self._uses) - self._limits.open_sessions
         for number, (use, place) in enumerate(sorted(idle, key=lambda one: one[0].last)):
             old = now - use.last >= self._limits.idle_seconds
-            if (old or number < too_many) and not _runs(*place, use.threads):
+            if (old or number < too_many) and not place[0].drives(place[1]):
                 del self._uses[place]
                 yield place
-
-
-def _runs(harness: Harness, session: str, threads: Collection[str]) -> bool:
-    found = (harness.get(session, thread) for thread in threads)
-    return any(live is not None and live.run.is_running for live in found)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -33,6 +34,8 @@ ENDED = "is not the event that the log ended with: something was removed or put 
 LOST = "log.damaged"  # the kind of what stands for an event of which nothing is left
 
 _encode = msgspec.json.Encoder().encode
+_envelope = attrgetter("seq", "id", "kind", "v", "run", "actor", "cause", "at")
+_sha256 = hashlib.sha256
 
 
 class Seal(NamedTuple):
@@ -54,7 +57,7 @@ def origin(key: Key, log: str, after: int = 0, base: bytes = b"") -> bytes:
     """What the first event of a log follows; `after` and `base` are the number and the link at
     which it left another, or the number behind which its links begin."""
     named = _encode(("holdfast", 1, key.tenant, key.session, key.thread, log, after))
-    return hashlib.sha256(named + base).digest()
+    return _sha256(named + base).digest()
 
 
 def linked(
@@ -66,9 +69,9 @@ def linked(
         return [], row.link
     link = _read(row.link) or origin(row.key, row.log, row.head)
     kept = []
-    for event, seal in zip(events, given, strict=True):
-        link = _link(link, _mark(seal), event)
-        kept.append(b"w" + seal.salt + link)
+    for event, (hash, salt) in zip(events, given, strict=True):
+        link = _link(link, _mark(hash, salt), event)
+        kept.append(b"w" + salt + link)
     return kept, link.hex()
 
 
@@ -80,13 +83,12 @@ def _read(link: str | None) -> bytes:
         return b""
 
 
-def _mark(seal: Seal) -> bytes:
-    return hashlib.sha256(seal.salt + seal.hash).digest()
+def _mark(hash: bytes, salt: bytes) -> bytes:
+    return _sha256(salt + hash).digest()
 
 
 def _link(before: bytes, mark: bytes, event: Event) -> bytes:
-    rest = (event.seq, event.id, event.kind, event.v, event.run, event.actor, event.cause, event.at)
-    return hashlib.sha256(b"".join((before, mark, _encode(rest)))).digest()
+    return _sha256(before + mark + _encode(_envelope(event))).digest()
 
 
 def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes | None:
@@ -97,7 +99,7 @@ def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes |
     if kept[:1] != b"w":
         return kept
     salt, link = kept[1 : 1 + SALT], kept[1 + SALT :]
-    return b"e" + _mark(Seal(hash, salt)) + link
+    return b"e" + _mark(hash, salt) + link
 
 
 def link_in(kept: bytes | None) -> bytes:
@@ -177,7 +179,7 @@ class Walk:
 
 def _mark_in(kept: bytes, event: Event, hash: bytes) -> bytes | None:
     if kept[:1] == b"w" and len(kept) == 1 + SALT + 32:
-        return _mark(Seal(hash, kept[1 : 1 + SALT]))
+        return _mark(hash, kept[1 : 1 + SALT])
     if kept[:1] == b"e" and len(kept) == 1 + 32 + 32 and _is_blank(event):
         return kept[1:33]
     return None

@@ -20,6 +20,7 @@ from ..codec import check_name
 from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, UnknownStore
 from ..store import Store
 from . import connect
+from .patience import ended
 
 Options: TypeAlias = Mapping[str, Any]
 Builder: TypeAlias = Callable[[Options], "Store | Awaitable[Store]"]
@@ -41,6 +42,7 @@ options passfile passphrase passwd path pool port role root secret server servic
 url user username
 """
 SECURITY = ("ssl", "tls", "auth", "password", "proxy")  # what such a name begins with
+SOON = 0.25  # seconds that a store has to be open, which is no longer waited for
 PARTS = ("database", "schema")  # what divides a server: one of those listed, never any
 
 
@@ -65,7 +67,7 @@ class StoreRegistry:
         self._kinds: dict[str, _Kind] = {}
         self._named: dict[str, None] = {}
         self._stores: dict[tuple[Any, ...], asyncio.Task[Store]] = {}
-        self._closed = False
+        self._closed = self._ending = False
         self.register("memory", "memory:")
         self._named.clear()
         for kind, source in (kinds or {}).items():
@@ -149,22 +151,43 @@ class StoreRegistry:
         wanted = (kind, *sorted((name, type(v).__name__, v) for name, v in options.items()))
         opening = self._stores.get(wanted)
         if opening is None:
+            if self._ending:
+                raise StoreUnavailable(problem="the registry is about to close")
             opening = asyncio.create_task(_open(kind, self._kinds[kind].build, options))
             self._stores[wanted] = opening
             opening.add_done_callback(lambda task: self._forget_failed(wanted, task))
         elif opening.done():
             return opening.result()
         # Whoever asked first may give up; the others still wait.
-        return await asyncio.shield(opening)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            mine = asyncio.current_task()
+            if not opening.cancelled() or (mine is not None and mine.cancelling()):
+                raise
+            raise StoreUnavailable(problem=f"the {kind} store was given up") from None
 
     def _forget_failed(self, wanted: tuple[Any, ...], task: asyncio.Task[Store]) -> None:
         if (task.cancelled() or task.exception() is not None) and self._stores.get(wanted) is task:
             del self._stores[wanted]
 
+    def give_up(self, after: float = SOON) -> None:
+        """Open no more stores, and give those up that are not open in so many seconds: whoever
+        waits for one is told (`StoreUnavailable`). Those that are open stay so until `aclose`."""
+        self._ending = True
+        loop = asyncio.get_running_loop()
+        for opening in self._stores.values():
+            if not opening.done():
+                loop.call_later(after, opening.cancel)
+
     async def aclose(self) -> None:
         """Close every store, also those that are still opening. Safe to call twice."""
         self._closed = True
         opened, self._stores = list(self._stores.values()), {}
+        late = {opening for opening in opened if not opening.done()} if self._ending else None
+        if late:
+            await asyncio.wait(late, timeout=SOON)
+            await ended(*late)
         ends = await asyncio.gather(*map(_close, opened), return_exceptions=True)
         for error in ends:
             if error is not None:

@@ -23,7 +23,7 @@ from .answers import (
     Transcript,
     UsageShown,
 )
-from .bundles import BundleShown
+from .bundles import BundleShown, BundleTaken
 from .cursors import START, cursor, read_cursor
 from .failures import STATUS, Failed, Failure, error_of, failed, status_of
 from .files import (
@@ -95,6 +95,7 @@ __all__ = [
     "Asks",
     "AttachSurface",
     "BundleShown",
+    "BundleTaken",
     "Caught",
     "ChangeSession",
     "ChangeState",

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..catalog import Pending, Row
+from ..catalog import Page, Pending, Row
 from ..events import Event
 from ..harness.live.usage import Usage
 from ..harness.parts.views import Queued
@@ -30,21 +30,22 @@ class SessionView(Struct, frozen=True, kw_only=True):
     created: bool = False
 
 
-class RowPage(Struct, frozen=True, kw_only=True):
-    """Sessions or threads; `cursor` continues behind them and is null at the end."""
+class RowPage(Page[Row], frozen=True, kw_only=True):
+    """Sessions or threads; `cursor` continues behind them and is null at the end. `missing` are
+    the stores that could not be asked, for this page or one before it: what they have is neither
+    listed nor counted."""
 
-    items: list[Row]
-    cursor: str | None = None
-    total: int | None = None
+    missing: list[str] = []
 
 
 class PendingPage(Struct, frozen=True, kw_only=True):
     """What waits for a person, in each store oldest first. `tag` stands for what there is on this
-    page."""
+    page, `missing` are the stores that could not be asked for it or for one before it."""
 
     items: list[Pending]
     cursor: str | None = None
     tag: str = ""
+    missing: list[str] = []
 
 
 class ErasedIn(Struct, frozen=True, kw_only=True):

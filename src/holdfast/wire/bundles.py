@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from ..bundle import Imported
+
 
 class BundleShown(Struct, frozen=True, kw_only=True):
     """A bundle that is whole, in a few words."""
@@ -17,3 +19,9 @@ class BundleShown(Struct, frozen=True, kw_only=True):
     agent: str | None
     user: str | None
     threads: list[str]
+
+
+class BundleTaken(Imported, frozen=True, kw_only=True):
+    """What became of an import by a server. `warnings` say what its session lacks there."""
+
+    warnings: list[str] = []

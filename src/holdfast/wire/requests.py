@@ -95,9 +95,10 @@ class SendMessage(Request, frozen=True, kw_only=True):
 
 
 class Abort(Request, frozen=True, kw_only=True):
-    """Stop the run that is going or waits."""
+    """Stop the run that is going or waits; with `run`, only if it is that one."""
 
     reason: Name | None = None
+    run: Name | None = None
 
 
 class Approve(Request, frozen=True, kw_only=True):

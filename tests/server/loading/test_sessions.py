@@ -334,6 +334,11 @@ async def test_a_bundle_brings_no_agent_of_another_tenant(api: Api) -> None:
     taken = await api.ask("POST", "/bundles", by="eve@other+admin", content=bundle.content)
     assert taken.status_code < 300, taken.text
     session = taken.json()["session"]
-    answer = await api.ask("GET", f"/sessions/{session}/status", by="eve@other+admin")
-    assert answer.json()["error"]["code"] == "unknown_agent"
+    assert len(taken.json()["warnings"]) == 1
+    shown = await api("GET", f"/sessions/{session}", by="eve@other+admin")
+    assert shown["engine"] == ""
+    status = await api("GET", f"/sessions/{session}/status", by="eve@other+admin")
+    assert (status["mode"], status["model"]) == ("", None)
+    path, body = f"/sessions/{session}/messages", {"content": "Hi"}
+    await api.fails("unknown_agent", "POST", path, body, by="eve@other+admin")
     assert await kept(api, "other") == []

@@ -13,11 +13,13 @@ from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromQuery, QueryParameter
 
-from ...bundle import Imported, Mode, export_bundle, import_bundle, validate_bundle
-from ...errors import Forbidden, HoldfastError, LeaseHeld, SessionNotFound
+from ...bundle import Mode, export_bundle, import_bundle, validate_bundle
+from ...catalog import Row
+from ...errors import Forbidden, HoldfastError, LeaseHeld, SessionNotFound, UnknownAgent
 from ...events import Scope
-from ...wire.bundles import BundleShown
+from ...wire.bundles import BundleShown, BundleTaken
 from ..asking import Ask, Asking, SessionId
+from ..engines import Place
 from ..failure import JSON
 from ..pieces import given_out
 from .sessions import check_id, unsettle
@@ -57,7 +59,7 @@ async def export(
 @post(
     "/sessions/{session_id:str}/bundle/move",
     status_code=200,
-    opt={**SCOPE, "once": "own"},
+    opt={**SCOPE, "once": "same"},
     operation_id="move_bundle",
     responses={200: FILE},
 )
@@ -109,10 +111,11 @@ async def take(
     purpose: FromQuery[Literal["continue", "read"]] = "continue",
     accept_redacted: FromQuery[bool] = False,
     store: Text = None,
-) -> Imported:
+) -> BundleTaken:
     """Make a session of a bundle, under its own id or another. The same bundle again is the same
     session. Somebody else's needs the scope `sessions:all`. To go on with one needs the scope
-    `pending:decide`, and where two persons decide `admin`: what it says was allowed is."""
+    `pending:decide`, and where two persons decide `admin`: what it says was allowed is.
+    `warnings` say where no agent here serves it, so that it can be read and removed only."""
     if purpose == "continue":
         ask.caller.need("admin" if ask.service.settings.two_person else "pending:decide")
     if session is not None:
@@ -125,30 +128,43 @@ async def take(
     id = session if session is not None else facts.session
     check_id(id)
     place = await ask.service.places.place(caller.tenant, store)
-    await ask.service.places.settle(place, id, {})
+    async with ask.service.places.beginning(place.tenant, id):
+        await ask.service.places.settle(place, id, {}, sure=store is None)
+        try:
+            done = await import_bundle(
+                place.store,
+                data,
+                session=id,
+                tenant=caller.tenant,
+                purpose=purpose,
+                accept_redacted=accept_redacted,
+                allow_secrets=True,
+                names=all,
+            )
+        except HoldfastError:
+            await unsettle(place, ask, id)
+            raise
     try:
-        done = await import_bundle(
-            place.store,
-            data,
-            session=id,
-            tenant=caller.tenant,
-            purpose=purpose,
-            accept_redacted=accept_redacted,
-            allow_secrets=True,
-            names=all,
-        )
-    except HoldfastError:
-        await unsettle(place, ask, id)
-        raise
-    try:
-        await ask.find(done.session)
+        place, row = await ask.find(done.session, sure=False)
     except SessionNotFound:  # its log says that it is another's than its document does
         if done.fresh:
             await place.store.delete(Scope(caller.tenant, done.session))
             await unsettle(place, ask, id)
         raise _not_yours() from None
     ask.note(session=done.session)
-    return done
+    told = {name: getattr(done, name) for name in done.__struct_fields__}
+    return BundleTaken(**told, warnings=await _unserved(ask, place, row))
+
+
+async def _unserved(ask: Asking, place: Place, row: Row) -> list[str]:
+    """That no agent here serves a session, if it is so."""
+    try:
+        await ask.engine_of(place, row)
+    except UnknownAgent as error:
+        known = ", ".join(error.available)
+        lacks = f"no agent here serves {error.agent!r}: it can be read and removed, and goes on"
+        return [f"{lacks} where that agent is served (here are: {known})"]
+    return []
 
 
 def _check_owner(ask: Asking, user: str | None) -> None:

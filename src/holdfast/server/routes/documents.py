@@ -16,6 +16,8 @@ from ...harness.live.inbox import Decision
 from ...harness.parts.standing import Status
 from ...harness.runs.results import Result
 from ...store import Receipt
+from ..edge import STREAM
+from ..headers import base_of
 
 PUBLIC = {"public": True}
 PAGE = SwaggerRenderPlugin()
@@ -27,9 +29,19 @@ KEY = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 CHANGES = ("post", "put", "patch", "delete")
-RAW = ("import_bundle", "validate_bundle")
 BYTES = {"schema": {"type": "string", "format": "binary"}}
 BUNDLE = {"required": True, "content": {"application/zip": BYTES, "application/json": {}}}
+FILE = {"required": False, "content": {"application/octet-stream": BYTES}}
+ARCHIVE = {
+    "required": True,
+    "content": {"application/gzip": BYTES, "application/octet-stream": BYTES},
+}
+# What is taken that is no JSON, by operation.
+RAW = {
+    **{"import_bundle": BUNDLE, "validate_bundle": BUNDLE},
+    **{"write_file": FILE, "restore_files": ARCHIVE},
+}
+STREAMED = {"schema": {"type": "string", "description": "Server-sent events."}}
 OPEN = ("health", "ready")  # need no key
 OTHERS = (Imported, Display, Decision, Result, Status, Receipt)
 REF = "#/components/schemas/{name}"
@@ -42,10 +54,11 @@ class Nowhere(Router):
         return []
 
 
-def document(app: Litestar) -> dict[str, Any]:
-    """The document of an app: paths and parameters as Litestar reads them off the routes, types
-    as msgspec knows them, which is how requests are checked."""
+def document(app: Litestar, base: str = "") -> dict[str, Any]:
+    """The document of an app that is mounted at `base`: paths and parameters as Litestar reads
+    them off the routes, types as msgspec knows them, which is how requests are checked."""
     found: dict[str, Any] = app.openapi_schema.to_schema()
+    found["servers"] = [{"url": base or "/"}]
     shapes = [value for value in vars(wire).values() if _is_shape(value)]
     _, types = msgspec.json.schema_components(
         [*shapes, *OTHERS], ref_template=REF, schema_hook=_hook
@@ -56,8 +69,10 @@ def document(app: Litestar) -> dict[str, Any]:
         for method, operation in path.items():
             if operation["operationId"] in OPEN:
                 operation["security"] = []
-            if operation["operationId"] in RAW:
-                operation["requestBody"] = BUNDLE
+            if (body := RAW.get(operation["operationId"])) is not None:
+                operation["requestBody"] = body
+            if operation["operationId"] == "get_events":
+                operation["responses"]["200"]["content"][STREAM] = STREAMED
             if method in CHANGES:
                 operation.setdefault("parameters", []).append(KEY)
     return found
@@ -76,13 +91,15 @@ def _hook(kind: type) -> dict[str, Any]:
 @get("/openapi.json", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
 def api(request: Request[Any, Any, Any]) -> Response[bytes]:
     """All that can be asked of this server."""
-    return Response(msgspec.json.encode(document(request.app)), media_type=MediaType.JSON)
+    found = document(request.app, base_of(request.scope))
+    return Response(msgspec.json.encode(found), media_type=MediaType.JSON)
 
 
 @get("/docs", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
 def docs(request: Request[Any, Any, Any]) -> Response[bytes]:
     """The same, for people."""
-    return Response(PAGE.render(request, document(request.app)), media_type=MediaType.HTML)
+    found = document(request.app, base_of(request.scope))
+    return Response(PAGE.render(request, found), media_type=MediaType.HTML)
 
 
 HANDLERS: list[Any] = [api, docs]

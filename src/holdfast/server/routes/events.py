@@ -12,17 +12,19 @@ from typing import Annotated, Any, Literal
 
 from litestar import Request, Response, get
 from litestar.params import HeaderParameter, QueryParameter
+from msgspec.structs import replace
 
-from ...catalog import Pending, PendingQuery
+from ...catalog import Pending, PendingQuery, Row
 from ...errors import InvalidValue, LogReplaced
 from ...events import Event
-from ...harness.session import Session
+from ...store import Store
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
 from .. import across
 from ..asking import Ask, SessionId, Thread
 from ..edge import STREAM
+from ..headers import asks_for, takes
 from ..sending import Streamed
-from ..stream import Wish, begin, newest
+from ..stream import Wish, begin
 
 PAGE_BYTES = 4 << 20  # of events in one page; one that is larger comes alone
 LOOK = 0.5  # seconds between two looks at the inbox
@@ -88,12 +90,15 @@ async def events(
     place = last_event_id or after
     ends = {"until": until, "input": input}
     if not _streams(request.headers.get("accept", ""), ends):
-        async with ask.session(session_id, thread) as session:
-            return Response(await page(session, place, limit), headers={"vary": "accept"})
+        where, row = await ask.find(session_id, thread)
+        found = await page(where.store, row, place, limit)
+        shown = [ask.service.places.naming.event(event) for event in found.items]
+        return Response(replace(found, items=shown), headers={"vary": "accept"})
     async with AsyncExitStack() as opened:
-        session = await opened.enter_async_context(ask.session(session_id, thread))
+        session = await opened.enter_async_context(ask.reading(session_id, thread))
         wish = Wish(after=place, until=until, input=input, deltas=deltas)
-        chunks = ask.service.streams.chunks(await begin(session, wish), ask.still)
+        reading = await begin(session, wish, ask.service.removals)
+        chunks = ask.service.streams.chunks(reading, ask.still)
         return Streamed(chunks, opened.pop_all())
 
 
@@ -101,9 +106,9 @@ def _streams(accept: str, ends: Mapping[str, object]) -> bool:
     """Whether a stream is asked for: outright, or by saying where it is to end. Who says that and
     takes no stream is refused."""
     asked = [name for name, end in ends.items() if end is not None]
-    if STREAM in accept or not asked:
-        return STREAM in accept
-    if accept and not any(every in accept for every in ("*/*", "text/*")):
+    if asks_for(accept, STREAM) or not asked:
+        return asks_for(accept, STREAM)
+    if not takes(accept, STREAM):
         raise InvalidValue(
             field=asked[0],
             problem="is for streams, and this request does not accept one",
@@ -112,31 +117,31 @@ def _streams(accept: str, ends: Mapping[str, object]) -> bool:
     return True
 
 
-async def page(session: Session, after: str | None, limit: int) -> EventPage:
+async def page(store: Store, row: Row, after: str | None, limit: int) -> EventPage:
     """The next events behind a cursor. `LogReplaced` where it is not of this log."""
-    head, live = await newest(session), session.live
+    head = row.head
     log, seq = (None, head) if after == NOW else read_cursor(after or START)
-    if log not in (None, live.log):
-        key = session.key
+    if log not in (None, row.log):
         raise LogReplaced(
-            tenant=key.tenant,
-            session=key.session,
-            thread=key.thread,
+            tenant=row.tenant,
+            session=row.session,
+            thread=row.thread,
             known=log or "",
-            log=live.log,
+            log=row.log,
         )
     if seq > head:
-        problem, remedy = f"is behind event {head}, the last", "read from the beginning"
+        problem, remedy = f"is past event {head}, the last", "read from the beginning"
         raise InvalidValue(field="after", problem=problem, remedy=remedy)
     found: list[Event] = []
     size = 0
-    async for event in live.store.read(session.key, after=seq, limit=limit, log=live.log):
+    read = store.read(row.key, after=seq, before=head + 1, limit=limit, log=row.log)
+    async for event in read:
         size += len(event.data)
         if found and size > PAGE_BYTES:
             break
         found.append(event)
     last = found[-1].seq if found else seq
-    return EventPage(items=found, log=live.log, head=head, cursor=cursor(live.log, last))
+    return EventPage(items=found, log=row.log, head=head, cursor=cursor(row.log, last))
 
 
 @get("/pending", opt={**READ, "waits": True}, operation_id="list_inbox")
@@ -155,7 +160,8 @@ async def inbox(
     """What waits for a person in all sessions of one's own, oldest first; with the scope
     `sessions:all` in everybody's, or in those of `user`. It comes store by store, the default
     first, or from `store` alone. With `wait`, the answer comes when something waits, or with
-    `tag`, when it is not what it was; at the latest after `wait` seconds, and then as it is."""
+    `tag`, when it is not what it was; at the latest after `wait` seconds, and then as it is. A
+    store that cannot be asked is named in `missing`, and looked at again while one waits."""
     everybody = user is None and ask.caller.may("sessions:all")
     query = PendingQuery(
         tenant=ask.caller.tenant,
@@ -174,7 +180,9 @@ async def inbox(
             cursor=cursor,
             limit=limit,
         )
-        found = PendingPage(items=page.items, cursor=page.cursor, tag=tag_of(page.items))
+        found = PendingPage(
+            items=page.items, cursor=page.cursor, tag=tag_of(page.items), missing=page.missing
+        )
         news = bool(found.items) if tag is None else found.tag != tag
         if news or time.monotonic() >= until or ask.service.streams.closed:
             return found

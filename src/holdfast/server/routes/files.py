@@ -88,7 +88,7 @@ async def read(ask: Ask, session_id: SessionId, path: FilePath) -> Response[byte
 
 @put(
     "/sessions/{session_id:str}/files/content",
-    opt={**WRITE, "body": "raw"},
+    opt={**WRITE, "body": "raw", "limit": FILE},
     operation_id="write_file",
 )
 async def write(
@@ -96,8 +96,6 @@ async def write(
 ) -> Written:
     """Write a file, whole or not at all; folders above it are made."""
     data = await request.body()
-    if len(data) > FILE:
-        raise RequestTooLarge(limit=FILE)
     async with _folder(ask, session_id, path=path) as folder:
         await folder.write(path, data)
     return Written(path=path, size=len(data))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -14,9 +13,9 @@ from ...events import Key
 from ...wire import Health, Readiness
 from ..asking import SERVICE
 from ..service import Service
+from ..writing import PATIENCE
 
 LOGGER = logging.getLogger("holdfast.server")
-PATIENCE = 5.0  # seconds that a store has to answer
 PUBLIC = {"public": True}
 
 
@@ -41,7 +40,8 @@ async def health(request: Request[Any, Any, Any]) -> Health:
     responses={503: ResponseSpec(Readiness, description="something is wrong")},
 )
 async def ready(request: Request[Any, Any, Any]) -> Response[Readiness]:
-    """Whether the server can do its work: 200, or 503 and what is wrong."""
+    """Whether the server can do its work, and the default store be read and written: 200, or 503
+    and what is wrong."""
     service: Service = request.app.state[SERVICE]
     parts = {"server": "closing" if service.closed else "ok", "store": await _store(service)}
     right = all(part == "ok" for part in parts.values())
@@ -49,10 +49,12 @@ async def ready(request: Request[Any, Any, Any]) -> Response[Readiness]:
 
 
 async def _store(service: Service) -> str:
+    async def look() -> None:
+        store = await service.places.store()
+        await store.row(Key("main", "ready", "main"))
+
     try:
-        async with asyncio.timeout(PATIENCE):
-            store = await service.places.store()
-            await store.row(Key("main", "ready", "main"))
+        await service.places.lookups.within(PATIENCE, look)
     except HoldfastError as error:
         return error.code
     except TimeoutError:
@@ -60,7 +62,7 @@ async def _store(service: Service) -> str:
     except Exception as error:  # whatever a store of the program's own raises
         LOGGER.error("the store is not ready: %s", type(error).__name__)
         return "failed"
-    return "ok"
+    return await service.writing.works()
 
 
 HANDLERS: list[Any] = [health, ready]

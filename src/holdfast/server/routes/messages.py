@@ -12,10 +12,12 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from ... import events as ev
+from ...codec import typed
 from ...errors import InvalidValue, KeyReused
 from ...harness.live.inputs import SendOptions
 from ...harness.parts.standing import Status
 from ...harness.parts.stream import Stream
+from ...harness.parts.threads import messages_of
 from ...harness.runs.results import Result
 from ...harness.session import Session
 from ...models.port import Media
@@ -25,13 +27,14 @@ from ...wire import (
     Content,
     EditText,
     Followed,
+    MediaPart,
     Reorder,
     SendMessage,
     SessionView,
     Transcript,
     cursor,
 )
-from ..asking import Ask, Asking, SessionId, Thread
+from ..asking import Ask, Asking, SessionId, Thread, check_metadata
 from ..limits import ServerLimits
 
 Wait = Annotated[bool, QueryParameter(description="Wait until its run waits or has ended.")]
@@ -105,6 +108,7 @@ async def follow_up(
 async def _post(
     ask: Asking, session: Session, data: SendMessage, wait: bool
 ) -> Response[Accepted | Result]:
+    check_metadata(*data.metadata)
     content = media(data.content, ask.service.limits)
     options: SendOptions = {
         "busy": data.busy,
@@ -183,7 +187,8 @@ def accepted(ask: Asking, session: Session, seq: int) -> Accepted:
 
 
 def media(content: Content, limits: ServerLimits) -> Any:
-    """What was sent, as the library takes it, within the limits."""
+    """What was sent, as the library takes it, within the limits; it must say something."""
+    check_said("content", *([content] if isinstance(content, str) else content))
     if isinstance(content, str):
         return content
     parts = [part for part in content if not isinstance(part, str)]
@@ -208,6 +213,13 @@ def media(content: Content, limits: ServerLimits) -> Any:
     ]
 
 
+def check_said(field: str, *parts: str | MediaPart) -> None:
+    """Refuse what says nothing: a run would begin for it."""
+    if not any(not isinstance(part, str) or part.strip() for part in parts):
+        problem, remedy = "is empty or blank", "send a text that says something, or an attachment"
+        raise InvalidValue(field=field, problem=problem, remedy=remedy)
+
+
 @post("/sessions/{session_id:str}/abort", status_code=200, opt=WRITE, operation_id="abort")
 async def abort(
     ask: Ask, session_id: SessionId, data: JSONBody[Abort | None] = None, thread: Thread = "main"
@@ -216,7 +228,8 @@ async def abort(
     and so is the queue."""
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
-        await session.abort(None if data is None else data.reason, actor=ask.actor)
+        said = data or Abort()
+        await session.abort(said.reason, actor=ask.actor, run=said.run, key=ask.once)
         return session.status
 
 
@@ -225,8 +238,8 @@ async def transcript(
     ask: Ask, session_id: SessionId, thread: Thread = "main", limit: Newest = 100
 ) -> Transcript:
     """The newest messages of a conversation, oldest first."""
-    async with ask.session(session_id, thread) as session:
-        return Transcript(items=await session.thread.messages(limit))
+    place, row = await ask.find(session_id, thread)
+    return Transcript(items=await messages_of(place.store, row.key, limit))
 
 
 # Messages that wait
@@ -256,6 +269,7 @@ async def edit_follow_up(
     ask: Ask, session_id: SessionId, seq: Seq, data: JSONBody[EditText], thread: Thread = "main"
 ) -> Followed:
     """Let the model read other words."""
+    check_said("text", data.text)
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
         await session.queue.edit(seq, data.text, actor=ask.actor)
@@ -274,8 +288,16 @@ async def remove_follow_up(
     """Take a message out of the queue; it stays in the log."""
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
-        await session.queue.remove(seq)
+        if not (ask.again and await _removed(session, seq)):
+            await session.queue.remove(seq)
         return Followed(items=await session.queue.list())
+
+
+async def _removed(session: Session, seq: int) -> bool:
+    """Whether a message was taken out of the queue, and not by a run that took it up."""
+    changes = await session.events(after=seq, kinds=("queue.changed",))
+    told = [typed(change) for change in changes]
+    return any(isinstance(one, ev.QueueChanged) and seq in one.remove for one in told)
 
 
 # Going back
@@ -286,8 +308,9 @@ async def edit(
     ask: Ask, session_id: SessionId, seq: Seq, data: JSONBody[EditText], thread: Thread = "main"
 ) -> SessionView:
     """Go back to before a message and send other words, in a thread of its own."""
+    check_said("text", data.text)
     async with ask.session(session_id, thread) as session:
-        forked = await session.thread.edit(seq, data.text, actor=ask.actor)
+        forked = await session.thread.edit(seq, data.text, actor=ask.actor, thread=ask.once)
     return await _thread(ask, session_id, forked.key.thread)
 
 
@@ -301,7 +324,7 @@ async def regenerate(
 ) -> SessionView:
     """Ask a message again, in a thread of its own."""
     async with ask.session(session_id, thread) as session:
-        forked = await session.thread.regenerate(seq, actor=ask.actor)
+        forked = await session.thread.regenerate(seq, actor=ask.actor, thread=ask.once)
     return await _thread(ask, session_id, forked.key.thread)
 
 

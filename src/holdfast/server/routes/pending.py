@@ -11,7 +11,15 @@ from litestar.params import JSONBody, PathParameter
 from ...catalog import Parent
 from ...codec import typed
 from ...errors import AlreadyDecided, Forbidden
-from ...events import Event, ModelCalled, QueueChanged, RunStarted
+from ...events import (
+    Event,
+    ModelCalled,
+    PendingOpened,
+    PendingSettled,
+    PendingVoted,
+    QueueChanged,
+    RunStarted,
+)
 from ...harness.live.inbox import Decision
 from ...harness.parts.children import holder
 from ...harness.session import Session
@@ -27,6 +35,9 @@ BASE = "/sessions/{session_id:str}/pending"
 @get(BASE, opt=READ, operation_id="list_pending")
 async def waiting(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Asks:
     """What waits for a person in a session, oldest first, also what its sub-agents ask."""
+    _, row = await ask.find(session_id, thread)
+    if row.sealed is not None:  # it waits where it was moved to, if anywhere
+        return Asks(items=[])
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
         return Asks(items=await session.pending())
@@ -97,14 +108,32 @@ async def _decide(
             return await session.settle(
                 item, outcome, actor=ask.actor, reason=reason, answer=answer, channel="http"
             )
-        except AlreadyDecided as decided:
-            said = (outcome, "voted") if outcome == "approved" else (outcome,)
-            mine = decided.outcome in said and decided.by == ask.actor
-            if ask.again and mine:  # it was decided, and nobody was there to say so
-                open = session.live.state.pending.get(item)
-                left = 0 if open is None else open.approvals - len(open.voters)
-                return Decision(item, decided.outcome, ask.actor, session.live.state.head, left)
-            raise
+        except AlreadyDecided:
+            said = await _said(session, item, outcome, ask.actor) if ask.again else None
+            if said is None:
+                raise
+            return said  # it was said, and nobody was there to answer; others may have decided
+
+
+async def _said(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
+    """What somebody was told, or was to be told, who has decided on an item or agreed to it."""
+    where, _ = await holder(session.live.store, session.key, item)
+    voters: dict[str | None, int] = {}  # who agreed, the last first
+    opened: PendingOpened | None = None
+    async for event in session.live.store.read(where, reverse=True):
+        said = typed(event)
+        if isinstance(said, PendingSettled) and said.id == item:
+            if event.actor == actor and said.outcome == outcome:
+                return Decision(item, outcome, actor, event.seq)
+        elif isinstance(said, PendingVoted) and said.id == item:
+            voters[event.actor] = event.seq
+        elif isinstance(said, PendingOpened) and said.id == item:
+            opened = said
+            break
+    if opened is None or outcome != "approved" or actor not in voters:
+        return None
+    before = sum(1 for seq in voters.values() if seq < voters[actor])
+    return Decision(item, "voted", actor, voters[actor], max(0, opened.approvals - before - 1))
 
 
 async def _another(ask: Asking, session: Session, item: str) -> None:

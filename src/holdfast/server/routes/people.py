@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +13,7 @@ from litestar import Response, delete, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
+from msgspec.structs import replace
 
 from ...catalog import Row
 from ...codec import check_name
@@ -23,6 +24,7 @@ from ...store import Remains
 from ...wire import ErasedIn, ErasedPerson
 from ..asking import Ask, Asking
 from ..engines import Place
+from ..naming import Naming, remains
 from ..places import Kept, Reached
 
 LINES = "application/x-ndjson"
@@ -78,7 +80,8 @@ async def _export(ask: Asking, user: str, shared: bool, store: str | None) -> Re
         raise Forbidden(problem="`shared` needs the scope sessions:all", scope="sessions:all")
     ask.acting_for(user)
     places = [one.place for one in await _wanted(ask, store)]
-    return Stream(lines(places, user, shared), media_type=LINES)
+    naming = ask.service.places.naming
+    return Stream(lines(places, user, shared, naming), media_type=LINES)
 
 
 async def _wanted(ask: Asking, store: str | None) -> list[Reached]:
@@ -89,13 +92,17 @@ async def _wanted(ask: Asking, store: str | None) -> list[Reached]:
     return [Reached(Kept(store), await places.place(tenant, store))]
 
 
-async def lines(places: Sequence[Place], user: str, shared: bool) -> AsyncGenerator[bytes, None]:
+async def lines(
+    places: Sequence[Place], user: str, shared: bool, naming: Naming
+) -> AsyncGenerator[bytes, None]:
     """What is stored of a person, store by store, as lines."""
     for place in places:
         sessions = Sessions(place.store, tenant=place.tenant)
         async with aclosing(sessions.export_person(user, shared=shared)) as found:
             async for record in found:
-                yield msgspec.json.encode(record) + b"\n"
+                row = None if record.row is None else naming.whole(record.row)
+                event = None if record.event is None else naming.event(record.event)
+                yield msgspec.json.encode(replace(record, row=row, event=event)) + b"\n"
 
 
 @delete(NAMED, status_code=200, opt={"scope": "people:erase"}, operation_id="erase_person")
@@ -137,7 +144,8 @@ async def _erase(
         about: dict[str, Any] = {"store": one.kept.kind, "options": one.kept.options}
         try:
             found = await _erase_in(ask, one.place, user, reason, shared, dry_run)
-            done.append(ErasedIn(**about, **_fields(found)))
+            left = [*remains(one.place, found.remains)]
+            done.append(ErasedIn(**about, **{**_fields(found), "remains": left}))
         except HoldfastError as error:
             failures.append(error)
             done.append(ErasedIn(**about, failed=error.code, remains=[_unreached(one.kept)]))
@@ -183,15 +191,16 @@ async def _erase_in(
     sessions = Sessions(place.store, tenant=place.tenant, actor=ask.actor)
     if dry_run:
         return await sessions.erase_person(user, reason=reason, shared=shared, dry_run=True)
-    agents = await _stop(ask, place, sessions, user)
-    try:
-        done = await sessions.erase_person(user, reason=reason, shared=shared)
-    except HoldfastError:
-        with suppress(HoldfastError):
-            keys = [Key(place.tenant, session, "main") for session in agents]
-            gone = [key.session for key in keys if await place.store.row(key) is None]
-            await _forget(ask, place, gone)
-        raise
+    with ExitStack() as going:
+        agents = await _stop(ask, place, sessions, user, going)
+        try:
+            done = await sessions.erase_person(user, reason=reason, shared=shared)
+        except HoldfastError:
+            with suppress(HoldfastError):
+                keys = [Key(place.tenant, session, "main") for session in agents]
+                gone = [key.session for key in keys if await place.store.row(key) is None]
+                await _forget(ask, place, gone)
+            raise
     await _forget(ask, place, done.sessions, done.events)
     for agent in sorted({*agents.values()}):
         await ask.service.adopting.forget(place, agent)
@@ -211,7 +220,9 @@ async def _forget(
         await answers.forget(place.tenant, session, ask.once)
 
 
-async def _stop(ask: Asking, place: Place, sessions: Sessions, user: str) -> dict[str, str]:
+async def _stop(
+    ask: Asking, place: Place, sessions: Sessions, user: str, going: ExitStack
+) -> dict[str, str]:
     """End the runs of the person's sessions, wherever they are driven, and remove what these
     have outside of the store; these sessions, and the agents that served them."""
     agents: dict[str, str] = {}
@@ -220,6 +231,7 @@ async def _stop(ask: Asking, place: Place, sessions: Sessions, user: str) -> dic
             continue
         if row.run in ("running", "waiting"):
             await _abort(ask, place, row)
+        going.enter_context(ask.service.removals.of(row.scope))
         await ask.service.adopting.clear(place, row)
         agents[row.session] = row.agent or ""
     return agents

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias
 
 from litestar import Response, delete, get, patch, post, put
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromQuery, JSONBody, QueryParameter
+from msgspec.structs import replace
 
 from ... import events as ev
 from ...catalog import Phase, Query, Row
 from ...codec import check_name
 from ...errors import DeletionRefused, HoldfastError, InvalidValue, SessionExists, SessionNotFound
 from ...events import Key
+from ...harness.live.display import phase as standing
 from ...harness.parts.standing import Status
 from ...sessions import Sessions
 from ...store import Receipt
 from ...wire import ChangeSession, CreateSession, GetOrCreate, RowPage, SessionView
 from .. import across, bringing, envs
-from ..asking import Ask, Asking, SessionId, Thread
+from ..asking import Ask, Asking, SessionId, Thread, check_metadata
 from ..engines import Place
+from ..naming import remaining
+from ..stream import Alone
 
+Stands: TypeAlias = Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
+SEALED = "sealed"  # the phase of what was moved elsewhere, or is only to be read
+BEGIN = {"scope": "sessions:write", "replayed": bringing.give_again}
 Limit = Annotated[int, QueryParameter(ge=1, le=100)]
 Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
 Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=across.LONGEST)]
 
 
-@post("/sessions", opt={"scope": "sessions:write"}, operation_id="create_session")
+@post("/sessions", opt=BEGIN, operation_id="create_session")
 async def create(ask: Ask, data: JSONBody[CreateSession | None] = None) -> SessionView:
     """Begin a session. 409 where there is one with this id."""
     data = data or CreateSession()
+    check_metadata(*data.metadata)
     id = data.id if data.id is not None else ask.new_id()
-    place, _ = await _begin(ask, id, data, new=True)
+    place, _ = await _begin(ask, id, data, new=True, sure=data.id is not None)
     row = await _row(place, id)
     ask.note(session=id)
     return ask.view(place, row, created=True)
@@ -39,7 +48,7 @@ async def create(ask: Ask, data: JSONBody[CreateSession | None] = None) -> Sessi
 
 @put(
     "/sessions/{session_id:str}",
-    opt={"scope": "sessions:write"},
+    opt=BEGIN,
     operation_id="get_or_create_session",
     responses={201: ResponseSpec(SessionView, description="It was begun now.")},
 )
@@ -49,21 +58,25 @@ async def get_or_create(
     """The session with this id, begun if it is not there: 201 if it was begun now."""
     data = data or GetOrCreate()
     check_id(session_id)
+    check_metadata(*data.metadata)
     fresh = False
     envs.check(data.envs, ask.service.settings.envs)
+    sure = data.store is None  # whoever names the store of a new session need not ask the others
     try:
-        place, row = await ask.find(session_id)
+        place, row = await ask.find(session_id, sure=sure)
     except SessionNotFound:
         place, fresh = await _begin(ask, session_id, data, new=False)
-        place, row = await ask.find(session_id)
-    if not fresh:
+        place, row = await ask.find(session_id, sure=sure)
+    if not fresh and data.envs:
         _, engine, _ = await ask.engine_of(place, row)
         bringing.give(engine, place, session_id, data.envs)
-    view = ask.view(place, row, created=fresh)
+    view = await ask.shown(place, row, created=fresh)
     return Response(view, status_code=201 if fresh else 200)
 
 
-async def _begin(ask: Asking, id: str, data: GetOrCreate, *, new: bool) -> tuple[Place, bool]:
+async def _begin(
+    ask: Asking, id: str, data: GetOrCreate, *, new: bool, sure: bool = True
+) -> tuple[Place, bool]:
     service, wish = ask.service, data.store
     check_id(id)
     _, engine = service.engine(data.engine)
@@ -83,15 +96,16 @@ async def _begin(ask: Asking, id: str, data: GetOrCreate, *, new: bool) -> tuple
         metadata={**data.metadata, **bringing.told(brought)},
     )
     ids = [ask.new_id("begin:"), ask.new_id("state:")]
-    if not ask.again:
-        await service.places.settle(place, id, options)
-    try:
-        fresh = await engine.begin(place, id, created, ids)
-    except HoldfastError:
-        if new:
-            await unsettle(place, ask, id)
-        await service.adopting.forget(place, agent)
-        raise
+    async with service.places.beginning(place.tenant, id):
+        if not ask.again or await place.store.row(Key(place.tenant, id, "main")) is None:
+            await service.places.settle(place, id, options, sure=sure and wish is None)
+        try:
+            fresh = await engine.begin(place, id, created, ids)
+        except HoldfastError:
+            if new:
+                await unsettle(place, ask, id)
+            await service.adopting.forget(place, agent)
+            raise
     if new and not fresh:
         raise SessionExists(tenant=place.tenant, session=id)
     if fresh:
@@ -130,7 +144,7 @@ async def find(
     agent: Text = None,
     workspace: Text = None,
     phase: FromQuery[Phase | None] = None,
-    run: Text = None,
+    run: FromQuery[Stands | None] = None,
     label: Text = None,
     order: FromQuery[Literal["active", "created"]] = "active",
     newest_first: FromQuery[bool] = True,
@@ -141,8 +155,8 @@ async def find(
 ) -> RowPage:
     """Sessions that answer all of these, the most recently active first; one's own, or with the
     scope `sessions:all` those of all users. They come store by store, the default first, or from
-    `store` alone."""
-    caller = ask.caller
+    `store` alone. A store that cannot be asked is named in `missing`."""
+    caller, places = ask.caller, ask.service.places
     if user is not None or not caller.may("sessions:all"):
         user = ask.acting_for(user)
     query = Query(
@@ -158,22 +172,23 @@ async def find(
         total=total,
     )
     page = await across.page(
-        ask.service.places,
+        places,
         query,
         lambda one, after, most: one.find(query, cursor=after, limit=most),
         store=store,
         cursor=cursor,
         limit=limit,
+        sift=partial(across.here, places),
     )
-    return RowPage(items=page.items, cursor=page.cursor, total=page.total)
+    items = [places.naming.row(row) for row in page.items]
+    return RowPage(items=items, cursor=page.cursor, total=page.total, missing=page.missing)
 
 
 @get("/sessions/{session_id:str}", opt={"scope": "sessions:read"}, operation_id="get_session")
 async def show(ask: Ask, session_id: SessionId, thread: Thread = "main") -> SessionView:
     """A session, or a thread of it, as lists show it."""
     place, row = await ask.find(session_id, thread)
-    engine, _, _ = await ask.engine_of(place, row)
-    return ask.view(place, row, engine=engine)
+    return await ask.shown(place, row)
 
 
 @get(
@@ -183,23 +198,52 @@ async def show(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Sess
 )
 async def status(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Status:
     """Where a session stands now, at a glance."""
-    async with ask.session(session_id, thread) as session:
-        await session.catch_up()
-        return session.status
+    async with ask.reading(session_id, thread) as session:
+        row = await session.live.store.row(session.live.key)
+        if isinstance(session, Alone):
+            found = alone(session)
+        else:
+            await session.catch_up()
+            found = session.status
+    if row is None or row.sealed is None:
+        return found
+    return replace(found, phase=SEALED, run=None, queued=0, pending=0, tool=None)
+
+
+def alone(session: Alone) -> Status:
+    """Where a session stands as its log tells, without the agent that would know more."""
+    state, row = session.live.state, session.row
+    run = state.active
+    return Status(
+        session=row.session,
+        thread=row.thread,
+        agent=row.agent or "",
+        phase=standing(state),
+        mode=state.mode or "",
+        model=(run.model if run is not None else None) or state.model,
+        run=None if run is None else run.id,
+        queued=len(state.queue),
+        pending=len(state.pending),
+        head=state.head,
+        error=None if state.run is None else state.run.code,
+    )
 
 
 @patch("/sessions/{session_id:str}", opt={"scope": "sessions:write"}, operation_id="change_session")
 async def change(ask: Ask, session_id: SessionId, data: JSONBody[ChangeSession]) -> SessionView:
     """Give a session another title, and set or drop metadata."""
-    place, _ = await ask.find(session_id)
+    check_metadata(*data.metadata)
+    check_metadata(*data.drop, field="drop")
+    place, row = await ask.find(session_id)
+    if data.title is not None:
+        await ask.engine_of(place, row)  # before anything is changed
     sessions = Sessions(place.store, tenant=place.tenant, actor=ask.actor)
     if data.metadata or data.drop:
         await sessions.update_metadata(session_id, data.metadata, drop=data.drop)
     if data.title is not None:
         async with ask.session(session_id) as session:
             await session.thread.rename(data.title)
-    place, row = await ask.find(session_id)
-    return ask.view(place, row)
+    return await ask.shown(*await ask.find(session_id))
 
 
 @delete(
@@ -217,11 +261,22 @@ async def remove(ask: Ask, session_id: SessionId) -> Receipt:
             return Receipt()
         raise
     check_deletable(row)
-    _, engine, agent = await ask.engine_of(place, row)
-    receipt = await engine.delete(place, agent, session_id)
+    with ask.service.removals.of(row.scope):
+        receipt = await _removed(ask, place, row)
     await ask.service.places.forget(place, session_id)
-    await ask.service.adopting.forget(place, agent)
+    await ask.service.adopting.forget(place, row.agent or "")
     await (await ask.service.once()).forget(place.tenant, session_id, ask.once)
+    return remaining(place, receipt)
+
+
+async def _removed(ask: Asking, place: Place, row: Row) -> Receipt:
+    served = await ask.served(place, row)
+    if served is not None:
+        _, engine, agent = served
+        return await engine.delete(place, agent, row.session)
+    receipt = await place.store.delete(row.scope)
+    if (sandbox := ask.service.settings.harness.get("sandbox")) is not None:
+        await sandbox.destroy(row.scope)
     return receipt
 
 

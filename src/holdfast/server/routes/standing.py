@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from litestar import MediaType, Response, delete, get, patch, post, put
 from litestar.params import JSONBody, QueryParameter
+from msgspec.structs import replace
 
 from ...errors import Forbidden
 from ...harness.live.display import to_json
@@ -25,6 +26,7 @@ from ...wire import (
     UsageShown,
 )
 from ..asking import Ask, Asking, SessionId, Thread
+from .sessions import SEALED
 
 READ = {"scope": "sessions:read"}
 WRITE = {"scope": "sessions:write"}
@@ -40,8 +42,12 @@ async def display(
     """What a person is to see of a session at this moment, as one value."""
     async with ask.session(session_id, thread) as session:
         await session.catch_up()
-        text: Any = to_json(session.display.get())
-        return Response(text, media_type=MediaType.JSON)
+        row = await session.live.store.row(session.live.key)
+        shown = session.display.get()
+    if row is not None and row.sealed is not None:
+        shown = replace(shown, phase=SEALED, running=False, queued=0, pending={})
+    text: Any = to_json(shown)
+    return Response(text, media_type=MediaType.JSON)
 
 
 # Mode and model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -108,22 +110,35 @@ async def resolve(ask: Ask, data: JSONBody[Resolve]) -> SessionView:
 
 
 async def _place(ask: Asking, surface: tuple[str, str]) -> Place:
-    """The first store in which a session has this surface, else the default one. One that does not
-    answer has none."""
+    """The first store in which a session has this surface, else the default one; not where one
+    may have it that cannot be asked (`StoreUnavailable`)."""
     places, tenant = ask.service.places, ask.caller.tenant
     default = await places.place(tenant)
+    if len(places.order) == 1:
+        return default
     query = Query(tenant=tenant, surface=surface, phases=LIVE)
-    for kind in places.order if len(places.order) > 1 else ():
+    if _live((await default.store.find(query)).items):
+        return default
+    away: list[str] = []
+
+    async def look(kind: str) -> tuple[Place, bool]:
+        place = await places.place(tenant, kind)
+        return place, _live((await place.store.find(query)).items)
+
+    for kind in places.order[1:]:
         try:
-            place = default if kind == places.default else await places.place(tenant, kind)
-            page = await place.store.find(query)
+            place, found = await places.lookups.ask(kind, partial(look, kind))
         except StoreError:
-            if kind == places.default:
-                raise
+            away.append(kind)
             continue
-        if any(row.sealed is None for row in page.items):
+        if found:
             return place
+    places.doubt.check(away)
     return default
+
+
+def _live(rows: Iterable[Row]) -> bool:
+    return any(row.sealed is None for row in rows)
 
 
 HANDLERS: list[Any] = [surfaces, attach, detach, resolve]

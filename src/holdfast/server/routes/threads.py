@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from litestar import delete, get, patch, post
 from litestar.params import FromQuery, JSONBody, PathParameter, QueryParameter
 
-from ...errors import SessionExists
+from ...errors import SessionExists, SessionNotFound
 from ...wire import CreateThread, ForkThread, RenameThread, RowPage, SessionView
 from ..asking import Ask, Asking, SessionId, Thread
 from .sessions import check_id
@@ -44,7 +44,8 @@ async def threads(
             cursor=cursor,
             limit=limit,
         )
-    return RowPage(items=page.items, cursor=page.cursor)
+    items = [ask.service.places.naming.row(row) for row in page.items]
+    return RowPage(items=items, cursor=page.cursor)
 
 
 @post(BASE, opt=WRITE, operation_id="create_thread")
@@ -100,7 +101,11 @@ async def rename(
 async def remove(ask: Ask, session_id: SessionId, name: Name) -> None:
     """Remove a thread; forks of it stay whole. A run that is going there is aborted first."""
     async with ask.session(session_id) as session:
-        await session.thread.delete(name)
+        try:
+            await session.thread.delete(name)
+        except SessionNotFound:
+            if not ask.again:  # else it was removed, and nobody was there to say so
+                raise
 
 
 async def shown(ask: Asking, id: str, thread: str, *, created: bool = True) -> SessionView:

@@ -376,7 +376,9 @@ def _number(field: str, value: str | None, default: float) -> float:
     except ValueError:
         number = -1.0
     if not 1 <= number <= 3_600:
-        raise InvalidValue(field=field, problem=f"is {value!r}", remedy="use 1 to 3600")
+        what = "seconds" if field == "patience" else field
+        remedy = f"give a number of {what}, 1 to 3600"
+        raise InvalidValue(field=field, problem=f"is {value!r}", remedy=remedy)
     return number
 
 
