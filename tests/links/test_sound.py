@@ -288,3 +288,21 @@ async def test_a_log_without_links_goes_on_with_them(place: Place) -> None:
     await check_found(place, S, 8, 9)
     await check_found(place, key("s", "fork"), 9, 10)
     await check_found(place, key("s", "later"), 8)
+
+
+def unlinked_row(log: Log) -> Log:
+    """As an older program leaves it that has written the row anew, and no event."""
+    return replace(log, row=replace(log.row, link=None))
+
+
+async def test_links_that_begin_anew_hold_in_forks_whose_parent_is_gone(place: Place) -> None:
+    async with place.opened() as store:
+        log = await begin(store, S)
+        await settle(store)
+    await tamper(place, log, unlinked_row)
+    async with place.opened() as store:
+        await store.append(S, [note(8), note(9)])
+        await fork(store, S, "fork", 9)
+        assert await told(store) == {}
+        await store.delete(S)
+        assert await told(store) == {}

@@ -8,12 +8,13 @@ events before it were.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from msgspec import Struct
 
 from ..catalog import Query, Row
 from ..codec import LIMITS
+from ..errors import LogReplaced, SessionNotFound
 from ..events import Key
 from ..store import Damage, Store, wall_clock
 
@@ -44,7 +45,10 @@ async def anchors(
     older program has written to has none."""
     async with aclosing(_rows(store, tenant, session)) as rows:
         async for row in rows:
-            link = row.link or await store.link(row.key, row.head)
+            link = row.link
+            if link is None:
+                with suppress(LogReplaced, SessionNotFound):  # it went meanwhile
+                    link = await store.link(row.key, row.head, log=row.log)
             if link is not None:
                 yield Anchor(
                     tenant=row.tenant,
@@ -76,11 +80,20 @@ async def _rows(store: Store, tenant: str, session: str | None) -> AsyncGenerato
 async def held(store: Store, kept: Iterable[Anchor]) -> AsyncGenerator[Damage, None]:
     """Hold a store against anchors: what is not as it was when they were taken."""
     for anchor in kept:
-        row = await store.row(anchor.key)
-        if row is None or row.log != anchor.log:
-            yield Damage(problem="missing", detail=GONE, key=anchor.key, seq=anchor.seq)
-        elif anchor.seq > row.head:
-            detail = f"up to {anchor.seq}, which was anchored"
-            yield Damage(problem="missing", detail=detail, key=anchor.key, seq=row.head + 1)
-        elif await store.link(anchor.key, anchor.seq) != anchor.link:
-            yield Damage(problem="broken", detail=OTHER, key=anchor.key, seq=anchor.seq)
+        try:
+            found = await _compared(store, anchor)
+        except (LogReplaced, SessionNotFound):
+            found = Damage(problem="missing", detail=GONE, key=anchor.key, seq=anchor.seq)
+        if found is not None:
+            yield found
+
+
+async def _compared(store: Store, anchor: Anchor) -> Damage | None:
+    key, seq = anchor.key, anchor.seq
+    row = await store.row(key)
+    if row is not None and seq > row.head and row.log == anchor.log:
+        detail = f"up to {seq}, which was anchored"
+        return Damage(problem="missing", detail=detail, key=key, seq=row.head + 1)
+    if await store.link(key, seq, log=anchor.log) == anchor.link:
+        return None
+    return Damage(problem="broken", detail=OTHER, key=key, seq=seq)

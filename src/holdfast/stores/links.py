@@ -60,6 +60,12 @@ def origin(key: Key, log: str, after: int = 0, base: bytes = b"") -> bytes:
     return _sha256(named + base).digest()
 
 
+def anew(log: str, after: int) -> bytes:
+    """What links follow that begin again behind a number of a log. Without its key, which nobody
+    knows any more when the log is deleted and a fork still has its events."""
+    return origin(Key("", "", ""), log, after)
+
+
 def linked(
     row: Row, events: Sequence[Event], given: Sequence[Seal]
 ) -> tuple[list[bytes], str | None]:
@@ -67,7 +73,7 @@ def linked(
     that the log ends with then."""
     if not events:
         return [], row.link
-    link = _read(row.link) or origin(row.key, row.log, row.head)
+    link = _read(row.link) or anew(row.log, row.head)
     kept = []
     for event, (hash, salt) in zip(events, given, strict=True):
         link = _link(link, _mark(hash, salt), event)
@@ -119,12 +125,20 @@ class Walk:
     number; that is allowed wherever it is.
     """
 
-    def __init__(self, row: Row, after: int, left: bytes | None = b"", *, own: bool = True) -> None:
-        """Before the events behind `after`, which are the log's own, or those that a deleted log
-        left to it, whose name nobody knows any more. `left` is what is kept with the event at
-        which a fork left its parent; None where that is not known."""
+    def __init__(
+        self,
+        row: Row,
+        after: int,
+        left: bytes | None = b"",
+        *,
+        deleted: str | None = None,
+        lossy: bool = False,
+    ) -> None:
+        """Before the events behind `after`, which are the log's own, or those that a `deleted` one
+        left to it. `left` is what is kept with the event at which a fork left its parent; None
+        where that is not known. With `lossy`, something may stand for an event that is lost."""
         self._row = row
-        self._own = own
+        self._log, self._lossy = deleted or row.log, lossy
         begun = None if left is None else origin(row.key, row.log, after, link_in(left))
         self._before = begun
         self._linked = False  # whether the last event had one
@@ -140,10 +154,10 @@ class Walk:
         return [] if sound else [self._found("broken", BROKEN, event.seq)]
 
     def _look_at_bare(self, event: Event, was_linked: bool) -> list[Damage]:
-        if is_lost(event):
+        if self._lossy and is_lost(event):
             self._bare = True
             return []
-        if self._own and not (was_linked and _is_blank(event)):
+        if not (was_linked and _is_blank(event)):
             self._before = b""  # what follows begins anew
         self._bare = not was_linked
         return [self._found("unlinked", BARE, event.seq)] if was_linked else []
@@ -154,8 +168,8 @@ class Walk:
         mark = _mark_in(kept, event, hash)
         if mark is None or before is None:
             return mark is not None
-        anew = origin(self._row.key, self._row.log, event.seq - 1)
-        return link_in(kept) in (_link(before, mark, event), _link(anew, mark, event))
+        again = anew(self._log, event.seq - 1)
+        return link_in(kept) in (_link(before, mark, event), _link(again, mark, event))
 
     def skip(self, kept: bytes | None) -> None:
         """Pass over an event that cannot be read, which is told by itself."""

@@ -483,7 +483,7 @@ class MemoryStore:
         part, upto = log.base, log.shared
         while part is not None:
             if self._logs.get(part.row.key) is not part:
-                walk = links.Walk(log.row, part.shared, None, own=False)
+                walk = links.Walk(log.row, part.shared, None, deleted=part.row.log)
                 yield from _verify_events(key, part, upto, walk)
             upto, part = part.shared, part.base
 

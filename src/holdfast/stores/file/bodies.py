@@ -47,6 +47,8 @@ class Staged:
 class InFiles:
     """`Bodies` in a folder; see `index.py` for how the index is kept true to it."""
 
+    lossy = True
+
     def __init__(self, folder: Folder, project: Project, index: Index) -> None:
         self._folder = folder
         self._project = project

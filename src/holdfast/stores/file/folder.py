@@ -55,7 +55,7 @@ class Folder:
         """How many bytes a log's file has; 0 if there is none."""
         if (file := self._files.get(path)) is not None:
             found = os.fstat(file)
-            if found.st_nlink:
+            if _is_at(found, path):
                 return found.st_size
         try:
             return os.fstat(self._file(path, make=False)).st_size
@@ -203,7 +203,7 @@ class Folder:
     def _file(self, path: Path, *, make: bool) -> int:
         file = self._files.get(path)
         if file is not None:
-            if os.fstat(file).st_nlink:
+            if _is_at(os.fstat(file), path):
                 self._files.move_to_end(path)
                 return file
             self._close(path)  # another process replaced it
@@ -242,6 +242,15 @@ class Folder:
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True, mode=0o700)
             self._new_names.add(folder.parent)
+
+
+def _is_at(file: os.stat_result, path: Path) -> bool:
+    """Whether an open file still has its name. A count of names would not tell: what a dead
+    process replaced may have kept another one."""
+    try:
+        return os.path.samestat(file, os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _sync_path(path: Path) -> None:

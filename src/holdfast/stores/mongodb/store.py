@@ -375,7 +375,7 @@ class MongoStore:
             about = (self._db, self._heads, self._project, scope, log)
             found = await self._ride(partial(upkeep.check_log, *about), long=True)
             if found and repair:
-                found = await self._ride(partial(upkeep.repair, *about, found), long=True)
+                found = await self._ride(partial(upkeep.repair, *about), long=True)
             for damage in found:
                 yield damage
 

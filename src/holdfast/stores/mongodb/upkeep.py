@@ -4,7 +4,7 @@ removed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from .history import blank_events, drop_snapshots, kept_of, project_anew, projec
 from .records import Found
 from .schema import Collection, Database
 
+TRIES = 5  # to read a log that others change meanwhile
 STALE_MS = 3_600_000  # what was written so long ago and is pointed to by nothing never will be
 
 
@@ -42,17 +43,29 @@ async def logs_of(db: Database, target: Scope | Key | None) -> list[tuple[Scope,
 async def check_log(
     db: Database, heads: Heads, project: Project, scope: Scope, log: str
 ) -> list[Damage]:
-    """What is wrong with one log, its row and its claims."""
-    entry = await heads.by_log(scope, log)
-    if entry is None or entry.state != LIVE:
-        return []  # deleted meanwhile
+    """What is wrong with one log, its row and its claims. A log that is changed while it is read
+    may look damaged: then it is read again."""
+    for _ in range(TRIES):
+        entry = await heads.by_log(scope, log)
+        if entry is None or entry.state != LIVE:
+            return []  # deleted meanwhile
+        found = await _check_log(db, heads, project, entry)
+        after = await heads.by_log(scope, log) if found else entry
+        if after is not None and after.version == entry.version:
+            break
+    return found
+
+
+async def _check_log(db: Database, heads: Heads, project: Project, entry: Entry) -> list[Damage]:
+    scope, log = entry.scope, entry.log
     found: list[Damage] = []
     for part in [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]:
         # What a deleted log left to its forks is checked with them, the rest by itself.
         own = part.log == log
         if own or await _is_dead(heads, scope, part.log):
             left = await kept_of(db, entry, entry.shared) if entry.shared else b""
-            walk = Walk(entry.row, part.after, left if own else None, own=own)
+            deleted = None if own else part.log
+            walk = Walk(entry.row, part.after, left if own else None, deleted=deleted)
             found += [damage async for damage in _check_events(db, entry, part, walk)]
             found += walk.end() if own else ()
     if not any(damage.problem in ("unreadable", "missing") for damage in found):
@@ -136,9 +149,10 @@ async def repair(
     project: Project,
     scope: Scope,
     log: str,
-    found: Sequence[Damage],
 ) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew."""
+    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
+    is looked for once more before."""
+    found = await check_log(db, heads, project, scope, log)
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     mended = bool(lost) or any(damage.problem == "row" for damage in found)
     entry = await heads.by_log(scope, log)

@@ -53,17 +53,26 @@ async def read_page(
 
 
 async def records_of(
-    link: Link, log: int, after: int, upto: int, limit: int, reverse: bool, inline: bool
+    link: Link,
+    log: int,
+    after: int,
+    upto: int,
+    limit: int,
+    reverse: bool,
+    inline: bool,
+    *,
+    links: bool = False,
 ) -> list[Record]:
     """Some records of a log's own events; large data end them early. Without `inline`, `data`
-    of a large payload is None, and `size` and `sha256` are the payload's."""
+    of a large payload is None, and `size` and `sha256` are the payload's. With `links`, what
+    is kept of them is there too."""
     way = "DESC" if reverse else "ASC"
     small = f"octet_length(data) <= {APART + FRAME}"
     data, size = "data", "octet_length(data)"
     if not inline:
         data, size = f"CASE WHEN {small} THEN data END", f"least({size}, 200)"
     return await link.rows(
-        "SELECT seq, id, kind, v, run, actor, cause, at, hash, link,"
+        f"SELECT seq, id, kind, v, run, actor, cause, at, hash,{' link,' if links else ''}"
         f" octet_length(data) - {FRAME} AS size, {data} AS data,"
         f" CASE WHEN NOT {small} AND NOT $5 THEN"
         f" encode(sha256(substring(data FROM {FRAME + 1})), 'hex') END AS sha256"

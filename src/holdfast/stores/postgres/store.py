@@ -371,8 +371,7 @@ class PostgresStore:
                 )
                 if found and repair:
                     found = await self._run(
-                        partial(upkeep.repair, project=self._project, id=id, found=found),
-                        within=SLOW,
+                        partial(upkeep.repair, project=self._project, id=id), within=SLOW
                     )
                 for damage in found:
                     yield damage

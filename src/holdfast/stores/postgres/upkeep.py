@@ -44,12 +44,17 @@ async def check_log(link: Link, project: Project, id: int) -> list[Damage]:
         # What a deleted log left to its forks is checked with them, the rest by itself.
         own = part == id
         if own or await _is_dead(link, part):
-            walk = Walk(entry.row, after, await _left_at(link, entry) if own else None, own=own)
+            left = await _left_at(link, entry) if own else None
+            walk = Walk(entry.row, after, left, deleted=None if own else await _name(link, part))
             found += await _check_events(link, entry.row.key, part, after, upto, walk)
             found += walk.end() if own else ()
     if not any(damage.problem == "unreadable" for damage in found):
         found += await _check_row(link, project, entry)
     return found + await _check_claims(link, entry)
+
+
+async def _name(link: Link, id: int) -> str:
+    return str(await link.value("SELECT log FROM hf.logs WHERE id = $1", id))
 
 
 async def _is_dead(link: Link, id: int) -> bool:
@@ -67,7 +72,7 @@ async def _check_events(
 ) -> list[Damage]:
     found = []
     while seq < upto:
-        records = await records_of(link, log, seq, upto, PAGE_EVENTS, False, True)
+        records = await records_of(link, log, seq, upto, PAGE_EVENTS, False, True, links=True)
         if not records:
             found.append(Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq + 1))
             walk.miss()
@@ -110,10 +115,12 @@ async def _check_claims(link: Link, entry: Entry) -> list[Damage]:
     ]
 
 
-async def repair(link: Link, project: Project, id: int, found: list[Damage]) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew."""
+async def repair(link: Link, project: Project, id: int) -> list[Damage]:
+    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
+    is found here, in the transaction that mends it."""
     if await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", id) != LIVE:
-        return found  # deleted meanwhile
+        return []  # deleted meanwhile
+    found = await check_log(link, project, id)
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     for part, after, upto in await segments(link, await entry_by_id(link, id)):
         if some := [seq for seq in lost if after < seq <= upto]:

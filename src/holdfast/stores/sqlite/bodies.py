@@ -49,6 +49,9 @@ Recent = dict[Key, Entry]  # the logs that were written last, for whoever writes
 class Bodies(Protocol):
     """Keeps the data of events and blobs, and remembers what no log tells."""
 
+    lossy: bool
+    """Whether an event can be lost so that something stands for it."""
+
     def forget(self) -> None:
         """Somebody else may have written: what was remembered of the tables may not hold."""
         ...
@@ -132,6 +135,8 @@ class InDatabase:
     `b` a blob; `s` is never stored: it marks what a reader gets in place of a payload kept
     apart. The CRC is checked by every read; the event's SHA-256, which costs more, by `verify`.
     """
+
+    lossy = False
 
     def forget(self) -> None:
         pass

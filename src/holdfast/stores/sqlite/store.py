@@ -385,14 +385,14 @@ class SqliteStore:
             found = await self._readers.run(
                 partial(upkeep.check_log, bodies=self._bodies, project=self._project, id=id)
             )
-            if found and repair:
+            if found:
+                # A file may be written anew while it is read: only who writes sees it whole.
                 found = await self._writer.run(
                     partial(
-                        upkeep.repair,
+                        upkeep.repair if repair else upkeep.check_log,
                         bodies=self._bodies,
                         project=self._project,
                         id=id,
-                        found=found,
                     )
                 )
             for damage in found:

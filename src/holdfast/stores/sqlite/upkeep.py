@@ -52,7 +52,10 @@ def check_log(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: in
         # What a deleted log left to its forks is checked with them, the rest by itself.
         own = part == id
         if own or _is_dead(conn, part):
-            walk = Walk(entry.row, after, _left_at(conn, entry) if own else None, own=own)
+            (log,) = conn.execute("SELECT log FROM logs WHERE id = ?", (part,)).fetchone()
+            left = _left_at(conn, entry) if own else None
+            deleted = None if own else log
+            walk = Walk(entry.row, after, left, deleted=deleted, lossy=bodies.lossy)
             found += _check_events(conn, bodies, entry.row.key, part, after, upto, walk)
             found += walk.end() if own else ()
     if not any(damage.problem == "unreadable" for damage in found):
@@ -133,10 +136,12 @@ def _check_claims(conn: sqlite3.Connection, entry: Entry) -> Iterator[Damage]:
             yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
 
 
-def repair(
-    conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int, found: list[Damage]
-) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew."""
+def repair(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int) -> list[Damage]:
+    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
+    is found here, in the transaction that mends it."""
+    found = check_log(conn, bodies, project, id)
+    if not found:
+        return []
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     for part, after, upto in segments(conn, entry_by_id(conn, id)):
         if some := [seq for seq in lost if after < seq <= upto]:
