@@ -25,8 +25,8 @@ from .measure import timed
 
 encode = msgspec.json.Encoder().encode
 
-INSERT = """INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT = """INSERT INTO events (log, seq, id, kind, v, run, actor, cause, at, hash, data, link)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 UPDATE = "UPDATE logs SET doc = ? WHERE id = ?"
 TOUCH = "UPDATE logs SET active = ?, doc = ? WHERE id = ?"
 CREATE = """INSERT INTO logs (log, state, tenant, session, thread, shared, token, since, until,
@@ -53,6 +53,7 @@ class _Log:
             "created": now,
             "active": now // 1000,
             "last": now,
+            "link": bytes(32).hex(),
         }
         values = (self.row["log"], session, now, now // 1000, encode(self.row))
         self.id = conn.execute(CREATE, values).lastrowid
@@ -88,13 +89,24 @@ def events_of(entries: Turn) -> list[tuple[str, str, bytes, bytes]]:
     return made
 
 
+def kept_of(before: bytes, seq: int, id: str, kind: str, at: int, digest: bytes) -> bytes:
+    """What a store keeps of the link of an event, in the plainest way; the link is at its end."""
+    salt = os.urandom(16)
+    mark = hashlib.sha256(salt + digest).digest()
+    envelope = encode((seq, id, kind, 1, None, None, None, at))
+    return b"w" + salt + hashlib.sha256(before + mark + envelope).digest()
+
+
 def _write(conn: sqlite3.Connection, log: _Log, entries: Turn) -> None:
     now = time.time_ns() // 1_000_000
     row, rows = log.row, []
+    kept = bytes.fromhex(row["link"])
     for id, kind, digest, data in events_of(entries):
         log.head += 1
-        rows.append((log.id, log.head, id, kind, 1, None, None, None, now, digest, data))
+        kept = kept_of(kept[-32:], log.head, id, kind, now, digest)
+        rows.append((log.id, log.head, id, kind, 1, None, None, None, now, digest, data, kept))
         row["bytes"] += len(data)
+    row["link"] = kept[-32:].hex()
     conn.executemany(INSERT, rows)
     row["head"] = log.head
     row["counts"]["messages"] += 3

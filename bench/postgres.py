@@ -16,7 +16,7 @@ import holdfast
 
 from . import peers
 from .entries import turn
-from .floors import encode, events_of
+from .floors import encode, events_of, kept_of
 from .measure import Result
 from .peers import Loop, warmly
 from .servers import CONNECTIONS, Place
@@ -24,7 +24,6 @@ from .settings import Settings
 from .turns import OURS, TurnsAt, create, race_turns, turns_of
 
 BARE = "bare multi-row insert"
-LINK = bytes(49)  # as long as what is kept of a link
 BY_HAND = "append_2 by hand"
 READY = "append_2 by hand, arguments made before"
 
@@ -118,6 +117,10 @@ class _Log:
         now = time.time_ns() // 1_000_000
         ids, kinds, hashes, data = zip(*events_of(turn(number)), strict=True)
         row, first = self.row, self.row["head"] + 1
+        kept = [bytes.fromhex(row["link"])]
+        for n, (id, kind, hash) in enumerate(zip(ids, kinds, hashes, strict=True)):
+            kept.append(kept_of(kept[-1][-32:], first + n, id, kind, now, hash))
+        row["link"] = kept[-1][-32:].hex()
         row["head"] += len(ids)
         row["bytes"] += sum(map(len, data))
         row["counts"]["messages"] += 3
@@ -129,7 +132,7 @@ class _Log:
         none = [None] * ROWS
         return [
             *(*self.key, self.id, version, None),
-            *(ids, first, now, kinds, [1] * ROWS, none, none, none, hashes, data, [LINK] * ROWS),
+            *(ids, first, now, kinds, [1] * ROWS, none, none, none, hashes, data, kept[1:]),
             *(*self.searched, encode(row)),
             *[None] * 8,
         ]

@@ -303,6 +303,20 @@ async def test_an_id_that_a_store_may_have_is_in_doubt_while_it_is_away() -> Non
         assert (await api("PUT", "/sessions/known", {}))["store"] == "archive"
 
 
+async def test_a_surface_that_a_store_may_have_is_in_doubt_for_as_long_as_it_is_away() -> None:
+    stores = Several("main", "archive")
+    about = {"surface": "mail", "address": "ann@example.com"}
+    async with serving(stores.settings(unsure=0.001)) as api:
+        stores["archive"].away = True
+        for _ in range(2):
+            await api.answered(503, "POST", "/resolve", about)
+        stores["archive"].away = False
+        wanted = time.monotonic() + 30
+        while (await api.ask("POST", "/resolve", about)).status_code == 503:
+            assert time.monotonic() < wanted
+            await asyncio.sleep(0.1)
+
+
 async def test_a_session_that_cannot_be_elsewhere_is_begun_all_the_same() -> None:
     stores = Several()
     async with serving(stores.settings()) as api:

@@ -47,3 +47,23 @@ async def test_the_same_request_gives_them_again(method: str, path: str, tmp_pat
 async def test_an_id_that_is_too_long_is_named(api: Api, key: str | None) -> None:
     refused = await api.fails("invalid_value", "PUT", f"/sessions/{'x' * 600}", {}, key=key)
     assert refused["field"] == "session_id"
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/sessions/one"), ("POST", "/sessions")])
+async def test_a_request_that_says_nothing_is_answered_the_same(
+    method: str, path: str, api: Api
+) -> None:
+    ask: Any = {"headers": {"content-type": "application/json"}, "content": b"null", "key": "k"}
+    first = await api(method, path, status=201, **ask)
+    assert await api(method, path, status=201, **ask) == first
+
+
+async def test_what_was_answered_stays_so_where_they_cannot_be_given_any_more(
+    tmp_path: Path,
+) -> None:
+    body = {"envs": {"TOKEN": TOKEN}}
+    async with served(tmp_path) as api:
+        first = await api("PUT", "/sessions/one", body, status=201, key="k")
+    other = Agent("other", instructions="Help.")
+    async with serving(stores=f"sqlite:{tmp_path}/x.db", agents=[other]) as api:
+        assert await api("PUT", "/sessions/one", body, status=201, key="k") == first

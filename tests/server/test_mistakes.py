@@ -135,6 +135,16 @@ async def test_what_is_wanted_of_a_field_is_said_in_words(api: Api) -> None:
     )
 
 
+@pytest.mark.parametrize("last", [rb"NaN", rb'"\ud800"'])
+async def test_a_bad_body_with_a_long_name_gets_a_short_answer(api: Api, last: bytes) -> None:
+    await api("PUT", "/sessions/one")
+    body = b'{"%b":[%b%b]}' % (b"k" * 20_000, b"0," * 10_000, last)
+    ask: Any = {"headers": {"content-type": "application/json"}, "content": body}
+    answer = await api.ask("POST", "/sessions/one/messages", **ask)
+    assert answer.status_code == 400
+    assert len(answer.content) < 4_000
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

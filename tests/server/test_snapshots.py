@@ -305,11 +305,12 @@ async def test_archives_need_the_scopes_of_files_and_are_written_down(tmp_path: 
         sink = service_of(api.app).settings.audit
         assert isinstance(sink, MemoryAudit)
         found = [(r.action, r.session, r.code) for r in sink.records if "files" in r.action]
-        assert found[:3] == [
+        # What is sent in pieces is written down when it has been sent, perhaps behind the next.
+        assert {*found} >= {
             ("pack_files", "one", None),
             ("restore_files", "one", None),
             ("pack_files", "one", "forbidden"),
-        ]
+        }
     async with serving() as api:
         await api("PUT", "/sessions/one")
         await api.fails("sandbox_failed", "GET", ARCHIVE)

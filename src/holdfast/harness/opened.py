@@ -65,13 +65,14 @@ class Opened:
             known.used = time.monotonic()
             return known
         opening = self._opening.get(where)
+        mine = opening is None
         if opening is None:
             opening = self._opening[where] = asyncio.create_task(self._open(where, created))
             opening.add_done_callback(lambda _: self._opening.pop(where, None))
         try:
             return await asyncio.shield(opening)
         except SessionNotFound:
-            if created is None:
+            if created is None or mine:
                 raise
         # It was opened for somebody who did not want it begun.
         return await self.get_or_create(where, created)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound, UnknownAgent
+from ..errors import HoldfastError, InvalidValue, SessionExists, UnknownAgent
 from ..events import Key
 from ..harness.sandbox import NoSandbox
 from ..wire import CreateSession, GetOrCreate
@@ -105,14 +105,16 @@ def give(engine: Engine, place: Place, id: str, given: Mapping[str, str]) -> Non
 async def give_again(service: Service, state: dict[str, Any], id: str, body: bytes) -> None:
     """Give a session the variables of a request that was answered before: the process that was
     given them may be gone. A session that is gone gets none."""
-    given = msgspec.json.decode(body or b"{}", type=CreateSession).envs
-    if given:
-        envs.check(given, service.settings.envs)
+    told = msgspec.json.decode(body or b"null", type=CreateSession | None)
+    given = None if told is None else told.envs
+    names = service.settings.envs
+    allowed = {name: value for name, value in (given or {}).items() if name in names}
+    if allowed:
         ask = Asking(service, state)
-        with contextlib.suppress(SessionNotFound):
+        with contextlib.suppress(HoldfastError):  # what was answered stays answered
             place, row = await ask.find(id)
             _, engine, _ = await ask.engine_of(place, row)
-            give(engine, place, id, given)
+            give(engine, place, id, allowed)
 
 
 async def _fill(engine: Engine, place: Place, id: str, agent: str, brought: Brought) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec.inspect as types
@@ -30,6 +30,7 @@ SIZE = re.compile(r"Expected `[^`]*`( of length)? ([<>]=?) (.*)")
 NEITHER = {"true or false": "neither true nor false"}
 TRUNCATED = "Input data was truncated"
 SURROGATE = re.compile("[\ud800-\udfff]")
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape that one may come of
 SEARCHED = 1 << 20  # bytes of a body in which what is wrong is looked for
 SORTS = {
     **{"str": "a text", "int": "a number", "float": "a number", "bool": "true or false"},
@@ -116,22 +117,29 @@ def unreadable(detail: str, body: bytes) -> InvalidValue:
 def _half_a_character(body: bytes) -> str | None:
     """The path of the first text with half of a surrogate pair; None if there is none, or the body
     is no JSON otherwise."""
-    if len(body) > SEARCHED:
+    if len(body) > SEARCHED or not HALF.search(body):
         return None
     try:
-        todo: list[tuple[str, Any]] = [("", json.loads(body))]
+        found = _half_in(json.loads(body))
     except (ValueError, RecursionError):
         return None
-    while todo:
-        where, value = todo.pop()
-        if isinstance(value, str) and SURROGATE.search(value):
-            return where
-        if isinstance(value, list):
-            todo += [(f"{where}[{n}]", one) for n, one in reversed([*enumerate(value)])]
-        elif isinstance(value, dict):
-            if any(SURROGATE.search(name) for name in value):
-                return where
-            todo += [(_joined(where, name), one) for name, one in reversed([*value.items()])]
+    return None if found is None else "".join(reversed(found)).removeprefix(".")[:LONGEST]
+
+
+def _half_in(value: Any) -> list[str] | None:
+    """The way to the first such text, its last step first."""
+    if isinstance(value, str):
+        return [] if SURROGATE.search(value) else None
+    if isinstance(value, dict) and any(SURROGATE.search(name) for name in value):
+        return []
+    steps: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        steps = value.items()
+    elif isinstance(value, list):
+        steps = enumerate(value)
+    for step, one in steps:
+        if (way := _half_in(one)) is not None:
+            return [*way, f".{step[:LONGEST]}" if isinstance(step, str) else f"[{step}]"]
     return None
 
 

@@ -13,6 +13,7 @@ from ..errors import HoldfastError, LogDamaged, MissingExtra, StoreError, StoreU
 
 T = TypeVar("T")
 BRIEFLY = 1.0  # seconds that a store has which did not answer the last time
+GAP = 60.0  # seconds without a question after which an absence counts from anew
 AGAIN = 2.0  # seconds after a failure in which it is not asked
 
 
@@ -20,6 +21,7 @@ class _Failed(NamedTuple):
     since: float
     last: float
     error: HoldfastError
+    tries: int
 
 
 class Reaching:
@@ -39,7 +41,7 @@ class Reaching:
             raise StoreUnavailable(problem=f"the {kind} store has just failed") from known.error
         error: HoldfastError
         try:
-            found = await self.within(self._seconds if known is None else BRIEFLY, work)
+            found = await self.within(self._patience(known), work)
         except TimeoutError as late:
             error = StoreUnavailable(problem=f"the {kind} store does not answer")
             error.__cause__ = late
@@ -51,8 +53,17 @@ class Reaching:
             self._away.pop(kind, None)
             return found
         now = self._clock()
-        self._away[kind] = _Failed(now if known is None else known.since, now, error)
+        if known is not None and now - known.last > GAP:  # nobody knows what it did meanwhile
+            known = None
+        since, tries = (now, 0) if known is None else (known.since, known.tries)
+        self._away[kind] = _Failed(since, now, error, min(tries + 1, 10))
         raise error
+
+    def _patience(self, known: _Failed | None) -> float:
+        """Seconds that a store has: after a failure few, and more each time."""
+        if known is None:
+            return self._seconds
+        return float(min(BRIEFLY * 2 ** (known.tries - 1), self._seconds))
 
     async def within(self, seconds: float, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives in so many seconds (`TimeoutError`). It is told to end then, and not

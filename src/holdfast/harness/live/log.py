@@ -126,6 +126,8 @@ class Live:
         """All that follows event `after`, or that follows now."""
         listener = Listener(self, self.state.head if after is None else after, after is None)
         self.audience.join(listener)
+        if self.failure is not None:
+            listener.end()
         return listener
 
     def say(self, message: str, text: str, *, thought: bool = False) -> None:
@@ -169,16 +171,17 @@ class Live:
         while True:
             try:
                 async for item in self.store.follow(self.key, after=self.state.head, log=self.log):
-                    pause = FIRST
                     if isinstance(item, Event):
                         self._arrived(item)
+                        pause = FIRST
             except (SessionNotFound, LogReplaced, LogDamaged) as error:
                 self._fail(error)
                 return
             except Exception as error:  # whoever waits must not wait for ever
                 if not isinstance(error, HoldfastError):
                     problem = f"the log cannot be followed ({type(error).__name__})"
-                    error = StoreUnavailable(problem=problem)
+                    failed, error = error, StoreUnavailable(problem=problem)
+                    error.__cause__ = failed
                 self.trouble(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST)

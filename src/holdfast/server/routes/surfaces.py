@@ -16,6 +16,7 @@ from ...errors import StoreError, SurfaceTaken
 from ...sessions import Inbound, Sessions
 from ...wire import AttachSurface, MovedSurface, Resolve, SessionView, SurfaceShown
 from ..asking import Ask, Asking, SessionId
+from ..doubt import Unasked
 from ..engines import Place
 
 READ = {"scope": "sessions:read"}
@@ -127,13 +128,15 @@ async def _place(ask: Asking, surface: tuple[str, str]) -> Place:
 
     for kind in places.order[1:]:
         try:
-            place, found = await places.lookups.ask(kind, partial(look, kind))
+            place, found = await places.lists.ask(kind, partial(look, kind))
         except StoreError:
             away.append(kind)
             continue
         if found:
             return place
-    places.doubt.check(away)
+    if away:  # for as long as that lasts: one surface would have two sessions
+        problem = f"the {away[0]} store may have it and cannot be asked now: ask again"
+        raise Unasked(problem=problem)
     return default
 
 
