@@ -91,6 +91,7 @@ async def test_of_many_at_once_as_many_count_as_are_needed(kind: str, tmp_path: 
             assert outcomes == {"voted": 2, "approved": 3}
             assert sum(isinstance(one, AlreadyDecided) for one in said) == 2
             async with asyncio.timeout(PATIENCE):
+                await session.catch_up()  # with what was written past it
                 assert (await session.wait()).status == "done"
             kinds = Counter(event.kind for event in await session.events())
         assert (kinds["pending.voted"], kinds["pending.settled"]) == (3, 1)
