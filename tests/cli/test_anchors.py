@@ -132,6 +132,17 @@ def test_an_event_without_a_link_is_a_note(cli: Cli, named: tuple[str, str], pat
     assert "1 event without a link" in found.out
 
 
+def test_what_was_altered_is_named_and_not_said_to_be_mendable(
+    cli: Cli, named: tuple[str, str], path: Path
+) -> None:
+    with tables(path) as conn:
+        conn.execute("UPDATE events SET actor = 'eve' WHERE actor = 'ann'")
+    found = cli("verify", *named)
+    assert found.code == 1
+    assert "customer-42 / main event 2: broken" in found.out
+    assert "1 finding; nothing mends what is broken: see a backup" in found.out
+
+
 @pytest.mark.parametrize("text", ["no JSON", '{"session": "s"}', "[]"])
 def test_what_is_no_anchor_is_refused(
     cli: Cli, named: tuple[str, str], tmp_path: Path, text: str

@@ -132,7 +132,7 @@ async def _check(
     target: Scope | Key | None, common: Common, kept: Sequence[Anchor], *, repair: bool
 ) -> tuple[int, int]:
     out = common.output()
-    found = repaired = unlinked = 0
+    found = repaired = unlinked = broken = 0
     async with common.open() as store:
         with out.working("repairing" if repair else "verifying") as progress:
             async with aclosing(_findings(store, target, kept, repair=repair)) as findings:
@@ -141,13 +141,14 @@ async def _check(
                         unlinked += 1
                     else:
                         found += 1
+                        broken += damage.problem == "broken"
                     repaired += damage.repaired
                     out.emit(damage) if out.json else out.print(damage_text(damage))
                     progress(f"({number(found, 'finding')})")
         if not found and not unlinked and target is not None and not await _threads(store, target):
             raise _missing(target)
     if not out.json:
-        out.print(_verdict(found, repaired, unlinked, repair=repair))
+        out.print(_verdict(found, repaired, unlinked, broken, repair=repair))
     return found, repaired
 
 
@@ -163,7 +164,7 @@ async def _findings(
             yield damage
 
 
-def _verdict(found: int, repaired: int, unlinked: int, *, repair: bool) -> Text:
+def _verdict(found: int, repaired: int, unlinked: int, broken: int, *, repair: bool) -> Text:
     if not found and unlinked:
         wrote = "an older program, or somebody by hand, wrote"
         return Text(f"nothing is damaged; {wrote} {number(unlinked, 'event')} without a link")
@@ -172,6 +173,8 @@ def _verdict(found: int, repaired: int, unlinked: int, *, repair: bool) -> Text:
     if repair:
         left = f", {found - repaired:,} left" if repaired < found else ""
         return Text(f"{number(found, 'finding')}: {repaired:,} repaired{left}")
+    if broken == found:
+        return Text(f"{number(found, 'finding')}; nothing mends what is broken: see a backup")
     return Text(f"{number(found, 'finding')}; `holdfast repair` puts right what can be")
 
 

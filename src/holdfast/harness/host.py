@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 from .. import events as ev
 from ..catalog import Page, Pending, PendingQuery, Query, Row
-from ..errors import DeletionRefused, InvalidValue
+from ..errors import InvalidValue
 from ..events import Scope, key, new_id
+from ..sessions.changes import check_held
 from ..store import Receipt
 from .agents.subagents import tools_named
 from .idle import evict
@@ -98,9 +99,7 @@ class Harness(Serving):
         scope = Scope(self.tenant, id)
         if (row := await self.store.row(key(id, "main", self.tenant))) is not None:
             self.opened.check_agent(row)
-            if row.hold is not None:
-                reason = f"held: {row.hold}"
-                raise DeletionRefused(tenant=row.tenant, session=id, reason=reason)
+            check_held(row)
         await self.close(id, grace=0.0, reason="delete")
         receipt = await self.store.delete(scope)
         await self.config.sandbox.destroy(scope)

@@ -16,7 +16,7 @@ from ..events import Scope, new_id
 from ..store import Store, wall_clock
 
 LOST = 30.0  # seconds after which whoever has the turn counts as gone
-LOOK = 0.02  # seconds between two looks
+FIRST, LONGEST = 0.02, 0.5  # seconds between two looks, doubled each time
 
 
 @contextlib.asynccontextmanager
@@ -25,10 +25,12 @@ async def turn(store: Store, scope: Scope) -> AsyncGenerator[None, None]:
     tenant, name = scope.tenant, f"begin:{scope.session}"
     mine = Scope(tenant, f"{wall_clock()}.{new_id()}")
     gone: Scope | None = None
+    pause = FIRST
     while (holder := await store.claim(tenant, name, mine, instead_of=gone)) != mine:
         gone = holder if _lost(holder) else None
         if gone is None:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST)
     try:
         yield
     finally:

@@ -131,7 +131,7 @@ async def delete(changes: Changes, id: str, thread: str | None = None) -> Receip
 def must_keep(changes: Changes, row: Row) -> str | None:
     """Why a session must be kept: it is held, or was in use too lately."""
     if row.hold is not None:
-        return f"held: {row.hold}"
+        return _held(row)
     if changes.least is None:
         return None
     until = max(row.active, row.created // 1000) + changes.least
@@ -144,6 +144,16 @@ def check_deletable(changes: Changes, row: Row) -> None:
     """Refuse to delete what must be kept."""
     if (reason := must_keep(changes, row)) is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=reason)
+
+
+def check_held(row: Row) -> None:
+    """Refuse to delete what is held."""
+    if row.hold is not None:
+        raise DeletionRefused(tenant=row.tenant, session=row.session, reason=_held(row))
+
+
+def _held(row: Row) -> str:
+    return f"held: {row.hold}"
 
 
 def allowed(row: Row, move: Move) -> str:

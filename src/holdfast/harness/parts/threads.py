@@ -16,8 +16,9 @@ import msgspec
 from ... import events as ev
 from ...catalog import Page, Query, Row
 from ...codec import LIMITS, check_count, typed
-from ...errors import DeletionRefused, HeadMoved, InvalidValue, SessionExists, SessionNotFound
+from ...errors import HeadMoved, InvalidValue, SessionExists, SessionNotFound
 from ...events import Event, Key, NewEvent, key, new_id
+from ...sessions.changes import check_held
 from ...store import Store
 from ...transcript import ROLES, Message, transcript
 from ..live.log import Live
@@ -196,8 +197,8 @@ async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> No
     if row is None or row.agent not in (None, *agents):
         raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
     main = await store.row(key(where.session, MAIN, where.tenant))
-    if main is not None and main.hold is not None:
-        raise DeletionRefused(tenant=where.tenant, session=where.session, reason=main.hold)
+    if main is not None:
+        check_held(main)
 
 
 async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> None:

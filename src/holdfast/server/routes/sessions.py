@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from ... import events as ev
 from ...catalog import Phase, Query, Row
 from ...codec import check_name
-from ...errors import DeletionRefused, HoldfastError, InvalidValue, SessionExists, SessionNotFound
+from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
 from ...events import Key
 from ...harness.live.display import phase as standing
 from ...harness.parts.standing import Status
 from ...sessions import Sessions
+from ...sessions.changes import check_held
 from ...store import Receipt
 from ...wire import ChangeSession, CreateSession, GetOrCreate, RowPage, SessionView
 from .. import across, bringing, envs
@@ -260,7 +261,7 @@ async def remove(ask: Ask, session_id: SessionId) -> Receipt:
         if ask.again:  # it was removed, and nobody was there to say so
             return Receipt()
         raise
-    check_deletable(row)
+    check_held(row)
     with ask.service.removals.of(row.scope):
         receipt = await _removed(ask, place, row)
     await ask.service.places.forget(place, session_id)
@@ -278,12 +279,6 @@ async def _removed(ask: Asking, place: Place, row: Row) -> Receipt:
     if (sandbox := ask.service.settings.harness.get("sandbox")) is not None:
         await sandbox.destroy(row.scope)
     return receipt
-
-
-def check_deletable(row: Row) -> None:
-    """Refuse what must be kept."""
-    if row.hold is not None:
-        raise DeletionRefused(tenant=row.tenant, session=row.session, reason=f"held: {row.hold}")
 
 
 HANDLERS: list[Any] = [create, get_or_create, find, show, status, change, remove]
