@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from holdfast import Event, Store
+from holdfast.errors import AlreadyDecided
 from holdfast.harness.live.inbox import settle
 
 from ...crash.outcome import Outcome
@@ -31,7 +33,8 @@ class Person:
                 return
             if row is not None and row.run == "waiting":
                 for item in list(row.pending):
-                    await self._decide(item, row.pending[item])
+                    with contextlib.suppress(AlreadyDecided):  # an abort was faster
+                        await self._decide(item, row.pending[item])
             await asyncio.sleep(LOOK)
 
     async def _decide(self, item: str, about: dict[str, Any]) -> None:
