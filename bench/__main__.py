@@ -25,12 +25,13 @@ from .report import Progress, as_json, keep, machine, show
 from .sessions import session_deltas, session_fork, session_threads
 from .settings import QUICK, Settings, Sizes, file_system
 from .streams import harness_bytes, harness_streams
-from .turns import file_one, sqlite_one, sqlite_together
+from .turns import file_one, sqlite_one, sqlite_together, sqlite_vault
 from .viewers import server_send, server_stalled, server_viewers
 
 WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "sqlite-one": sqlite_one,
     "sqlite-32": sqlite_together,
+    "sqlite-vault": sqlite_vault,
     "file-one": file_one,
     "postgres-one": postgres_one,
     "postgres-32": postgres_together,

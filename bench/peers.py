@@ -7,7 +7,9 @@ are dynamic, so that this module can be read and type-checked without them.
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib
+import os
 import sqlite3
 import time
 import warnings
@@ -20,6 +22,7 @@ from .measure import Absent, steady
 from .servers import CONNECTIONS, Place
 
 OPENAI = "OpenAI SQLiteSession"
+OPENAI_ENCRYPTED = "OpenAI EncryptedSession"
 ADK_SQLITE = "ADK SqliteSessionService"
 ADK_DATABASE = "ADK DatabaseSessionService"
 LANGGRAPH = "LangGraph AsyncSqliteSaver"
@@ -32,6 +35,7 @@ Loop = Callable[[], Awaitable[None]]
 # How each writes a turn, as it ships.
 WRITES = {
     OPENAI: "one transaction a turn",
+    OPENAI_ENCRYPTED: "one transaction a turn, a Fernet token an entry",
     ADK_SQLITE: "a connection and a transaction an entry",
     ADK_DATABASE: "a transaction an entry",
     LANGGRAPH: "one checkpoint a turn, with the whole history in it",
@@ -89,6 +93,30 @@ def openai_turns(folder: Path, sessions: int, turns: int) -> float:
             return await gathered([_added(session, turns) for session in opened])
         finally:
             for session in opened:
+                session.close()
+
+    return asyncio.run(main())
+
+
+def openai_encrypted_turns(folder: Path, sessions: int, turns: int) -> float:
+    """The same with what they say encrypted."""
+    memory = need("agents.memory", "openai-agents")
+    more = need("agents.extensions.memory", "openai-agents")
+    key = base64.urlsafe_b64encode(os.urandom(32)).decode()
+
+    async def main() -> float:
+        path = folder / "openai.db"
+        plain = [memory.SQLiteSession(f"session-{n}", path) for n in range(sessions)]
+        opened = [
+            more.EncryptedSession(
+                session_id=session.session_id, underlying_session=session, encryption_key=key
+            )
+            for session in plain
+        ]
+        try:
+            return await gathered([_added(session, turns) for session in opened])
+        finally:
+            for session in plain:
                 session.close()
 
     return asyncio.run(main())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import holdfast
-from holdfast import Key, NewEvent, Store
+from holdfast import Key, NewEvent, Store, Vault
 
 from . import floors, peers
 from .entries import turn
@@ -24,6 +24,7 @@ Turns: TypeAlias = Callable[[Path, int, int], float]
 TurnsAt: TypeAlias = Callable[[P, int, int], float]
 
 OURS = "Holdfast"
+ENCRYPTED = "Holdfast, encrypted"
 SQLITE_FLOOR = "plain sqlite3"
 JSONL_FLOOR = "plain JSONL"
 
@@ -53,12 +54,12 @@ def turns_of(store: Store, key: Key, turns: int) -> peers.Loop:
     return run
 
 
-def ours(scheme: str) -> Turns:
+def ours(scheme: str, vault: Vault | None = None) -> Turns:
     """What times a store of this scheme."""
 
     def run(folder: Path, sessions: int, turns: int) -> float:
         async def main() -> float:
-            async with holdfast.connect(url(scheme, folder)) as store:
+            async with holdfast.connect(url(scheme, folder), vault=vault) as store:
                 keys = [await create(store, f"session-{number}") for number in range(sessions)]
                 return await peers.gathered([turns_of(store, key, turns) for key in keys])
 
@@ -154,6 +155,24 @@ def sqlite_together(settings: Settings) -> Result:
     result.compare(OURS, floor, "least", 0.7)
     if settings.peers:
         result.compare(OURS, peers.OPENAI, "least", 3.0)
+    return result
+
+
+def sqlite_vault(settings: Settings) -> Result:
+    """One session on SQLite, encrypted, each turn durable on return."""
+    result = Result(name="sqlite-vault", title="SQLite, one session, encrypted")
+    turns = settings.sizes.turns
+    vault = Vault([Vault.new_key("bench")])
+    runs: dict[str, tuple[Turns, int]] = {
+        ENCRYPTED: (ours("sqlite", vault), turns),
+        OURS: (ours("sqlite"), turns),
+    }
+    if settings.peers:
+        runs[peers.OPENAI_ENCRYPTED] = (peers.openai_encrypted_turns, turns)
+    compete(result, settings, 1, runs)
+    result.compare(ENCRYPTED, OURS, "least", 0.6)
+    if settings.peers:
+        result.compare(ENCRYPTED, peers.OPENAI_ENCRYPTED, "least", 1.0)
     return result
 
 

@@ -57,19 +57,20 @@ parts
 FLOORS = {part: n for n, line in enumerate(HARNESS.split("\n")) for part in line.split()}
 
 CORE = {"errors", "redact", "events", "codec", "state", "transcript", "catalog", "store", "stores"}
-DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb")  # may import their own
+# May import what they are made for.
+DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb", "holdfast.stores.vault")
 
 PUBLIC = """
 Agent AlreadyDecided Appended Ask Attempts BlobNotFound BlobRef CaughtUp Context Damage
 DeletionRefused Delta Draft ErrorPolicy Event Harness HarnessClosed HeadMoved HoldfastError Hook
-Inbound InvalidAgent InvalidBundle InvalidValue Key LIMITS Lease LeaseHeld LeaseLost Limits
-LogConfig LogDamaged LogReplaced Media MissingExtra Mode ModelError ModelRateLimited ModelTimeout
-ModelUnavailable NewEvent NotContinuable NotPending Page Parent Pending PendingQuery PhaseError
-Query QueueFull Reading Receipt Remains Result Retention Retry Row RunFailed RunLimits Scope Session
-SessionBusy SessionExists SessionMoved SessionNotFound Sessions Snapshot Store StoreError StoreInfo
-StoreTooNew StoreUnavailable SubAgent SurfaceTaken Sweeper Tool ToolContext ToolError ToolMissing
-ToolResult Trouble UnknownStore UnsafePoint bundle_schema connect context export_bundle hook
-import_bundle key new_id tool validate_bundle
+Inbound InvalidAgent InvalidBundle InvalidValue Key KeyMissing LIMITS Lease LeaseHeld LeaseLost
+Limits LogConfig LogDamaged LogReplaced Media MissingExtra Mode ModelError ModelRateLimited
+ModelTimeout ModelUnavailable NewEvent NotContinuable NotPending Page Parent Pending PendingQuery
+PhaseError Query QueueFull Reading Receipt Remains Result Retention Retry Row RunFailed RunLimits
+Scope Session SessionBusy SessionExists SessionMoved SessionNotFound Sessions Snapshot Store
+StoreError StoreInfo StoreTooNew StoreUnavailable SubAgent SurfaceTaken Sweeper Tool ToolContext
+ToolError ToolMissing ToolResult Trouble UnknownStore UnsafePoint Vault bundle_schema connect
+context export_bundle hook import_bundle key new_id tool validate_bundle
 """
 
 

@@ -15,6 +15,7 @@ from .errors import (
     InvalidAgent,
     InvalidBundle,
     InvalidValue,
+    KeyMissing,
     LeaseHeld,
     LeaseLost,
     LogDamaged,
@@ -57,6 +58,7 @@ from .store import (
     StoreInfo,
 )
 from .stores import connect
+from .stores.vault.keys import Vault
 
 if TYPE_CHECKING:
     from .bundle.check import validate_bundle
@@ -148,6 +150,7 @@ __all__ = [
     "InvalidBundle",
     "InvalidValue",
     "Key",
+    "KeyMissing",
     "Lease",
     "LeaseHeld",
     "LeaseLost",
@@ -205,6 +208,7 @@ __all__ = [
     "Trouble",
     "UnknownStore",
     "UnsafePoint",
+    "Vault",
     "bundle_schema",
     "connect",
     "context",

@@ -104,6 +104,7 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
     schema: int
     limits: Limits
     apart: int
+    encrypted: bool = False
 
 
 class Store(Protocol):
@@ -259,12 +260,14 @@ class Store(Protocol):
         """The drafts whose message is not in the log, each by its newest lease."""
         ...
 
-    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
-        """Keep bytes that belong to a session; the same bytes are kept once."""
+    async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
+        """Keep bytes that belong to a session; the same bytes are kept once. With `sha256` they
+        are kept under that name, which is then that of what they were made from."""
         ...
 
-    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
-        """The bytes of a blob of this session (`BlobNotFound`)."""
+    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
+        """The bytes of a blob of this session (`BlobNotFound`), unless they are not what they
+        were; one that was kept under another name is asked for with `checked=False`."""
         ...
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:

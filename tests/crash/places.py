@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from holdfast import Store
+from holdfast import Store, Vault
 from holdfast.store import wall_clock
 from holdfast.stores.file import FileStore
 from holdfast.stores.sqlite import SqliteStore
@@ -18,12 +18,25 @@ SHARED = ("postgres", "mongodb")  # on a server; `pooled` and `standalone` are w
 PLACES = {"sqlite": "holdfast.db", "file": "holdfast"}
 
 
+ENCRYPTED = "+vault"  # behind a kind
+
+
 def url(kind: str, folder: Path, durability: str = "machine") -> str:
     """The URL of the store of this kind in a folder, or of the one on a server that belongs to
-    the folder."""
+    the folder. An encrypted one has its vault in the folder too."""
+    if kind.endswith(ENCRYPTED):
+        return vaulted(url(kind.removesuffix(ENCRYPTED), folder, durability), folder)
     if kind in servers.KINDS:
         return servers.url(kind, folder)
     return f"{kind}:{quote(str(folder / PLACES[kind]))}?durability={durability}"
+
+
+def vaulted(url: str, folder: Path) -> str:
+    """The URL with a vault, which is made if it is not in the folder yet."""
+    file = folder / "vault.toml"
+    if not file.exists():
+        file.write_text(f'keys = ["{Vault.new_key("test")}"]\n')
+    return f"{url}{'&' if '?' in url else '?'}vault={quote(str(file), safe='')}"
 
 
 async def open_at(

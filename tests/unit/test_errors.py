@@ -73,6 +73,10 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (errors.StoreTooNew(problem="schema 9", found=9, known=1), "schema 9"),
     (errors.LogDamaged(**LOG, problem="event 7 cannot be read", seq=7), "event 7 cannot be read"),
     (
+        errors.KeyMissing(problem="its data are encrypted", tenant="t", key="2026-05"),
+        "its data are encrypted: add key '2026-05' to the vault, behind the others",
+    ),
+    (
         errors.UnknownStore(kind="s3", available=["memory", "sqlite"]),
         "there is no store of kind 's3'; there are: memory, sqlite",
     ),

@@ -28,6 +28,7 @@ from tests.links.tampering import (
 )
 
 from holdfast import Damage, Key, NewEvent, Row
+from holdfast.catalog.boxed import LOST
 from holdfast.events import Event
 from holdfast.stores import links, rules
 from holdfast.stores.links import SALT, Walk
@@ -367,7 +368,7 @@ def found_in_part(row: Row, log: Log) -> list[Damage]:
 
 def lost(log: Log, seq: int) -> Log:
     """What a store of files leaves of an event whose line cannot be read, after a repair."""
-    new = NewEvent.of(links.LOST, {"erased": "damaged"}, id=f"damaged:{seq}")
+    new = NewEvent.of(LOST, {"erased": "damaged"}, id=f"damaged:{seq}")
     return log.having_at(seq, record_of(rules.numbered(new, seq, 0), None))
 
 

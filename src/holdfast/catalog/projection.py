@@ -11,9 +11,8 @@ from typing import Any
 from .. import events as ev
 from ..codec import typed
 from ..events import Event
+from .boxed import BOXED, PREVIEW, as_shown
 from .rows import Op, RowChange, surface_name
-
-PREVIEW = 200  # characters of a text that a row shows
 
 QUIET = {
     # Kinds that are bookkeeping about a session, not activity in it.
@@ -42,13 +41,19 @@ def project(event: Event) -> RowChange:
     """What one event changes in its log's row, with no need of the row before."""
     ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
     change = _CHANGES.get(event.kind)
-    if change is not None and (payload := typed(event)) is not None:
+    said = event if event.v <= BOXED else as_shown(event)
+    if change is not None and (payload := typed(said)) is not None:
         if isinstance(payload, ev.SurfaceAttached) and not payload.touch:
             ops.clear()
         change(event, payload, ops)
     else:
         _without_data(event, ops)
     return tuple(ops)
+
+
+def _preview(event: Event, text: str) -> str:
+    """As much of a text as a row shows; an encrypted one was cut before."""
+    return text[:PREVIEW] if event.v <= BOXED else text
 
 
 def _without_data(event: Event, ops: list[Op]) -> None:
@@ -154,7 +159,7 @@ def _surface_detached(event: Event, p: ev.SurfaceDetached, ops: list[Op]) -> Non
 
 def _message_received(event: Event, p: ev.MessageReceived, ops: list[Op]) -> None:
     if p.text:
-        ops.append(Op("set_once", "first_message", value=p.text[:PREVIEW]))
+        ops.append(Op("set_once", "first_message", value=_preview(event, p.text)))
     ops += (_MESSAGE, _TOUCH, Op("set", "due", value=event.at))
 
 
@@ -206,7 +211,7 @@ def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
         if (value := getattr(p, name)) is not None:
             item[name] = value
     if p.title is not None:
-        item["title"] = p.title[:PREVIEW]
+        item["title"] = _preview(event, p.title)
     if p.approvals > 1:
         item["approvals"] = p.approvals
     # Once: a question that a person has seen is not put differently under its id.

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ..codec import LIMITS, check_count, check_name
 from ..errors import InvalidValue
 from ..events import Event, Key, Scope
+from .boxed import size_of
 from .phases import MOVES
 
 
@@ -120,7 +121,7 @@ def apply(
     size = row.bytes
     active = row.active
     for event, change in zip(events, changes, strict=True):
-        size += len(event.data)
+        size += size_of(event)
         for op in change:
             do, name = op.do, op.field
             if do in ("set", "seal"):

@@ -11,7 +11,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 
 from ..errors import HoldfastError
-from . import bundle, claude, failure, keys, person, session
+from . import bundle, claude, failure, keys, person, session, vault
 from .chat import chat
 from .copy import copy
 from .demo import demo
@@ -75,6 +75,7 @@ GROUPS = {
     "person": (person, LIFE),
     "keys": (keys, RUNNING),
     "bundle": (bundle, UPKEEP),
+    "vault": (vault, UPKEEP),
     "claude": (claude, UPKEEP),
 }
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports of SIGINT and SIGPIPE

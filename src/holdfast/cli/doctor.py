@@ -24,6 +24,7 @@ from .failure import scrubbed
 from .options import EVERYWHERE, Common, check_made, place, shown
 from .output import Output, plain
 from .render import fact, size
+from .vault import lacking
 
 
 class Finding(Struct, kw_only=True):
@@ -104,6 +105,7 @@ async def _try(url: str, tenant: str, finding: Finding) -> None:
     async with connect(url) as store:
         finding.opens = True
         finding.info = store.info()
+        finding.problems += await lacking(store)
         await _write(store, tenant)
         finding.writable = True
 
@@ -147,6 +149,7 @@ def _about(info: StoreInfo) -> list[tuple[str, Any]]:
         ("kind", info.kind),
         ("location", info.location),
         ("durability", DURABILITY[info.durability]),
+        ("encrypted", "yes" if info.encrypted else "no"),
         ("schema", info.schema),
         ("limits", f"event {size(limits.event_bytes)}, append {limits.append_events:,} events"),
         ("", f"or {size(limits.append_bytes)}, names {size(limits.name_bytes)}"),

@@ -231,6 +231,19 @@ class LogDamaged(StoreError):
 
 
 @dataclass(eq=False, kw_only=True)
+class KeyMissing(StoreError):
+    """What is asked for is encrypted, and the vault has no such key."""
+
+    code = "key_missing"
+
+    tenant: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}: add key {self.key!r} to the vault, behind the others"
+
+
+@dataclass(eq=False, kw_only=True)
 class UnknownStore(HoldfastError):
     """No store of this kind is to be had here: ask for one of `available`."""
 

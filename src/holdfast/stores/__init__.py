@@ -5,6 +5,7 @@ A store's module, and with it its driver, is imported only when its scheme is as
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -12,7 +13,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from ..errors import InvalidValue, MissingExtra
+from ..events import Scope
 from ..store import Store
+from .vault.keys import RESERVED, Vault
 
 Opener = Callable[[str], Awaitable[Store]]
 
@@ -41,10 +44,15 @@ class Connecting:
             await self._store.aclose()
 
 
-def connect(url: str) -> Connecting:
+def connect(url: str, *, vault: Vault | None = None) -> Connecting:
     """Open the store that `url` names: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql://…` or
     `mongodb://…`, with options behind a `?`. A URL of no known scheme raises `InvalidValue`
-    here, before anything is opened."""
+    here, before anything is opened.
+
+    With a `vault`, or the option `vault=FILE`, the store is encrypted."""
+    url, file = without_vault(url)
+    if file is not None and vault is not None:
+        raise InvalidValue(field="vault", problem="is in the URL too", remedy="give it once")
     scheme, colon, _ = url.partition(":")
     opener = OPENERS.get(scheme)
     if opener is None or not colon:
@@ -53,7 +61,45 @@ def connect(url: str) -> Connecting:
             problem=f"has no known scheme ({scheme!r})" if colon else "has no scheme",
             remedy="use one of " + ", ".join(f"{name}:" for name in OPENERS),
         )
-    return Connecting(lambda: opener(url))
+    if file is None and vault is None:
+        return Connecting(lambda: _plain(opener, url))
+    return Connecting(lambda: _behind(vault or file or "", opener, url))
+
+
+def without_vault(url: str) -> tuple[str, str | None]:
+    """A URL without its option `vault`, all else as it was, and the file that it named."""
+    place, mark, query = url.partition("?")
+    options = query.split("&") if mark else []
+    named = [option for option in options if option.partition("=")[0] == "vault"]
+    if not named:
+        return url, None
+    rest = "&".join(option for option in options if option not in named)
+    return f"{place}?{rest}" if rest else place, unquote(named[-1].partition("=")[2])
+
+
+async def _plain(opener: Opener, url: str) -> Store:
+    """A store as it is; one that is encrypted would be spoiled by what is written past its keys."""
+    store = await opener(url)
+    try:
+        if await store.claims(Scope(RESERVED, RESERVED)):
+            raise InvalidValue(
+                field="vault",
+                problem="is not given, and this store is encrypted",
+                remedy="pass connect(url, vault=...), or add ?vault=FILE to the URL",
+            )
+    except BaseException:
+        await store.aclose()
+        raise
+    return store
+
+
+async def _behind(vault: Vault | str, opener: Opener, url: str) -> Store:
+    """A store behind a vault, or behind the one in a file."""
+    with needing("vault", "cryptography", needed_for="an encrypted store"):
+        from .vault.store import VaultStore
+    if isinstance(vault, str):
+        vault = await asyncio.to_thread(Vault.load, vault)
+    return VaultStore(await opener(url), vault)
 
 
 async def _memory(url: str) -> Store:
@@ -94,14 +140,15 @@ async def _mongodb(url: str) -> Store:
 
 
 @contextmanager
-def needing(extra: str, *packages: str) -> Iterator[None]:
+def needing(extra: str, *packages: str, needed_for: str = "") -> Iterator[None]:
     """Name the extra to install when one of its packages is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in packages:
             raise
-        raise MissingExtra(extra=extra, needed_for=f"the {extra} store") from error
+        needed_for = needed_for or f"the {extra} store"
+        raise MissingExtra(extra=extra, needed_for=needed_for) from error
 
 
 def split(url: str) -> tuple[str, dict[str, str]]:

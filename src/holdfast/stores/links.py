@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..catalog import Row
+from ..catalog.boxed import LOST
 from ..codec import fingerprint
 from ..events import Event, Key, NewEvent
 from ..store import Damage
@@ -30,8 +31,6 @@ SALT = 16
 BROKEN = "does not agree with its link: it, or something before it, was altered, removed or moved"
 BARE = "has no link, and the one before it has: an older program wrote it, or somebody by hand"
 ENDED = "is not the event that the log ended with: something was removed or put there"
-
-LOST = "log.damaged"  # the kind of what stands for an event of which nothing is left
 
 _encode = msgspec.json.Encoder().encode
 _envelope = attrgetter("seq", "id", "kind", "v", "run", "actor", "cause", "at")
@@ -157,13 +156,13 @@ class Walk:
         if self._lossy and is_lost(event):
             self._bare = True
             return []
-        if not (was_linked and _is_blank(event)):
+        if not (was_linked and is_blank(event)):
             self._before = b""  # what follows begins anew
         self._bare = not was_linked
         return [self._found("unlinked", BARE, event.seq)] if was_linked else []
 
     def _follows(self, before: bytes | None, event: Event, hash: bytes, kept: bytes) -> bool:
-        if kept[:1] == b"x" and len(kept) == 1 + 32 and _is_blank(event):
+        if kept[:1] == b"x" and len(kept) == 1 + 32 and is_blank(event):
             return True
         mark = _mark_in(kept, event, hash)
         if mark is None or before is None:
@@ -194,17 +193,17 @@ class Walk:
 def _mark_in(kept: bytes, event: Event, hash: bytes) -> bytes | None:
     if kept[:1] == b"w" and len(kept) == 1 + SALT + 32:
         return _mark(hash, kept[1 : 1 + SALT])
-    if kept[:1] == b"e" and len(kept) == 1 + 32 + 32 and _is_blank(event):
+    if kept[:1] == b"e" and len(kept) == 1 + 32 + 32 and is_blank(event):
         return kept[1:33]
     return None
 
 
 def is_lost(event: Event) -> bool:
     """Whether it stands for an event whose link is lost with all the rest of it."""
-    return (event.kind, event.id) == (LOST, f"damaged:{event.seq}") and _is_blank(event)
+    return (event.kind, event.id) == (LOST, f"damaged:{event.seq}") and is_blank(event)
 
 
-def _is_blank(event: Event) -> bool:
+def is_blank(event: Event) -> bool:
     try:
         msgspec.json.decode(event.data, type=_Blank)
     except (msgspec.MsgspecError, UnicodeDecodeError):

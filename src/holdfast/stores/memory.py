@@ -6,7 +6,6 @@ Nothing here awaits between a check and its write; that is this store's transact
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -176,9 +175,7 @@ class MemoryStore:
         for seq in numbers[:limit]:
             event = self._log(key, incarnation).event(seq)
             if not inline and len(event.data) > APART:
-                sha256 = hashlib.sha256(event.data).hexdigest()
-                stub = msgspec.json.encode(rules.apart(event.data, sha256))
-                event = msgspec.structs.replace(event, data=Raw(stub))
+                event = msgspec.structs.replace(event, data=Raw(rules.apart(event)))
             yield event
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
@@ -419,19 +416,19 @@ class MemoryStore:
 
     # Beside it
 
-    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
+    async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         check_key(scope)
         check_size("data", data, LIMITS.blob_bytes)
         if not self._threads(scope):
             raise SessionNotFound(tenant=scope.tenant, session=scope.session)
-        sha256 = hashlib.sha256(data).hexdigest()
-        self._blobs.setdefault(scope, {})[sha256] = bytes(data)
-        return BlobRef(sha256, len(data))
+        name = rules.blob_name(data, sha256)
+        self._blobs.setdefault(scope, {})[name] = bytes(data)
+        return BlobRef(name, len(data))
 
-    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         check_key(scope)
         data = self._blobs.get(scope, {}).get(ref.sha256)
-        if data is None:
+        if data is None or (checked and not rules.is_blob(data, ref.sha256)):
             raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
         return data
 

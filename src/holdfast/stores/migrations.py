@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidValue
-from . import connect, needing, split
+from . import connect, needing, split, without_vault
 from .file.store import VERSION as FORMAT
 from .sqlite import schema
 
@@ -37,6 +37,7 @@ class SchemaState(Struct, frozen=True):
 async def schema_of(url: str) -> SchemaState:
     """The schema of the store at `url`. Makes nothing and migrates nothing."""
     connect(url)  # refuses an unknown scheme
+    url, _ = without_vault(url)
     scheme = url.partition(":")[0]
     if scheme == "memory":
         return SchemaState(1, 1)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from ..codec import check_name
 from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, UnknownStore
@@ -39,7 +39,7 @@ CONNECTION = """
 address certificate client clientoptions connection connectionstring credentials dbname dir
 directory directtls dsn file filename folder host hostaddr hostname hosts key listenurl location
 options passfile passphrase passwd path pool port role root secret server service socket token uri
-url user username
+url user username vault
 """
 SECURITY = ("ssl", "tls", "auth", "password", "proxy")  # what such a name begins with
 SOON = 0.25  # seconds that a store has to be open, which is no longer waited for
@@ -233,7 +233,7 @@ def _at(kind: str, url: str) -> Builder:
         place, _, query = url.partition("?")
         words = {name: _word(value) for name, value in options.items()}
         merged = dict(parse_qsl(query, keep_blank_values=True)) | words
-        return connect(f"{place}?{urlencode(merged)}")
+        return connect(f"{place}?{urlencode(merged, quote_via=quote)}")
 
     return build
 

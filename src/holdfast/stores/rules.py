@@ -6,14 +6,15 @@ and writes what it answers. So the order of the checks is written once.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ..catalog import Project, Row, RowChange, apply, unseals
+from ..catalog.boxed import size_of
 from ..codec import LIMITS, check_count, check_data, check_name, check_size
 from ..errors import (
     HeadMoved,
@@ -317,9 +318,25 @@ def join_draft(pieces: Mapping[int, str]) -> str:
     return text
 
 
-def apart(data: bytes, sha256: str) -> dict[str, Any]:
-    """What a reader that asked for `inline=False` gets in place of a large payload."""
-    return {"apart": {"size": len(data), "sha256": sha256}}
+def apart(event: NewEvent) -> bytes:
+    """What stands in place of a large payload, and what a reader gets who asked for
+    `inline=False`."""
+    sha256 = hashlib.sha256(event.data).hexdigest()
+    return msgspec.json.encode({"apart": {"size": size_of(event), "sha256": sha256}})
+
+
+def blob_name(data: bytes, sha256: str | None = None) -> str:
+    """The name under which a blob is kept: its own, or the one that was given."""
+    if sha256 is None:
+        return hashlib.sha256(data).hexdigest()
+    if not is_sha256(sha256):
+        raise InvalidValue(field="sha256", problem="is none", remedy="pass 64 hexadecimal digits")
+    return sha256
+
+
+def is_blob(data: bytes, sha256: str) -> bool:
+    """Whether bytes are the blob of this name."""
+    return hashlib.sha256(data).hexdigest() == sha256
 
 
 def is_sha256(text: str) -> bool:

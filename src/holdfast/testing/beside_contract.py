@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
+from msgspec.structs import asdict
 
 from ..codec import LIMITS
 from ..errors import BlobNotFound, InvalidValue, LogReplaced
@@ -82,6 +85,22 @@ class BesideContract:
         assert (await store.delete(KEY.scope)).removed["blobs"] == 2
         assert await store.blobs(KEY.scope) == []
 
+    async def test_a_blob_is_kept_under_the_name_of_what_it_was_made_from(
+        self, store: Store
+    ) -> None:
+        await begin(store)
+        name = hashlib.sha256(b"bytes").hexdigest()
+        ref = await store.put_blob(KEY.scope, b"what was made", sha256=name)
+        assert ref == BlobRef(name, len(b"what was made"))
+        assert await store.get_blob(KEY.scope, ref, checked=False) == b"what was made"
+        assert await store.blobs(KEY.scope) == [ref]
+        with pytest.raises(BlobNotFound):
+            await store.get_blob(KEY.scope, ref)
+        for wrong in ("", "../" * 22, name.upper(), name + "0"):
+            with pytest.raises(InvalidValue) as refused:
+                await store.put_blob(KEY.scope, b"x", sha256=wrong)
+            assert refused.value.field == "sha256"
+
     async def test_a_blob_shared_by_two_sessions_outlives_one_of_them(self, store: Store) -> None:
         await begin(store)
         await begin(store, key("other"))
@@ -138,7 +157,10 @@ class BesideContract:
 
     async def test_a_store_says_what_it_is_and_closes_twice(self, store: Store) -> None:
         info = store.info()
-        assert (info.limits, info.apart) == (LIMITS, 64 << 10)
+        assert info.apart == 64 << 10
+        sizes = [(getattr(info.limits, name), most) for name, most in asdict(LIMITS).items()]
+        assert info.limits == LIMITS or info.encrypted
+        assert all(most // 2 < size <= most for size, most in sizes)  # as text, boxes are larger
         assert info.durability in ("none", "process", "machine")
         assert info.kind
         assert info.schema >= 1

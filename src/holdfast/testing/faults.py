@@ -226,11 +226,11 @@ class FaultyStore:
     async def drafts(self, key: Key) -> list[Draft]:
         return await self._call("drafts", self.inner.drafts(key))
 
-    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
-        return await self._call("put_blob", self.inner.put_blob(scope, data))
+    async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
+        return await self._call("put_blob", self.inner.put_blob(scope, data, sha256=sha256))
 
-    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
-        return await self._call("get_blob", self.inner.get_blob(scope, ref))
+    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
+        return await self._call("get_blob", self.inner.get_blob(scope, ref, checked=checked))
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
         return await self._call("blobs", self.inner.blobs(scope))

@@ -124,6 +124,7 @@ async def _extend(
     store: Store, at: Key, before: Summary, events: list[NewEvent], *, inline: bool = True
 ) -> int:
     """Append events and their note to the log as it was `before`."""
+    inline = inline and not store.info().encrypted  # what a row has for lists is in clear
     note = noted(before, len(events), _entries(events), inline=inline)
     done = await store.append(
         at, [*events, *note], expected=before.head, log=before.log, create=before.log is None

@@ -338,7 +338,7 @@ class Stage(MemoryStore):
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
         """Nobody opens it again."""
 
-    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         data = await self._blob(ref.sha256)
         if data is None:
             raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)

@@ -11,7 +11,6 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -111,9 +110,8 @@ class InFiles:
         ):
             stub = None
             if len(event.data) > APART:
-                data = bytes(event.data)
-                staged.apart[self._folder.apart(entry.row.log, event.seq)] = data
-                stub = Raw(msgspec.json.encode(rules.apart(data, sha256(data).hexdigest())))
+                staged.apart[self._folder.apart(entry.row.log, event.seq)] = bytes(event.data)
+                stub = Raw(rules.apart(event))
             line = event_line(event, hash, link, change, stub=stub, first=first, last=last)
             at = size + len(staged.text)
             columns.append(place(at, len(line)) if stub is None else b"p" + bytes(stub))

@@ -19,12 +19,13 @@ from msgspec import Struct
 
 from ... import catalog
 from ...catalog import Project, Row, RowChange
+from ...catalog.boxed import LOST
 from ...codec import fingerprint
 from ...errors import InvalidValue
 from ...events import Event, Key, NewEvent
 from ...store import Damage
 from .. import rules
-from ..links import LOST, ending
+from ..links import ending
 from ..sqlite import history, remove
 from ..sqlite import log as logs
 from ..sqlite.bodies import Entry

@@ -7,12 +7,10 @@ rest of each as a record. The data of a record are framed (`frames`); behind the
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import Raw
 
 from ...codec import fingerprint
@@ -135,12 +133,7 @@ def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
 
 def recorded(event: Event, hash: bytes, link: bytes | None, ref: Ref | None = None) -> Record:
     """An event without its number and id."""
-    if ref is None:
-        data = packed(event.data)
-    else:
-        text = bytes(event.data)
-        stub = rules.apart(text, hashlib.sha256(text).hexdigest())
-        data = b"p" + msgspec.json.encode(stub)
+    data = packed(event.data) if ref is None else b"p" + rules.apart(event)
     record: Record = {
         "kind": event.kind,
         "at": event.at,

@@ -8,7 +8,6 @@ sessions, a store has one client.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
@@ -341,15 +340,15 @@ class MongoStore:
 
     # Beside it
 
-    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
+    async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         check_key(scope)
         check_size("data", data, LIMITS.blob_bytes)
-        sha256 = hashlib.sha256(data).hexdigest()
-        return await self._ride(lambda: beside.put_blob(self._db, scope, data, sha256), long=True)
+        name = rules.blob_name(data, sha256)
+        return await self._ride(lambda: beside.put_blob(self._db, scope, data, name), long=True)
 
-    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         check_key(scope)
-        return await self._ride(lambda: beside.get_blob(self._db, scope, ref), long=True)
+        return await self._ride(lambda: beside.get_blob(self._db, scope, ref, checked), long=True)
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
         check_key(scope)

@@ -7,7 +7,6 @@ Each method checks its arguments, then runs a function of `log`, `read`, `histor
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -331,16 +330,16 @@ class PostgresStore:
 
     # Beside it
 
-    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
+    async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         check_key(scope)
         check_size("data", data, LIMITS.blob_bytes)
-        sha256 = hashlib.sha256(data).hexdigest()
-        return await self._run(lambda link: beside.put_blob(link, scope, data, sha256), within=SLOW)
+        name = rules.blob_name(data, sha256)
+        return await self._run(lambda link: beside.put_blob(link, scope, data, name), within=SLOW)
 
-    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         check_key(scope)
         return await self._run(
-            lambda link: beside.get_blob(link, scope, ref), whole=False, within=SLOW
+            lambda link: beside.get_blob(link, scope, ref, checked), whole=False, within=SLOW
         )
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:

@@ -7,12 +7,10 @@ the caller's transaction.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
 from msgspec import Raw
 
 from ...catalog import Row
@@ -160,13 +158,11 @@ class InDatabase:
         columns = []
         for event in plan.fresh:
             if len(event.data) > APART:
-                data = bytes(event.data)
-                stub = rules.apart(data, hashlib.sha256(data).hexdigest())
                 conn.execute(
                     "INSERT INTO payloads (log, seq, data) VALUES (?, ?, ?)",
-                    (entry.id, event.seq, packed(data)),
+                    (entry.id, event.seq, packed(event.data)),
                 )
-                columns.append(b"p" + msgspec.json.encode(stub))
+                columns.append(b"p" + rules.apart(event))
             else:
                 columns.append(packed(event.data))
         return columns

@@ -8,7 +8,6 @@ a reader if not.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
@@ -346,17 +345,19 @@ class SqliteStore:
 
     # Beside it
 
-    async def put_blob(self, scope: Scope, data: bytes) -> BlobRef:
+    async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         check_key(scope)
         check_size("data", data, LIMITS.blob_bytes)
-        sha256 = hashlib.sha256(data).hexdigest()
+        name = rules.blob_name(data, sha256)
         return await self._writer.run(
-            lambda conn: beside.put_blob(conn, self._bodies, scope, data, sha256), size=len(data)
+            lambda conn: beside.put_blob(conn, self._bodies, scope, data, name), size=len(data)
         )
 
-    async def get_blob(self, scope: Scope, ref: BlobRef) -> bytes:
+    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         check_key(scope)
-        return await self._readers.run(lambda conn: beside.get_blob(conn, self._bodies, scope, ref))
+        return await self._readers.run(
+            lambda conn: beside.get_blob(conn, self._bodies, scope, ref, checked)
+        )
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
         check_key(scope)

@@ -1,0 +1,213 @@
+"""Events, rows and snapshots as an encrypted store keeps them, and back; each for its place."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ...catalog import Pending, Row
+from ...catalog.boxed import BOXED, NEWER, Box, box_of, shown
+from ...codec import LIMITS, erased
+from ...errors import InvalidValue
+from ...events import Event, Key, NewEvent
+from ...store import Snapshot
+from .. import rules
+from ..links import is_lost
+from . import rings
+from .rings import PLAIN, Ring, UnknownKey, Unsealed
+
+VERSIONS = NEWER - BOXED - 1  # the greatest of an event that can be encrypted
+REASON_BYTES = 340  # of an erasure, which encrypted must not be longer than a name
+TEXT = "box:"  # before an encrypted text
+ERASED = ("erased",)
+TITLES = ("title", "first_message", "hold")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    erased: str
+
+
+_erased = msgspec.json.Decoder(_Erased).decode
+
+
+# Events
+
+
+class Place(NamedTuple):
+    """Where an event was written: at a place of an append behind a number."""
+
+    after: int
+    place: int
+
+
+def boxed(ring: Ring, key: Key, event: NewEvent, place: Place) -> NewEvent:
+    """An event with its data encrypted for a place of its log."""
+    if event.v > VERSIONS:
+        raise InvalidValue(field="v", problem=f"is {event.v}", remedy=f"use 1 to {VERSIONS}")
+
+    def text(of: tuple[str, ...], said: str) -> str:
+        return _boxed_text(ring, key, of, said)
+
+    said = event if isinstance(event, Event) else rules.numbered(event, place.after + 1, 0)
+    clear = _encode(shown(said, text))
+    data = bytes(event.data)
+    box = Box(
+        box=ring.encrypt(key.session, _bound(event, place, event.v), data, clear),
+        size=len(data),
+        after=place.after,
+        place=place.place,
+        shown=Raw(clear),
+    )
+    return replace(event, data=Raw(_encode(box)), v=event.v + BOXED)
+
+
+def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent], head: int) -> list[NewEvent]:
+    """The events of one append behind `head`, encrypted."""
+    return [boxed(ring, key, event, Place(head, n)) for n, event in enumerate(events)]
+
+
+def opened(key: Key, event: Event, ring: Ring) -> Event:
+    """An event as it was given to `boxed`, or erased (`Unsealed`)."""
+    box = box_of(event)
+    if box is None:
+        return _opened_bare(key, event, ring)
+    place = Place(box.after, box.place)
+    # Within an append, those before it may have been known, and so it moved up; never down.
+    if not 0 <= event.seq - box.after - 1 <= box.place:
+        raise Unsealed
+    v = event.v - BOXED
+    data = ring.decrypt(key.session, _bound(event, place, v), box.box, bytes(box.shown))
+    if len(data) != box.size:
+        raise Unsealed
+    return replace(event, data=Raw(data), v=v)
+
+
+def _bound(event: NewEvent, place: Place, v: int) -> tuple[Any, ...]:
+    return ("event", *place, event.id, event.kind, v, event.run, event.actor, event.cause)
+
+
+def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
+    """One that was erased, or stands for another that was lost, by the reason that was given."""
+    if event.v >= NEWER:
+        raise Unsealed(rings.NEWER)
+    try:
+        reason = _erased(event.data).erased
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Unsealed(PLAIN) from error
+    if event.v <= BOXED and not is_lost(event):
+        raise Unsealed(PLAIN)
+    if not reason.startswith(TEXT):
+        raise Unsealed(PLAIN)
+    data = ring.decrypt(key.session, ERASED, reason.removeprefix(TEXT))
+    return replace(event, data=Raw(data), v=event.v - BOXED if event.v > BOXED else event.v)
+
+
+def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
+    """Why something is erased, as it is kept: so nobody else can say that it was. It is the same
+    in forks, under whichever thread it is read."""
+    data = bytes(erased(reason))
+    if len(data) > REASON_BYTES:
+        raise InvalidValue(
+            field="reason",
+            problem=f"has {len(data)} bytes",
+            remedy=f"use at most {REASON_BYTES} in an encrypted store",
+            limit=REASON_BYTES,
+        )
+    return TEXT + ring.encrypt(key.session, ERASED, data)
+
+
+# Texts
+
+
+def _boxed_text(ring: Ring, key: Key, of: tuple[str, ...], text: str) -> str:
+    return TEXT + ring.encrypt(key.session, ("text", key.thread, *of), text.encode())
+
+
+def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
+    """A text of a row; None if it does not belong there."""
+    if not isinstance(text, str) or not text.startswith(TEXT):
+        return "" if text == "" else None
+    try:
+        place = ("text", key.thread, *of)
+        return ring.decrypt(key.session, place, text.removeprefix(TEXT)).decode()
+    except UnknownKey:
+        raise
+    except Unsealed:
+        return None
+
+
+# Rows
+
+
+def opened_row(key: Key, row: Row, ring: Ring) -> Row:
+    """A row with its texts decrypted; one that does not belong there is left out."""
+    texts = {
+        name: _text(ring, key, (name,), value)
+        for name in TITLES
+        if (value := getattr(row, name)) is not None
+    }
+    waits = {
+        id: item | {"title": _text(ring, key, ("pending", id), item["title"])}
+        if isinstance(item, dict) and item.get("title") is not None
+        else item
+        for id, item in row.pending.items()
+    }
+    if row.hold is not None and texts["hold"] is None:
+        texts["hold"] = "unreadable"  # what holds a session must not be lost with its text
+    return replace(row, **texts, pending=waits)
+
+
+def opened_item(item: Pending, ring: Ring) -> Pending:
+    """The same for what waits."""
+    if item.title is None:
+        return item
+    key = Key(item.tenant, item.session, item.thread)
+    return replace(item, title=_text(ring, key, ("pending", item.id), item.title))
+
+
+# Snapshots
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    box: str
+
+
+_kept = msgspec.json.Decoder(_Kept).decode
+
+
+def _bound_snapshot(key: Key, snapshot: Snapshot) -> tuple[Any, ...]:
+    return ("snapshot", key.thread, snapshot.log, snapshot.seq, snapshot.version)
+
+
+def boxed_snapshot(ring: Ring, key: Key, snapshot: Snapshot) -> Snapshot | None:
+    """A snapshot with its state encrypted; None if it is too large to be kept."""
+    data = zlib.compress(bytes(snapshot.state), 1)
+    box = ring.encrypt(key.session, _bound_snapshot(key, snapshot), data)
+    state = Raw(_encode(_Kept(box)))
+    return replace(snapshot, state=state) if len(state) <= LIMITS.snapshot_bytes else None
+
+
+def opened_snapshot(key: Key, snapshot: Snapshot, ring: Ring) -> Snapshot | None:
+    """A snapshot as it was; None if it does not belong there."""
+    try:
+        box = _kept(snapshot.state).box
+        data = ring.decrypt(key.session, _bound_snapshot(key, snapshot), box)
+    except UnknownKey:
+        raise
+    except (Unsealed, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return replace(snapshot, state=Raw(zlib.decompress(data)))
+
+
+def stubbed(event: Event) -> Event:
+    """An event with size and hash in place of a large payload."""
+    if len(event.data) <= rules.APART:
+        return event
+    return replace(event, data=Raw(rules.apart(event)))

@@ -1,0 +1,87 @@
+"""Drafts of an encrypted store: each piece is a line, and the lines follow each other.
+
+The store below joins pieces by where they begin, in characters. Encrypted, a piece has another
+length; so here each is put behind what is there, and says itself where its text begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from ...events import Key
+from ...store import Draft, Lease, Store
+from ..rules import join_draft
+from .rings import Ring, UnknownKey, Unsealed
+
+PIECE = 96 << 10  # characters that are encrypted together
+MESSAGES = 4_096  # messages of which a process remembers how much is kept
+
+_piece = msgspec.json.Decoder(tuple[int, str]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Drafts:
+    """Where the next piece of each message goes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lengths: OrderedDict[tuple[Key, str, int], int] = OrderedDict()
+        self._turns: WeakValueDictionary[tuple[Key, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def put(
+        self, ring: Ring, key: Key, message: str, offset: int, text: str, fence: Lease
+    ) -> None:
+        """Keep a piece, behind those that are there."""
+        place = _place(key, message, fence.token)
+        parts = [text[at : at + PIECE] for at in range(0, len(text), PIECE)] or [""]
+        known = (key, message, fence.token)
+        async with self._turn(key, message):
+            for part in parts:
+                line = ring.encrypt(key.session, place, _encode((offset, part))) + "\n"
+                at = await self._length(*known)
+                # Forgotten until it is known to be there: after a failure it is looked up again.
+                self._lengths.pop(known, None)
+                await self._store.put_draft(key, message, at, line, fence=fence)
+                self._lengths[known] = at + len(line)
+                offset += len(part)
+        if len(self._lengths) > MESSAGES:
+            self._lengths.popitem(last=False)
+
+    def _turn(self, key: Key, message: str) -> asyncio.Lock:
+        turn = self._turns.get((key, message))
+        if turn is None:
+            turn = self._turns[key, message] = asyncio.Lock()
+        return turn
+
+    async def _length(self, key: Key, message: str, token: int) -> int:
+        known = self._lengths.get((key, message, token))
+        if known is not None:
+            return known
+        for draft in await self._store.drafts(key):
+            if (draft.message, draft.token) == (message, token):
+                return len(draft.text)
+        return 0
+
+
+def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft:
+    """A draft with its text decrypted, up to the first piece that does not belong there."""
+    place = _place(key, draft.message, draft.token)
+    pieces: dict[int, str] = {}
+    for line in draft.text.splitlines():
+        try:
+            offset, text = _piece(ring.decrypt(key.session, place, line))
+        except UnknownKey:
+            raise
+        except (Unsealed, msgspec.MsgspecError):
+            break
+        pieces[offset] = text
+    return Draft(draft.message, join_draft(pieces), draft.token)
+
+
+def _place(key: Key, message: str, token: int) -> tuple[Any, ...]:
+    return ("draft", key.thread, message, token)

@@ -1,0 +1,188 @@
+"""The data keys of all tenants: read from the store, made, and encrypted anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from msgspec import Struct
+
+from ...catalog import Query
+from ...errors import InvalidValue, KeyMissing
+from ...events import Scope
+from ...store import Store
+from .keys import RESERVED, Master, Vault
+from .rings import LOCKED, Claim, DataKey, Ring, claim_of, data_key, new_data_key
+
+TENANTS = 4_096  # tenants whose keys a process remembers
+NOWHERE = 1_000  # ids of no key that it remembers of each
+TENANT = "tenant:"
+OTHER = "the vault's key of that name is another one"
+
+
+class KeyInfo(Struct, frozen=True):
+    """A data key, without itself: which master key it is encrypted with now, and which was first
+    when it was made. `readable`: the vault can decrypt it."""
+
+    tenant: str
+    id: str
+    master: str
+    made: str
+    readable: bool
+
+
+class Resealed(Struct, frozen=True):
+    """How many data keys of a tenant were not encrypted with the vault's first key yet, and the
+    master keys of those that still are not, since the vault does not have them."""
+
+    tenant: str
+    changed: int
+    left: tuple[str, ...] = ()
+
+
+class Rings:
+    """The data keys of the tenants of a store, read when they are first needed."""
+
+    def __init__(self, store: Store, vault: Vault) -> None:
+        self._store = store
+        self._vault = vault
+        self._rings: OrderedDict[str, Ring] = OrderedDict()
+        self._nowhere: dict[str, set[str]] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    async def reading(self, tenant: str) -> Ring:
+        """The keys of a tenant, to decrypt with."""
+        ring = self._rings.get(tenant)
+        if ring is None:
+            async with self._turn(tenant):
+                ring = self._rings.get(tenant) or await self._load(tenant)
+        return ring
+
+    async def again(self, tenant: str, wanted: str) -> Ring:
+        """The keys of a tenant, among which `wanted` was not: as the store has them now. What is
+        not there was never made, and is not looked for again."""
+        ring = await self.reading(tenant)
+        nowhere = self._nowhere.setdefault(tenant, set())
+        if wanted not in nowhere:
+            async with self._turn(tenant):
+                ring = await self._load(tenant)
+            if wanted not in ring.keys and wanted not in ring.locked:
+                if len(nowhere) >= NOWHERE:
+                    nowhere.pop()
+                nowhere.add(wanted)
+        return ring.surely()
+
+    async def writing(self, tenant: str) -> Ring:
+        """The keys of a tenant, one of them to encrypt with: made if there is none, or none that
+        was made under the vault's first key and is encrypted with it."""
+        ring = await self.reading(tenant)
+        if ring.current is None:
+            async with self._turn(tenant):
+                ring = await self._load(tenant)
+                if ring.current is None:
+                    ring = await self._make(ring)
+        return ring
+
+    def _turn(self, tenant: str) -> asyncio.Lock:
+        if len(self._turns) > TENANTS:
+            self._turns = {name: turn for name, turn in self._turns.items() if turn.locked()}
+        return self._turns.setdefault(tenant, asyncio.Lock())
+
+    async def tenants(self) -> list[str]:
+        """The tenants that have data keys."""
+        names = await self._store.claims(Scope(RESERVED, RESERVED))
+        return [name.removeprefix(TENANT) for name in names if name.startswith(TENANT)]
+
+    async def listed(self, tenant: str) -> list[KeyInfo]:
+        """What the store keeps of a tenant's data keys."""
+        return [
+            KeyInfo(
+                tenant, claim.id, claim.master, claim.made, self._key(tenant, claim) is not None
+            )
+            for claim in await self._claims(tenant)
+        ]
+
+    async def reseal(self, tenant: str) -> Resealed:
+        """Encrypt the data keys of a tenant with the vault's first key, and have a new one for
+        what is written from now on. Cut at any moment, no key is lost."""
+        first, owner = self._vault.masters(tenant)[0], Scope(tenant, RESERVED)
+        found = [(claim, self._key(tenant, claim)) for claim in await self._claims(tenant)]
+        done = {key.id for claim, key in found if key and claim.master == first.name}
+        changed: set[str] = set()
+        for claim, key in found:
+            if key is None or claim.master == first.name:
+                continue
+            if key.id not in done:
+                await self._store.claim(tenant, claim_of(first, tenant, key), owner)
+                done.add(key.id)
+            await self._store.unclaim(tenant, claim.name, owner)
+            changed.add(key.id)
+        async with self._turn(tenant):
+            ring = await self._load(tenant)
+        if not ring.locked:
+            await self.writing(tenant)
+        return Resealed(tenant, len(changed), tuple(sorted(set(ring.locked.values()))))
+
+    async def _claims(self, tenant: str) -> list[Claim]:
+        names = await self._store.claims(Scope(tenant, RESERVED))
+        return [claim for claim in map(Claim.parse, names) if claim is not None]
+
+    def _key(self, tenant: str, claim: Claim) -> DataKey | None:
+        master = self._master(tenant, claim.master)
+        return master and data_key(master, tenant, claim)
+
+    def _master(self, tenant: str, name: str) -> Master | None:
+        return next((key for key in self._vault.masters(tenant) if key.name == name), None)
+
+    async def _load(self, tenant: str) -> Ring:
+        keys: dict[str, DataKey] = {}
+        locked: dict[str, str] = {}
+        for claim in await self._claims(tenant):
+            key = self._key(tenant, claim)
+            if key is None:
+                locked[claim.id] = claim.master
+            elif key.id not in keys or key.master == self._vault.masters(tenant)[0].name:
+                keys[key.id] = key
+        first = self._vault.masters(tenant)[0].name
+        # Both: who has an old master key must not choose what new data are encrypted with.
+        able = [key for key in keys.values() if (key.made, key.master) == (first, first)]
+        ring = Ring(
+            tenant,
+            keys,
+            current=max(able, default=None),
+            locked={id: name for id, name in locked.items() if id not in keys},
+        )
+        self._rings[tenant] = ring
+        self._rings.move_to_end(tenant)
+        if len(self._rings) > TENANTS:
+            self._nowhere.pop(self._rings.popitem(last=False)[0], None)
+        return ring
+
+    async def _make(self, ring: Ring) -> Ring:
+        tenant = ring.tenant
+        first = self._vault.masters(tenant)[0]
+        if ring.empty:
+            ring = await self._checked_empty(tenant)
+            if ring.current is not None:
+                return ring  # somebody was faster
+        elif not ring.keys:
+            # A vault that can read nothing of a tenant writes nothing to it either.
+            names = sorted(set(ring.locked.values()))
+            problem = OTHER if first.name in names else LOCKED
+            raise KeyMissing(problem=problem, tenant=tenant, key=names[0])
+        await self._store.claim(RESERVED, TENANT + tenant, Scope(RESERVED, RESERVED))
+        key = new_data_key(first, tenant)
+        await self._store.claim(tenant, key.claim, Scope(tenant, RESERVED))
+        return await self._load(tenant)
+
+    async def _checked_empty(self, tenant: str) -> Ring:
+        """Refuse a tenant that has sessions and no keys."""
+        found = await self._store.find(Query(tenant=tenant), limit=1)
+        ring = await self._load(tenant)  # whoever begins an encrypted session made a key before
+        if found.items and ring.empty:
+            raise InvalidValue(
+                field="vault",
+                problem=f"tenant {tenant!r} has sessions here that are not encrypted",
+                remedy="copy the store into a new one that is: holdfast copy",
+            )
+        return ring

@@ -1,0 +1,126 @@
+"""A vault: the keys that a store's data keys are encrypted with, and where they come from.
+
+`master` keys are the host's, one or more per tenant; the first encrypts, all decrypt. They never
+touch data: each tenant has **data keys** of its own, random, which the store keeps encrypted by a
+master key. Another master key is thus a matter of a few bytes per tenant.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import InvalidValue
+
+RESERVED = "holdfast.vault"  # the session, and the tenant, that hold keys and nothing else
+KEY_BYTES = 32
+FILE_BYTES = 1 << 20
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Master(NamedTuple):
+    """One master key, and the name that what it encrypts is marked with."""
+
+    name: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"Master(name={self.name!r})"
+
+
+class Vault:
+    """The master keys of a store that is encrypted: `connect(url, vault=Vault([...]))`.
+
+    A key is `NAME:BASE64`, 32 random bytes under a name of your choice; `new_key` makes one. The
+    first of `keys` encrypts, all of them decrypt. `tenants` gives some tenants keys of their own,
+    and only those. Both are looked at when a tenant is first used.
+    """
+
+    def __init__(
+        self, keys: Sequence[str], *, tenants: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self._keys = _masters("keys", keys)
+        if not isinstance(tenants, Mapping | None):
+            raise _refused("tenants", "is no mapping of names to lists of keys")
+        self._tenants = {
+            tenant: _masters(f"tenants.{tenant}", own) for tenant, own in (tenants or {}).items()
+        }
+
+    def __repr__(self) -> str:
+        return f"Vault({[key.name for key in self._keys]}, tenants={sorted(self._tenants)})"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Vault:
+        """The vault in a TOML file: `keys = [...]`, and a table `[tenants]` of lists of keys."""
+        import tomllib  # noqa: PLC0415 - few need it, and all would wait for it
+
+        try:
+            with Path(path).open("rb") as file:
+                text = file.read(FILE_BYTES + 1)
+            if len(text) > FILE_BYTES:
+                raise _refused("vault", f"{str(path)!r} is larger than 1 MiB")
+            said = tomllib.loads(text.decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            # Without what it holds: that may be keys.
+            raise _refused("vault", f"{str(path)!r} is no TOML") from None
+        except (OSError, ValueError) as error:
+            raise _refused("vault", f"{str(path)!r} cannot be read ({error})") from error
+        keys, tenants = said.pop("keys", ()), said.pop("tenants", {})
+        if said or not isinstance(tenants, dict):
+            raise _refused("vault", f"{str(path)!r} holds more than `keys` and a table `tenants`")
+        return cls(keys, tenants=tenants)
+
+    @staticmethod
+    def new_key(name: str) -> str:
+        """A new key of this name, 32 random bytes. Keep it where the store's backups are not."""
+        _check_name("name", name)
+        return f"{name}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}"
+
+    def masters(self, tenant: str) -> tuple[Master, ...]:
+        """The master keys of a tenant, the one that encrypts first."""
+        return self._tenants.get(tenant, self._keys)
+
+
+def _masters(field: str, keys: object) -> tuple[Master, ...]:
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Sequence) or not keys:
+        raise _refused(field, "is no list of keys")
+    masters = tuple(_master(f"{field}[{n}]", key) for n, key in enumerate(keys))
+    if len({key.name for key in masters}) < len(masters):
+        raise _refused(field, "has two keys of one name")
+    return masters
+
+
+def _master(field: str, key: object) -> Master:
+    # No word of it in what is said: a name may be a part of a key that was written otherwise.
+    name, colon, text = key.partition(":") if isinstance(key, str) else ("", "", "")
+    if not colon:
+        raise _refused(field, "is not NAME:BASE64")
+    _check_name(field, name)
+    try:
+        secret = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        secret = b""
+    if len(secret) != KEY_BYTES:
+        raise _refused(field, f"is not {KEY_BYTES} bytes in base64")
+    if len(set(secret)) < KEY_BYTES // 4:
+        raise _refused(field, "is not random")
+    return Master(name, secret)
+
+
+def _check_name(field: str, name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _refused(field, "has no name of 1 to 64 letters, digits, '.', '_' or '-'")
+
+
+def _refused(field: str, problem: str) -> InvalidValue:
+    return InvalidValue(
+        field=field,
+        problem=problem,
+        remedy="give NAME:BASE64 each, as `holdfast vault new` prints it",
+    )

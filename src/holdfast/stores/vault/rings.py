@@ -1,0 +1,242 @@
+"""The data keys of a tenant, and what is encrypted with them.
+
+A data key is kept in the store as a claim of a session that does not exist: the master key's
+name, its own, that of the master key it was made under, and the key itself, encrypted. Claims are
+durable, shared by all processes, and can be exchanged one by one, so a tenant's keys are encrypted
+anew while everybody works. Which tenants have any is kept in the same way.
+
+From a data key, every session has a key of its own, so that no two share a nonce. What is
+encrypted is bound to the place it was written for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from ...errors import KeyMissing
+from .keys import KEY_BYTES, Master
+
+CLAIM = "vault"
+NONCE = 12
+ID = 16  # characters of a data key's id
+OVERHEAD = ID + NONCE + 16  # bytes that `encrypt_bytes` adds
+SESSIONS = 4_096  # sessions of a tenant whose keys a process remembers
+
+LOCKED = "its data are encrypted by another key"
+PLAIN = "is not encrypted, and all in this store is: somebody put it there by another way"
+ALTERED = "is not what was encrypted for this place: it was altered or moved"
+GONE = "is encrypted by a data key that the store does not have: it was altered, or the key is lost"
+NEWER = "was encrypted by a newer version: upgrade this program"
+
+_ID = re.compile(f"[0-9a-f]{{{ID}}}")
+_encode = msgspec.json.Encoder().encode
+
+
+class Unsealed(Exception):
+    """What was to be decrypted is not what was encrypted for this place, and why."""
+
+    def __init__(self, why: str = ALTERED) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class UnknownKey(Unsealed):
+    """It names a data key that was not there when the keys were read."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(GONE)
+        self.id = id
+
+
+class DataKey(NamedTuple):
+    """A key that data are encrypted with. `made` is the master key that was first when it was
+    made, `master` the one that it is encrypted with, `claim` what the store keeps of it."""
+
+    id: str
+    secret: bytes
+    made: str
+    master: str
+    claim: str
+
+    def __repr__(self) -> str:
+        return f"DataKey(id={self.id!r}, made={self.made!r}, master={self.master!r})"
+
+
+class Claim(NamedTuple):
+    """What the store keeps of a data key: which it is, and itself, encrypted."""
+
+    name: str
+    master: str
+    id: str
+    made: str
+    sealed: bytes
+
+    @classmethod
+    def parse(cls, name: str) -> Claim | None:
+        """None for a name that is no data key."""
+        try:
+            what, master, id, made, text = name.split(":")
+            sealed = base64.urlsafe_b64decode(text)
+        except (ValueError, binascii.Error):
+            return None
+        return cls(name, master, id, made, sealed) if what == CLAIM and _ID.fullmatch(id) else None
+
+
+Ciphers = OrderedDict[tuple[str, str], AESGCM]
+
+
+class Ring:
+    """The data keys of one tenant, as far as the vault can decrypt them. It never changes.
+
+    `current` encrypts. `locked` are the ids of those that cannot be decrypted, with the names of
+    their master keys. With `sure`, a key that is not here is nowhere.
+    """
+
+    def __init__(
+        self,
+        tenant: str,
+        keys: dict[str, DataKey],
+        *,
+        current: DataKey | None = None,
+        locked: dict[str, str] | None = None,
+        sure: bool = False,
+        ciphers: Ciphers | None = None,
+    ) -> None:
+        self.tenant = tenant
+        self.keys = keys
+        self.current = current
+        self.locked = locked or {}
+        self._sure = sure
+        self._ciphers: Ciphers = OrderedDict() if ciphers is None else ciphers
+
+    def surely(self) -> Ring:
+        """The same, after the keys were read once more."""
+        return Ring(
+            self.tenant,
+            self.keys,
+            current=self.current,
+            locked=self.locked,
+            sure=True,
+            ciphers=self._ciphers,
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of the tenant was ever encrypted."""
+        return not (self.keys or self.locked)
+
+    def encrypt(self, session: str, place: tuple[Any, ...], data: bytes, more: bytes = b"") -> str:
+        """Data, as text that is of use only at this place; `more` is bound with it."""
+        id, sealed = self._sealed(session, place, data, more)
+        return f"{id}:{base64.b64encode(sealed).decode()}"
+
+    def encrypt_bytes(self, session: str, place: tuple[Any, ...], data: bytes) -> bytes:
+        """The same as bytes."""
+        id, sealed = self._sealed(session, place, data, b"")
+        return id.encode() + sealed
+
+    def _sealed(
+        self, session: str, place: tuple[Any, ...], data: bytes, more: bytes
+    ) -> tuple[str, bytes]:
+        key = self.current
+        assert key is not None
+        nonce = os.urandom(NONCE)
+        sealed = self._cipher(key, session).encrypt(nonce, data, self._bound(session, place, more))
+        return key.id, nonce + sealed
+
+    def decrypt(self, session: str, place: tuple[Any, ...], text: str, more: bytes = b"") -> bytes:
+        """What `encrypt` was given (`Unsealed`)."""
+        id, sealed = text[:ID], text[ID + 1 :]
+        if text[ID : ID + 1] != ":":
+            raise Unsealed
+        try:
+            data = base64.b64decode(sealed, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Unsealed from error
+        return self._opened(id, session, place, data, more)
+
+    def decrypt_bytes(self, session: str, place: tuple[Any, ...], data: bytes) -> bytes:
+        """What `encrypt_bytes` was given (`Unsealed`)."""
+        id = data[:ID].decode("ascii", "replace")
+        return self._opened(id, session, place, data[ID:], b"")
+
+    def _opened(
+        self, id: str, session: str, place: tuple[Any, ...], data: bytes, more: bytes
+    ) -> bytes:
+        key = self.keys.get(id)
+        if key is None:
+            raise self._unknown(id)
+        try:
+            return self._cipher(key, session).decrypt(
+                data[:NONCE], data[NONCE:], self._bound(session, place, more)
+            )
+        except (InvalidTag, ValueError) as error:
+            raise Unsealed from error
+
+    def _unknown(self, id: str) -> Exception:
+        if id in self.locked:
+            return KeyMissing(problem=LOCKED, tenant=self.tenant, key=self.locked[id])
+        if not _ID.fullmatch(id):
+            return Unsealed()
+        return Unsealed(GONE) if self._sure else UnknownKey(id)
+
+    def _bound(self, session: str, place: tuple[Any, ...], more: bytes) -> bytes:
+        return _encode(("holdfast", 1, self.tenant, session, *place)) + b"\n" + more
+
+    def _cipher(self, key: DataKey, session: str) -> AESGCM:
+        known = (key.id, session)
+        cipher = self._ciphers.get(known)
+        if cipher is None:
+            cipher = self._ciphers[known] = _derived(key.secret, self.tenant, session)
+            if len(self._ciphers) > SESSIONS:
+                self._ciphers.popitem(last=False)
+        return cipher
+
+
+def new_data_key(master: Master, tenant: str) -> DataKey:
+    """A new data key of a tenant, and what is to be kept of it."""
+    key = DataKey(os.urandom(ID // 2).hex(), os.urandom(KEY_BYTES), master.name, master.name, "")
+    return key._replace(claim=claim_of(master, tenant, key))
+
+
+def claim_of(master: Master, tenant: str, key: DataKey) -> str:
+    """What is to be kept of a data key, encrypted with this master key."""
+    nonce = os.urandom(NONCE)
+    bound = _bound_key(master.name, tenant, key.id, key.made)
+    sealed = nonce + _derived(master.secret, tenant, "").encrypt(nonce, key.secret, bound)
+    text = base64.urlsafe_b64encode(sealed).decode()
+    return f"{CLAIM}:{master.name}:{key.id}:{key.made}:{text}"
+
+
+def data_key(master: Master, tenant: str, claim: Claim) -> DataKey | None:
+    """The data key of a claim; None if this master key does not decrypt it."""
+    try:
+        secret = _derived(master.secret, tenant, "").decrypt(
+            claim.sealed[:NONCE],
+            claim.sealed[NONCE:],
+            _bound_key(master.name, tenant, claim.id, claim.made),
+        )
+    except (InvalidTag, ValueError):
+        return None
+    return DataKey(claim.id, secret, claim.made, claim.master, claim.name)
+
+
+def _bound_key(*names: str) -> bytes:
+    return _encode(("holdfast", 1, "key", *names))
+
+
+def _derived(secret: bytes, tenant: str, session: str) -> AESGCM:
+    """AES-256-GCM with a key of this session's own."""
+    info = _encode(("holdfast", 1, tenant, session))
+    return AESGCM(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret))

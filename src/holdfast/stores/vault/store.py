@@ -1,0 +1,482 @@
+"""`VaultStore`: any store, with what it keeps encrypted.
+
+It stands before another store and hands it boxes (`boxes.py`). Events are bound to their numbers:
+an append is sent for the head that is known, and once more if somebody was faster. What lists
+search by stays in clear (`catalog/boxed.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import TypeVar, TypeVarTuple
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from ...catalog import Page, Parent, Pending, PendingQuery, Query, Row
+from ...codec import (
+    LIMITS,
+    check,
+    check_data,
+    check_key,
+    check_name,
+    check_size,
+    check_stored,
+)
+from ...errors import BlobNotFound, HeadMoved, InvalidValue, KeyMissing, LogDamaged
+from ...events import Appended, Event, Key, NewEvent, Scope
+from ...store import BlobRef, CaughtUp, Damage, Draft, Lease, Receipt, Snapshot, Store, StoreInfo
+from .. import rules
+from ..frames import damaged
+from . import boxes
+from .drafts import Drafts, opened_draft
+from .keeping import KeyInfo, Resealed, Rings
+from .keys import RESERVED, Vault
+from .rings import ALTERED, OVERHEAD, PLAIN, Ring, UnknownKey, Unsealed
+
+T = TypeVar("T")
+P = TypeVarTuple("P")
+
+LARGE = 1 << 20  # bytes that take milliseconds
+
+HEADS = 4_096  # logs whose heads a process remembers
+SMALLER = replace(
+    LIMITS,
+    event_bytes=LIMITS.event_bytes // 4 * 3 - (1 << 20),
+    append_bytes=LIMITS.append_bytes // 4 * 3 - (1 << 20),
+    blob_bytes=LIMITS.blob_bytes - OVERHEAD,
+    depth=LIMITS.depth - 1,
+)
+
+
+class VaultStore:
+    """A store behind a vault. Open it with `holdfast.connect(url, vault=...)`."""
+
+    def __init__(self, inner: Store, vault: Vault) -> None:
+        self.inner = inner
+        self._rings = Rings(inner, vault)
+        self._drafts = Drafts(inner)
+        self._heads: OrderedDict[Key, int] = OrderedDict()
+        self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+
+    # The log
+
+    async def append(
+        self,
+        key: Key,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | None = None,
+        fence: Lease | None = None,
+        log: str | None = None,
+        create: bool = False,
+    ) -> Appended:
+        size = _checked(key, events)
+        ring = await self._writing(key, create=create and log is None)
+        async with self._turn(key):
+            head = await self._head(key) if expected is None else _number(expected)
+            while True:
+                sealed = await _large(size, boxes.boxed_all, ring, key, events, head)
+                try:
+                    done = await self.inner.append(
+                        key,
+                        sealed,
+                        expected=head if expected is None else expected,
+                        fence=fence,
+                        log=log,
+                        create=create,
+                    )
+                except HeadMoved as moved:
+                    self._heads.pop(key, None)
+                    if expected is not None:
+                        raise
+                    head = moved.head
+                except BaseException:
+                    self._heads.pop(key, None)
+                    raise
+                else:
+                    self._remember(key, done.head)
+                    return done
+
+    async def _writing(self, key: Key, *, create: bool = False) -> Ring:
+        """The keys to write to a log with. A tenant that has none gets them with its first."""
+        ring = await self._rings.reading(key.tenant)
+        if ring.empty and not create:
+            rules.found(key, await self.inner.row(key))
+        return await self._rings.writing(key.tenant)
+
+    def _turn(self, key: Key) -> asyncio.Lock:
+        """Held by the one append of this process that is under way in a log."""
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turns[key] = asyncio.Lock()
+        return turn
+
+    async def _head(self, key: Key) -> int:
+        head = self._heads.get(key)
+        if head is None:
+            row = await self.inner.row(key)
+            head = row.head if row is not None else 0
+        return head
+
+    def _remember(self, key: Key, head: int) -> None:
+        self._heads[key] = head
+        self._heads.move_to_end(key)
+        if len(self._heads) > HEADS:
+            self._heads.popitem(last=False)
+
+    async def read(
+        self,
+        key: Key,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        log: str | None = None,
+        inline: bool = True,
+    ) -> AsyncGenerator[Event, None]:
+        check_key(key)
+        events = self.inner.read(
+            key,
+            after=after,
+            before=before,
+            limit=limit,
+            reverse=reverse,
+            log=log,
+        )
+        async with aclosing(events):
+            async for event in events:
+                opened = await self._event(key, event)
+                yield opened if inline else boxes.stubbed(opened)
+
+    async def _event(self, key: Key, event: Event) -> Event:
+        try:
+            open = partial(boxes.opened, key, event)
+            return await self._opened(key.tenant, open, len(event.data))
+        except Unsealed as error:
+            raise damaged(key, event.seq, error.why) from error
+
+    async def _opened(self, tenant: str, open: Callable[[Ring], T], size: int = 0) -> T:
+        """What `open` makes of something with the keys of its tenant; a key that another process
+        made meanwhile is read then."""
+        ring = await self._rings.reading(tenant)
+        while True:
+            try:
+                return await _large(size, open, ring)
+            except UnknownKey as error:
+                ring = await self._rings.again(tenant, error.id)
+
+    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
+        return await self.inner.link(key, seq, log=log)
+
+    async def follow(
+        self, key: Key, *, after: int = 0, log: str | None = None
+    ) -> AsyncGenerator[Event | CaughtUp, None]:
+        check_key(key)
+        events = self.inner.follow(key, after=after, log=log)
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, CaughtUp):
+                    yield event
+                else:
+                    yield await self._event(key, event)
+
+    async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
+        check_name("thread", thread)
+        _checked(key, [first])
+        ring = await self._writing(key)
+        target, place = Key(key.tenant, key.session, thread), boxes.Place(_number(at), 0)
+        await self.inner.fork(key, thread, at=at, first=boxes.boxed(ring, target, first, place))
+
+    async def restore(
+        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
+    ) -> None:
+        check_key(key)
+        _check_place(key)
+        ring = await self._rings.writing(key.tenant)
+
+        async def sealed() -> AsyncGenerator[Event, None]:
+            async for event in events:
+                check_stored(event)
+                check_size("data", event.data, SMALLER.event_bytes)
+                place = boxes.Place(event.seq - 1, 0)
+                box = await _large(len(event.data), boxes.boxed, ring, key, event, place)
+                assert isinstance(box, Event)
+                yield box
+
+        await self.inner.restore(key, sealed(), parent=parent)
+
+    async def erase(
+        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
+    ) -> Receipt:
+        check_key(key)
+        check_name("reason", reason)
+        said = boxes.boxed_reason(await self._writing(key), key, reason)
+        return await self.inner.erase(key, seqs, reason=said, fence=fence)
+
+    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
+        check_key(target)
+        _check_place(target)
+        return await self.inner.delete(target, fence=fence)
+
+    # The catalog
+
+    async def row(self, key: Key) -> Row | None:
+        row = await self.inner.row(key)
+        if row is None:
+            return None
+        return await self._opened(key.tenant, partial(boxes.opened_row, key, row))
+
+    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
+        page = await self.inner.find(query, cursor=cursor, limit=limit)
+        rows = [
+            await self._opened(query.tenant, partial(boxes.opened_row, row.key, row))
+            for row in page.items
+        ]
+        return replace(page, items=rows)
+
+    async def pending(
+        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
+    ) -> Page[Pending]:
+        page = await self.inner.pending(query, cursor=cursor, limit=limit)
+        opened = [
+            await self._opened(query.tenant, partial(boxes.opened_item, item))
+            for item in page.items
+        ]
+        return replace(page, items=opened)
+
+    async def claim(
+        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
+    ) -> Scope:
+        for scope in (owner, instead_of):
+            if scope is not None:
+                _check_place(scope)
+        return await self.inner.claim(tenant, name, owner, instead_of=instead_of)
+
+    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
+        _check_place(owner)
+        await self.inner.unclaim(tenant, name, owner)
+
+    async def claims(self, owner: Scope) -> list[str]:
+        _check_place(owner)
+        return await self.inner.claims(owner)
+
+    # Driving
+
+    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
+        return await self.inner.runnable(tenant, agents=agents, limit=limit)
+
+    async def acquire(
+        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
+    ) -> Lease:
+        return await self.inner.acquire(key, owner, ttl=ttl, steal=steal)
+
+    async def renew(self, lease: Lease) -> Lease:
+        return await self.inner.renew(lease)
+
+    async def release(self, lease: Lease, *, head: int | None = None) -> None:
+        await self.inner.release(lease, head=head)
+
+    async def put_draft(
+        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
+    ) -> None:
+        check_key(key)
+        _check_place(key)
+        rules.check_draft(message, offset, text)
+        ring = await self._writing(key)
+        await self._drafts.put(ring, key, message, offset, text, fence)
+
+    async def drafts(self, key: Key) -> list[Draft]:
+        return [
+            await self._opened(key.tenant, partial(opened_draft, key, draft))
+            for draft in await self.inner.drafts(key)
+        ]
+
+    # Beside it
+
+    async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
+        check_key(scope)
+        check_size("data", data, SMALLER.blob_bytes)
+        _check_place(scope)
+        name = rules.blob_name(data, sha256)
+        ring = await self._writing(Key(scope.tenant, scope.session, "main"))
+        place = ("blob", name)
+        sealed = await _large(len(data), ring.encrypt_bytes, scope.session, place, data)
+        await self.inner.put_blob(scope, sealed, sha256=name)
+        return BlobRef(name, len(data))
+
+    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
+        sealed = await self.inner.get_blob(scope, ref, checked=False)
+
+        def open(ring: Ring) -> bytes:
+            data = ring.decrypt_bytes(scope.session, ("blob", ref.sha256), sealed)
+            if checked and not rules.is_blob(data, ref.sha256):
+                raise Unsealed
+            return data
+
+        try:
+            return await self._opened(scope.tenant, open, len(sealed))
+        except Unsealed:
+            raise BlobNotFound(
+                tenant=scope.tenant, session=scope.session, sha256=ref.sha256
+            ) from None
+
+    async def blobs(self, scope: Scope) -> list[BlobRef]:
+        return [
+            BlobRef(ref.sha256, max(ref.size - OVERHEAD, 0))
+            for ref in await self.inner.blobs(scope)
+        ]
+
+    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+        check_key(key)
+        _check_place(key)
+        check_data(snapshot.state)
+        check_size("state", snapshot.state, LIMITS.snapshot_bytes)
+        ring = await self._writing(key)
+        if (sealed := boxes.boxed_snapshot(ring, key, snapshot)) is not None:
+            await self.inner.save_snapshot(key, sealed, fence=fence)
+
+    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
+        snapshot = await self.inner.load_snapshot(key, version)
+        if snapshot is None:
+            return None
+        return await self._opened(key.tenant, partial(boxes.opened_snapshot, key, snapshot))
+
+    # Upkeep
+
+    async def reseal(self) -> list[Resealed]:
+        """Encrypt the data keys of every tenant with the vault's first master key, and what is
+        written from now on with new ones. Where none is `left`, the other master keys are needed
+        no more."""
+        return [await self._rings.reseal(tenant) for tenant in await self._rings.tenants()]
+
+    async def data_keys(self) -> list[KeyInfo]:
+        """The data keys of every tenant, without themselves."""
+        tenants = await self._rings.tenants()
+        return [key for tenant in tenants for key in await self._rings.listed(tenant)]
+
+    async def verify(
+        self, target: Scope | Key | None = None, *, repair: bool = False
+    ) -> AsyncGenerator[Damage, None]:
+        """As the store itself, and then whether what it holds was encrypted for where it is; of a
+        whole store, in all tenants that have keys."""
+        told: set[tuple[Key | None, int | None]] = set()
+        async with aclosing(self.inner.verify(target, repair=repair)) as found:
+            async for damage in found:
+                told.add((damage.key, damage.seq))
+                if damage.repaired and damage.problem == "unreadable":
+                    await self._say_erased(damage)
+                yield damage
+        async for key in self._logs(target):
+            async for error in self._unreadable(key):
+                if (key, error.seq) not in told:
+                    yield await self._told(key, error, repair)
+
+    async def _say_erased(self, damage: Damage) -> None:
+        """What the store itself gave up is erased by us, or nobody would believe it."""
+        if damage.key is not None and damage.seq is not None:
+            await self.erase(damage.key, [damage.seq], reason="damaged")
+
+    async def _told(self, key: Key, error: LogDamaged, repair: bool) -> Damage:
+        """What is wrong with an event. What was put there by other hands is given up; what only
+        lacks its key is left: that may be in a backup."""
+        cause = error.__cause__
+        ours = not (await self._rings.reading(key.tenant)).empty
+        forged = isinstance(cause, Unsealed) and cause.why in (PLAIN, ALTERED)
+        repaired = repair and ours and forged
+        if repaired:
+            await self.erase(key, [error.seq], reason="damaged")
+        return Damage(
+            problem="unreadable", detail=error.problem, key=key, seq=error.seq, repaired=repaired
+        )
+
+    async def _logs(self, target: Scope | Key | None) -> AsyncGenerator[Key, None]:
+        if isinstance(target, Key):
+            yield target
+            return
+        if target is not None:
+            async for row in self._found(Query(tenant=target.tenant, session=target.session)):
+                yield row.key
+            return
+        for tenant in await self._rings.tenants():
+            async for session in self._found(Query(tenant=tenant)):
+                async for row in self._found(Query(tenant=tenant, session=session.session)):
+                    yield row.key
+
+    async def _found(self, query: Query) -> AsyncGenerator[Row, None]:
+        cursor = None
+        while True:
+            page = await self.inner.find(query, cursor=cursor)
+            for row in page.items:
+                yield row
+            if (cursor := page.cursor) is None:
+                return
+
+    async def _unreadable(self, key: Key) -> AsyncGenerator[LogDamaged, None]:
+        """The events of a log that cannot be decrypted."""
+        row = await self.inner.row(key)
+        seq, head = 0, row.head if row is not None else 0
+        while seq < head:
+            try:
+                async for event in self.read(key, after=seq):
+                    seq = event.seq
+                return
+            except LogDamaged as error:
+                seq = error.seq
+                yield error
+            except KeyMissing as error:
+                yield damaged(key, seq + 1, f"and what follows cannot be decrypted ({error})")
+                return
+
+    async def purge(self) -> Receipt:
+        return await self.inner.purge()
+
+    def info(self) -> StoreInfo:
+        return replace(self.inner.info(), limits=SMALLER, encrypted=True)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+def _checked(key: Key, events: Sequence[NewEvent]) -> int:
+    """Refuse an append that could not be kept; encrypted, it is larger. The size of its data."""
+    size = check(key, events)
+    _check_place(key)
+    for event in events:
+        check_size("data", event.data, SMALLER.event_bytes)
+    if size > SMALLER.append_bytes:
+        raise InvalidValue(
+            field="events",
+            problem=f"hold {size} bytes of data",
+            remedy="append fewer at a time",
+            limit=SMALLER.append_bytes,
+        )
+    return size
+
+
+def _number(number: object) -> int:
+    """A number that a caller gave; what is none is no number of a log."""
+    if isinstance(number, (int, float)) and math.isfinite(number) and number == int(number):
+        return int(number)
+    return 0
+
+
+async def _large(size: int, do: Callable[[*P], T], *given: *P) -> T:
+    """What `do` makes of so many bytes; where they are many, beside everything else."""
+    return do(*given) if size < LARGE else await asyncio.to_thread(do, *given)
+
+
+def _check_place(place: Scope | Key) -> None:
+    """Refuse to write where the keys are."""
+    if RESERVED in (place.tenant, place.session):
+        raise InvalidValue(
+            field="session" if place.session == RESERVED else "tenant",
+            problem=f"{RESERVED!r} is where the keys of this store are",
+            remedy="use another name",
+        )

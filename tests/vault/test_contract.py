@@ -1,0 +1,27 @@
+"""The contract on every store behind a vault."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Vault
+from holdfast.testing import StoreContract
+from tests.contract.test_stores import URLS, url_of
+
+
+@pytest.mark.parity("user-demand", 64)
+class TestVault(StoreContract):
+    @pytest.fixture(params=[*URLS, "postgres", "mongodb"])
+    async def store(
+        self, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> AsyncGenerator[holdfast.Store, None]:
+        vault = Vault([Vault.new_key("first")])
+        async with (
+            url_of(request.param, tmp_path) as url,
+            holdfast.connect(url, vault=vault) as store,
+        ):
+            yield store
