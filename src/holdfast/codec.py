@@ -255,7 +255,7 @@ def understood(event: NewEvent) -> bool:
     return event.kind in KINDS and event.v == 1
 
 
-def typed(event: Event) -> Payload | None:
+def typed(event: NewEvent) -> Payload | None:
     """The payload as its kind's type, or None for what is unknown, too new or does not fit.
 
     An erased event of a kind without required fields is an empty one: that it happened

@@ -52,7 +52,7 @@ def rewrite(path: Path) -> None:
         id, doc = conn.execute("SELECT id, doc FROM logs WHERE session = 's'").fetchone()
         row = msgspec.json.decode(doc, type=Row)
         events = [
-            rules.numbered(NewEvent(kind=kind, data=msgspec.Raw(data[5:]), id=name, v=v), seq, at)
+            NewEvent(kind=kind, data=msgspec.Raw(data[5:]), id=name, v=v).numbered(seq, at)
             for seq, name, kind, v, at, data in conn.execute(
                 "SELECT seq, id, kind, v, at, data FROM events WHERE log = ? ORDER BY seq", (id,)
             )

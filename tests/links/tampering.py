@@ -87,7 +87,7 @@ def swapped(log: Log, one: int, other: int) -> Log:
 def put_in(log: Log, seq: int, kept: bytes | None, *, data: Any = "forged") -> Log:
     """An event that nobody appended stands at a number, and the later ones behind it."""
     place = seq - log.after - 1
-    event = rules.numbered(NewEvent.of("note.made", data, id=f"forged {seq}"), seq, 1_000)
+    event = NewEvent.of("note.made", data, id=f"forged {seq}").numbered(seq, 1_000)
     record = record_of(event, kept)
     return log.having([*log.records[:place], record, *log.records[place:]])
 

@@ -18,7 +18,6 @@ from holdfast.codec import fingerprint
 from holdfast.stores.frames import packed
 from holdfast.stores.links import link_in
 from holdfast.stores.postgres.columns import columns
-from holdfast.stores.rules import numbered
 from tests import servers
 
 from .places import KINDS, InPostgres, Place, place_of
@@ -217,7 +216,7 @@ async def append_1(place: InPostgres, row: catalog.Row) -> None:
     async with place.direct() as conn:
         id, version = await conn.fetchrow("SELECT id, version FROM logs WHERE log = $1", row.log)
         at = row.last + 1
-        event = numbered(note("older"), row.head + 1, at)
+        event = note("older").numbered(row.head + 1, at)
         after = catalog.apply(row, [event], [catalog.project(event)])
         values: list[Any] = [
             *(row.tenant, row.session, row.thread, id, version, None),

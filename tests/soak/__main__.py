@@ -31,7 +31,7 @@ from ..crash.checks.rollbacks import rollbacks
 from ..crash.checks.survivors import survivors
 from ..crash.checks.traces import fsyncs, power_cuts
 from ..crash.outcome import Outcome, Tick
-from ..crash.places import KINDS, SHARED
+from ..crash.places import ENCRYPTED, KINDS, SHARED
 from ..crash.scene import OPS
 from ..faults_net import checks as faults_net
 from ..harness.crash import faults as harness_faults
@@ -105,6 +105,8 @@ def _checks() -> Iterator[Check]:
         yield from _on_a_server(kind)
     for kind in SHARED:
         yield from _of_servers(kind)
+    for kind in (*KINDS, *SHARED):
+        yield from _encrypted(f"{kind}{ENCRYPTED}", here=kind in KINDS)
     for kind in servers.KINDS:
         yield _counted(kind, "storm", faults_net.storm, heavy=STORM, small=SQUALL)
     yield Check(
@@ -141,6 +143,22 @@ def _checks() -> Iterator[Check]:
         "bundle of a run of 2 GB",
         lambda folder, tick: large(folder, megabytes=2_100, limit=200, tick=tick),
         lambda folder, tick: large(folder, megabytes=16, limit=200, tick=tick),
+    )
+
+
+def _encrypted(kind: str, *, here: bool) -> Iterator[Check]:
+    if here:
+        yield _counted(kind, "kills", kills, heavy={"count": 200}, small={"count": 6})
+    yield from _on_a_server(kind)
+    yield _counted(
+        kind, "overlap", processes.overlap, heavy={"appends": 1000}, small={"appends": 15}
+    )
+    yield _counted(
+        kind,
+        "driver kills",
+        harness_kills.kills,
+        heavy={"methods": harness_kills.WRITES, "delay": 0.1, "twice": 50},
+        small={"count": 6},
     )
 
 

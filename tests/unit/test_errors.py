@@ -73,8 +73,8 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (errors.StoreTooNew(problem="schema 9", found=9, known=1), "schema 9"),
     (errors.LogDamaged(**LOG, problem="event 7 cannot be read", seq=7), "event 7 cannot be read"),
     (
-        errors.KeyMissing(problem="its data are encrypted", tenant="t", key="2026-05"),
-        "its data are encrypted: add key '2026-05' to the vault, behind the others",
+        errors.KeyMissing(problem="it is encrypted by 'k'", tenant="t", key="k", seq=3),
+        "it is encrypted by 'k'",
     ),
     (
         errors.UnknownStore(kind="s3", available=["memory", "sqlite"]),

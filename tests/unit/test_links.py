@@ -55,7 +55,7 @@ def grown(log: Log, appends: list[list[dict[str, Any]]], at: int = 0) -> Log:
     """The log after appends."""
     for some in appends:
         new = [NewEvent.of(**one, id=f"e{log.head + n}") for n, one in enumerate(some, 1)]
-        events = [rules.numbered(e, log.head + n, at + n) for n, e in enumerate(new, 1)]
+        events = [e.numbered(log.head + n, at + n) for n, e in enumerate(new, 1)]
         kept, link = links.linked(log.row, events, links.seals(new))
         records = [record_of(event, one) for event, one in zip(events, kept, strict=True)]
         row = replace(log.row, head=log.head + len(events), link=link)
@@ -369,7 +369,7 @@ def found_in_part(row: Row, log: Log) -> list[Damage]:
 def lost(log: Log, seq: int) -> Log:
     """What a store of files leaves of an event whose line cannot be read, after a repair."""
     new = NewEvent.of(LOST, {"erased": "damaged"}, id=f"damaged:{seq}")
-    return log.having_at(seq, record_of(rules.numbered(new, seq, 0), None))
+    return log.having_at(seq, record_of(new.numbered(seq, 0), None))
 
 
 @given(logs(least=3), st.data())

@@ -15,6 +15,9 @@ from tests.contract.test_stores import URLS, url_of
 
 @pytest.mark.parity("user-demand", 64)
 class TestVault(StoreContract):
+    # Its own events are such: what it is given is encrypted before it has a number.
+    test_what_is_kept_of_an_event_may_depend_on_its_number = None  # type: ignore[assignment]
+
     @pytest.fixture(params=[*URLS, "postgres", "mongodb"])
     async def store(
         self, request: pytest.FixtureRequest, tmp_path: Path

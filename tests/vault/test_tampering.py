@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from holdfast import Key, LogDamaged, NewEvent, Scope, key
 from holdfast.catalog.boxed import BOXED, LOST
 from holdfast.events import Event
-from holdfast.stores import rules
 
 from .hands import KINDS, Hands, all_of, hands_on, outcome, readable, rewrite
 
@@ -61,6 +60,13 @@ def swapped(events: Events, one: int, other: int) -> Events:
     return [{one: second, other: first}.get(e.seq, e) for e in events]
 
 
+def moved_up(events: Events, seq: int) -> Events:
+    """One is taken away, and those behind it stand one number before; the last is there twice."""
+    rest = [replace(e, seq=e.seq - 1) for e in events[seq:]]
+    again = replace(events[-1], id="again")
+    return [*events[: seq - 1], *rest, again]
+
+
 def with_box(events: Events, seq: int, make: Callable[[str], str]) -> Events:
     return boxed(events, seq, box=make(events[seq - 1].json()["box"]))
 
@@ -74,12 +80,14 @@ CASES: dict[str, tuple[Tamper, Sequence[int]]] = {
     "data of another number": (lambda e: at(e, 2, data=e[2].data), [2]),
     "box of another number": (lambda e: boxed(e, 2, box=e[2].json()["box"]), [2]),
     "events swapped": (lambda e: swapped(e, 2, 3), [2, 3]),
-    "swapped within an append": (lambda e: swapped(e, 4, 5), [5]),
-    "with the other place": (
-        lambda e: boxed(swapped(e, 4, 5), 5, place=1),
-        [5],
+    "swapped within an append": (lambda e: swapped(e, 4, 5), [4, 5]),
+    "with the ties of where they are": (
+        lambda e: boxed(
+            boxed(swapped(e, 4, 5), 4, tie=e[3].json()["tie"]), 5, tie=e[4].json()["tie"]
+        ),
+        [4, 5],
     ),
-    "for any place": (lambda e: boxed(swapped(e, 2, 3), 3, after=1, place=9), [2, 3]),
+    "moved up in place of another": (lambda e: moved_up(e, 4), [4, 5, 6]),
     "labels shown": (lambda e: boxed(e, 1, shown=e[0].json()["shown"] | {"labels": ["vip"]}), [1]),
     "nothing shown": (lambda e: boxed(e, 1, shown=None), [1]),
     "shown otherwise written": (
@@ -116,9 +124,11 @@ CASES: dict[str, tuple[Tamper, Sequence[int]]] = {
         lambda e: with_box(e, 2, lambda b: b[:30] + ("A" if b[30] != "A" else "B") + b[31:]),
         [2],
     ),
-    "far away": (lambda e: boxed(e, 2, after=10**30), [2]),
-    "before all": (lambda e: boxed(e, 2, after=-(10**30), place=10**31), [2]),
-    "after no number": (lambda e: boxed(e, 2, after="1"), [2]),
+    "tied elsewhere": (lambda e: boxed(e, 2, tie=e[2].json()["tie"]), [2]),
+    "tied with nothing": (lambda e: boxed(e, 2, tie=""), [2]),
+    "tied with no text": (lambda e: boxed(e, 2, tie=5), [2]),
+    "tied with other letters": (lambda e: boxed(e, 2, tie="é" * 24), [2]),
+    "of another size": (lambda e: boxed(e, 2, size=e[1].json()["size"] + 1), [2]),
     "of a lost one": (lambda e: at(e, 2, kind=LOST, id="damaged:2"), [2]),
 }
 
@@ -211,4 +221,4 @@ async def test_events_go_on_behind_what_was_put_there(hands: Hands) -> None:
 
 
 async def _given(text: str) -> AsyncGenerator[Event, None]:
-    yield rules.numbered(NewEvent.of("note.made", {"n": text}), 1, 1_000)
+    yield NewEvent.of("note.made", {"n": text}).numbered(1, 1_000)

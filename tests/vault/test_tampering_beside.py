@@ -10,7 +10,17 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from holdfast import BlobNotFound, BlobRef, HoldfastError, NewEvent, PendingQuery, Query, Scope, key
+from holdfast import (
+    BlobNotFound,
+    BlobRef,
+    HoldfastError,
+    KeyMissing,
+    NewEvent,
+    PendingQuery,
+    Query,
+    Scope,
+    key,
+)
 from holdfast.store import Snapshot
 from holdfast.stores.vault.store import VaultStore
 from holdfast.testing import FaultyStore
@@ -326,10 +336,11 @@ async def test_without_its_data_key_nothing_is_read_and_nothing_is_written(hands
         await under.unclaim("main", claim, KEYS)
     async with hands.behind() as store:
         assert await readable(store, key("s"), 5) == ([], [1, 2, 3, 4, 5])
-        assert await outcome(store.append(key("s"), [NewEvent.of("n", {})])) == "InvalidValue"
-        for _ in range(2):
-            found = [(d.problem, d.seq, d.repaired) async for d in store.verify(repair=True)]
-            assert found == [("unreadable", n, False) for n in (1, 2, 3, 4, 5)]
+        assert await outcome(store.append(key("s"), [NewEvent.of("n", {})])) == "KeyMissing"
+        found = [(d.problem, d.seq) async for d in store.verify()]
+        assert found == [("unreadable", n) for n in (1, 2, 3, 4, 5)]
+        with pytest.raises(KeyMissing, match="backup"):
+            await anext(store.verify(repair=True))
     async with hands.under() as under:
         await under.claim("main", claim, KEYS)
     async with hands.behind() as store:

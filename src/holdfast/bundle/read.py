@@ -23,7 +23,6 @@ from ..events import Event, Key, NewEvent, Scope
 from ..store import BlobRef, Store
 from ..stores.copy import base_of, restore_base
 from ..stores.measure import START, link, threads_of
-from ..stores.rules import numbered
 from .archive import Bundle
 from .check import Checked, Source, check_bundle, order
 from .format import BUNDLE_LIMITS, Blob, BundleLimits, Document, Liveness, Thread
@@ -358,4 +357,4 @@ async def _chain(events: AsyncGenerator[Event, None]) -> bytes:
 def _sealing(job: _Job, last: Event) -> Event:
     """What keeps a log from going on, behind its end. An export leaves it out again."""
     moved = NewEvent.of("session.moved", {"to": NOWHERE}, id=f"read:{job.bundle.id}")
-    return numbered(moved, last.seq + 1, last.at)
+    return moved.numbered(last.seq + 1, last.at)

@@ -56,19 +56,18 @@ TEXTS = {
 CUT = ("first_message", "pending")
 LOST = "log.damaged"  # the kind of what stands for an event of which nothing is left
 SEALED = 28  # bytes that encryption adds: nonce and tag
-_ERASED = re.compile(rb'\{"erased":"box:[0-9a-f]{16}:([A-Za-z0-9+/]*)(=*)"\}')
+ERASED, ERASED_MOST = b'{"erased":"box:', 600  # how the mark of an erasure begins; bytes it has
+_ERASED = re.compile(re.escape(ERASED) + rb'[0-9a-f]{16}:([A-Za-z0-9+/]*)(=*)"\}')
 CALL = {"id": "", "name": ""}  # stands for a call, of which rows only know that there is one
 
 
 class Box(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The data of an encrypted event, which had `size` bytes. It was made for place `place` of an
-    append behind number `after`."""
+    """The data of an encrypted event, which had `size` bytes. `tie` binds it to its number."""
 
     box: str
     size: int
-    after: int
-    place: int = 0
     shown: Raw = Raw(b"null")
+    tie: str = ""
 
 
 _box = msgspec.json.Decoder(Box).decode
@@ -86,18 +85,19 @@ def box_of(event: NewEvent) -> Box | None:
 
 def size_of(event: NewEvent) -> int:
     """How many bytes the data of an event have, or had before they were encrypted."""
-    if event.v <= BOXED and event.kind != LOST:
-        return len(event.data)
     if (box := box_of(event)) is not None:
         return box.size
+    size = len(event.data)
+    if size > ERASED_MOST or not bytes(event.data).startswith(ERASED):
+        return size
     erased = _ERASED.fullmatch(event.data)
     if erased is None:
-        return len(event.data)
+        return size
     text, rest = erased.groups()
     return (len(text) + len(rest)) // 4 * 3 - len(rest) - SEALED
 
 
-def shown(event: Event, encrypt: Callable[[tuple[str, ...], str], str]) -> dict[str, Any] | None:
+def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> dict[str, Any] | None:
     """What an event is to show in clear; `encrypt` is given the name of a text in the row, that of
     an item with its id, and the text. None where this version does not know the payload."""
     payload = typed(event)

@@ -105,7 +105,7 @@ async def _try(url: str, tenant: str, finding: Finding) -> None:
     async with connect(url) as store:
         finding.opens = True
         finding.info = store.info()
-        finding.problems += await lacking(store)
+        finding.problems += await lacking(store, tenant)
         await _write(store, tenant)
         finding.writable = True
 

@@ -52,11 +52,11 @@ def new(
     """Print a new vault, with one master key.
 
     ```
-    holdfast vault new 2026-11 > vault.toml
+    (umask 077; holdfast vault new 2026-11 > vault.toml)
     ```
 
     Keep the file where neither others nor the store's backups are: without it, nobody reads the
-    store again. To rotate, put another key in front of those that are there.
+    store again. To rotate, add the new key to the file that you have (docs/encryption.md).
     """
     out = common.output()
     key = Vault.new_key(name or datetime.now(UTC).strftime("%Y-%m-%d"))
@@ -120,10 +120,11 @@ def reseal(*, common: Common = EVERYWHERE) -> int:
     return asyncio.run(run())
 
 
-async def lacking(store: Store) -> list[str]:
+async def lacking(store: Store, tenant: str) -> list[str]:
     """What is wrong with the keys of a store."""
     if not store.info().encrypted:
         return []
+    await _encrypted(store).checked(tenant)
     found = {key.master for key in await _encrypted(store).data_keys() if not key.readable}
     return [f"the vault lacks key {name!r}, or it is another one" for name in sorted(found)]
 

@@ -232,15 +232,14 @@ class LogDamaged(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class KeyMissing(StoreError):
-    """What is asked for is encrypted, and the vault has no such key."""
+    """What is asked for, or event `seq` of it, is encrypted by a key that the vault does not
+    have."""
 
     code = "key_missing"
 
     tenant: str
     key: str
-
-    def __str__(self) -> str:
-        return f"{self.problem}: add key {self.key!r} to the vault, behind the others"
+    seq: int | None = None
 
 
 @dataclass(eq=False, kw_only=True)

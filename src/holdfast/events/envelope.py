@@ -110,6 +110,21 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
         """An event of `kind` with `payload` (a Struct, a dict, any JSON value) encoded."""
         return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
 
+    def numbered(self, seq: int, at: int) -> Event:
+        """The event as it stands in a log. A store asks for this once it knows the number: what
+        is to be kept may depend on it."""
+        return Event(
+            kind=self.kind,
+            data=self.data,
+            id=self.id,
+            v=self.v,
+            run=self.run,
+            actor=self.actor,
+            cause=self.cause,
+            seq=seq,
+            at=at,
+        )
+
 
 class Event(NewEvent, frozen=True, kw_only=True, gc=False):
     """A fact in its log: `seq` is dense from 1, `at` is the store's clock, UTC in ms."""

@@ -18,6 +18,7 @@ from msgspec import Struct
 from ..errors import (
     HarnessClosed,
     HoldfastError,
+    KeyMissing,
     MethodNotAllowed,
     ModelRateLimited,
     NoRoute,
@@ -102,6 +103,8 @@ def _shown(error: HoldfastError, request: str) -> HoldfastError:
     if isinstance(error, StoreError) and status_of(error) >= 500:
         kind = type(error)
         fields = {**error.fields, "problem": f"the store failed; the log has more under {request}"}
+        if isinstance(error, KeyMissing):
+            fields["key"] = ""
         return kind(**fields)
     return error
 

@@ -73,6 +73,8 @@ def without_vault(url: str) -> tuple[str, str | None]:
     named = [option for option in options if option.partition("=")[0] == "vault"]
     if not named:
         return url, None
+    if len(named) > 1:
+        raise InvalidValue(field="vault", problem="is in the URL twice", remedy="give it once")
     rest = "&".join(option for option in options if option not in named)
     return f"{place}?{rest}" if rest else place, unquote(named[-1].partition("=")[2])
 
@@ -99,7 +101,13 @@ async def _behind(vault: Vault | str, opener: Opener, url: str) -> Store:
         from .vault.store import VaultStore
     if isinstance(vault, str):
         vault = await asyncio.to_thread(Vault.load, vault)
-    return VaultStore(await opener(url), vault)
+    store = VaultStore(await opener(url), vault)
+    try:
+        await store.check()
+    except BaseException:
+        await store.aclose()
+        raise
+    return store
 
 
 async def _memory(url: str) -> Store:

@@ -42,7 +42,6 @@ from .measure import (
     survey,
     threads_of,
 )
-from .rules import numbered
 
 DRIVER = "holdfast copy"  # who holds the leases while threads are sealed
 LEASE = 60.0  # seconds
@@ -284,7 +283,7 @@ async def restore_base(
         async with aclosing(events):
             async for event in events:
                 yield event
-        yield numbered(run_ended(), shared + 1, wall_clock())
+        yield run_ended().numbered(shared + 1, wall_clock())
 
     with suppress(SessionExists):
         await store.restore(base, closed())

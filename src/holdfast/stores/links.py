@@ -43,6 +43,10 @@ class Seal(NamedTuple):
     hash: bytes
     salt: bytes
 
+    def of(self, event: NewEvent) -> Seal:
+        """The same for an event whose data are others now that it has its number."""
+        return Seal(fingerprint(event), self.salt)
+
 
 def seals(events: Sequence[NewEvent]) -> list[Seal]:
     """The seals of events that are to be appended; new ones each time."""

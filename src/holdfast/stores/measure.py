@@ -17,7 +17,6 @@ from ..errors import SessionNotFound, StoreError
 from ..events import Event, Key, NewEvent, Scope, new_id
 from ..state import State, fold
 from ..store import Store
-from .rules import numbered
 
 START = bytes(32)  # the chain before the first event
 SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data
@@ -228,7 +227,7 @@ def closing(log: Log, now: int) -> list[Event]:
     if events or going or log.row.due is not None or log.row.run in ("running", "waiting"):
         of = run.id if run is not None and going else None
         events.append(run_ended(of, id=f"copied:{log.end}"))
-    return [numbered(event, log.end + n, now) for n, event in enumerate(events, 1)]
+    return [event.numbered(log.end + n, now) for n, event in enumerate(events, 1)]
 
 
 def run_ended(run: str | None = None, *, id: str | None = None) -> NewEvent:

@@ -206,7 +206,7 @@ class MemoryStore:
         now = self._clock()
         row = rules.new_row(target, now, at=at, base=links.link_in(parent.kept(at)))
         fork = _Log(row, base=parent.owner(at), shared=at)
-        event = rules.numbered(first, at + 1, now)
+        event = first.numbered(at + 1, now)
         fork.add(rules.extended(row, [event], links.seals([event]), [self._project(event)]))
         self._logs[target] = fork
 

@@ -117,8 +117,9 @@ def extend(
         seq = numbers.get(event.id)
         if seq is None:
             seq = numbers[event.id] = row.head + len(fresh) + 1
-            fresh.append(numbered(event, seq, now))
-            given.append(seal)
+            made = event.numbered(seq, now)
+            fresh.append(made)
+            given.append(seal if made.data is event.data else seal.of(made))
         seqs.append(seq)
     if not fresh:
         return Extension(tuple(seqs), [], [], row)
@@ -144,21 +145,6 @@ def extended(
     after = apply(row, fresh, changes, link)
     hashes = [seal.hash for seal in seals]
     return Extension(seqs, list(fresh), list(changes), after, hashes, links)
-
-
-def numbered(event: NewEvent, seq: int, at: int) -> Event:
-    """The event as it stands in a log."""
-    return Event(
-        kind=event.kind,
-        data=event.data,
-        id=event.id,
-        v=event.v,
-        run=event.run,
-        actor=event.actor,
-        cause=event.cause,
-        seq=seq,
-        at=at,
-    )
 
 
 def check_head(row: Row, expected: int) -> None:

@@ -7,15 +7,23 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from ..catalog import Row
 from ..errors import LeaseHeld
-from ..events import Event, Key, NewEvent, key
+from ..events import Event, Key, NewEvent, key, to_json
 from ..store import CaughtUp, Lease, Snapshot, Store
 
 KEY = key("s")
 SIDE = key("s", "side")
 PATIENCE = 30.0  # seconds until waiting for a state counts as failed
+
+
+class Numbering(NewEvent, frozen=True, kw_only=True):
+    """An event that says its number."""
+
+    def numbered(self, seq: int, at: int) -> Event:
+        return replace(NewEvent.numbered(self, seq, at), data=to_json({"n": seq}))
 
 
 def note(n: object, **rest: Any) -> NewEvent:

@@ -34,6 +34,7 @@ from .hostile_contract import HostileContract
 from .samples import (
     KEY,
     SIDE,
+    Numbering,
     after_the_lapse,
     begin,
     given,
@@ -71,6 +72,15 @@ class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileCon
         assert (got.v, got.run, got.actor, got.cause) == (7, "r", "ann", "c")
         assert (plain.v, plain.run, plain.actor, plain.cause) == (1, None, None, None)
         assert got.at == plain.at > 1_700_000_000_000
+
+    async def test_what_is_kept_of_an_event_may_depend_on_its_number(self, store: Store) -> None:
+        await store.append(KEY, [note(1)], create=True)
+        known, new = note(1), [Numbering.of("note.made", {}, id=id) for id in ("a", "b")]
+        await store.append(KEY, [known, *new])
+        await store.fork(KEY, "side", at=2, first=Numbering.of("note.made", {}, id="c"))
+        assert [event.json() for event in await read_all(store)] == [{"n": 1}, {"n": 2}, {"n": 3}]
+        assert (await read_all(store, SIDE))[-1].json() == {"n": 3}
+        assert [damage async for damage in store.verify()] == []
 
     async def test_only_create_begins_a_log(self, store: Store) -> None:
         with pytest.raises(SessionNotFound):

@@ -392,7 +392,7 @@ class Index:
 def lost(seq: int) -> Event:
     """What stands for an event of which nothing can be read any more."""
     event = NewEvent.of(LOST, id=f"damaged:{seq}")
-    return rules.numbered(event, seq, 0)
+    return event.numbered(seq, 0)
 
 
 def heard(text: bytes) -> list[Said]:

@@ -114,7 +114,7 @@ class Fork:
             await discard(self._db, self._new)  # the parent was deleted and grown again
         await finish(self._db, self._key.scope)
         now = await self._db.clock.now()
-        event = rules.numbered(self._first, self._at + 1, now)
+        event = self._first.numbered(self._at + 1, now)
         left = await left_at(self._db, parent, self._at)
         row = rules.new_row(self._target, now, at=self._at, base=left)
         plan = rules.extended(row, [event], links.seals([event]), [self._project(event)])

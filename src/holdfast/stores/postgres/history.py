@@ -51,7 +51,7 @@ async def fork(
         raise InvalidValue(
             field="first", problem="has an id of the shared events", remedy="use a new id"
         )
-    event = rules.numbered(first, at + 1, now)
+    event = first.numbered(at + 1, now)
     base = await holder(link, entry, at)
     left = links.link_in(await kept_of(link, base, at))
     empty = rules.new_row(target, now, at=at, base=left)

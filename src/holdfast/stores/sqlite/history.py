@@ -60,7 +60,7 @@ def fork(
         )
     base = holder(conn, entry, at)
     row = rules.new_row(target, now, at=at, base=links.link_in(kept_of(conn, base, at)))
-    event = rules.numbered(first, at + 1, now)
+    event = first.numbered(at + 1, now)
     plan = rules.extended(row, [event], links.seals([event]), [project(event)])
     write(conn, bodies, begin(conn, row, base=base, shared=at), plan)
 

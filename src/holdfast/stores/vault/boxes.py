@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from hmac import compare_digest
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -13,11 +15,10 @@ from msgspec.structs import replace
 from ...catalog import Pending, Row
 from ...catalog.boxed import BOXED, NEWER, Box, box_of, shown
 from ...codec import LIMITS, erased
-from ...errors import InvalidValue
+from ...errors import InvalidValue, KeyMissing
 from ...events import Event, Key, NewEvent
 from ...store import Snapshot
 from .. import rules
-from ..links import is_lost
 from . import rings
 from .rings import PLAIN, Ring, UnknownKey, Unsealed
 
@@ -40,69 +41,71 @@ _erased = msgspec.json.Decoder(_Erased).decode
 # Events
 
 
-class Place(NamedTuple):
-    """Where an event was written: at a place of an append behind a number."""
+class Boxed(NewEvent, frozen=True, kw_only=True, gc=True):
+    """An event with its data encrypted, to be tied to its number when it has one."""
 
-    after: int
-    place: int
+    tie: Callable[[int], str]
+
+    def numbered(self, seq: int, at: int) -> Event:
+        plain = NewEvent.numbered(self, seq, at)
+        tied = b"".join((bytes(self.data)[:-1], b',"tie":', _encode(self.tie(seq)), b"}"))
+        return replace(plain, data=Raw(tied))
 
 
-def boxed(ring: Ring, key: Key, event: NewEvent, place: Place) -> NewEvent:
-    """An event with its data encrypted for a place of its log."""
+def boxed(ring: Ring, key: Key, event: NewEvent) -> Boxed:
+    """An event with its data encrypted."""
     if event.v > VERSIONS:
         raise InvalidValue(field="v", problem=f"is {event.v}", remedy=f"use 1 to {VERSIONS}")
 
     def text(of: tuple[str, ...], said: str) -> str:
-        return _boxed_text(ring, key, of, said)
+        return TEXT + ring.encrypt(key.session, ("text", key.thread, *of), said.encode())
 
-    said = event if isinstance(event, Event) else rules.numbered(event, place.after + 1, 0)
-    clear = _encode(shown(said, text))
+    clear = _encode(shown(event, text))
     data = bytes(event.data)
-    box = Box(
-        box=ring.encrypt(key.session, _bound(event, place, event.v), data, clear),
-        size=len(data),
-        after=place.after,
-        place=place.place,
-        shown=Raw(clear),
+    box = ring.encrypt(key.session, _bound(event, event.v), data, clear)
+    return Boxed(
+        kind=event.kind,
+        data=Raw(_encode(Box(box=box, size=len(data), shown=Raw(clear)))),
+        id=event.id,
+        v=event.v + BOXED,
+        run=event.run,
+        actor=event.actor,
+        cause=event.cause,
+        tie=partial(ring.tie, key.session, box),
     )
-    return replace(event, data=Raw(_encode(box)), v=event.v + BOXED)
 
 
-def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent], head: int) -> list[NewEvent]:
-    """The events of one append behind `head`, encrypted."""
-    return [boxed(ring, key, event, Place(head, n)) for n, event in enumerate(events)]
+def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent]) -> list[Boxed]:
+    """The events of one append, encrypted."""
+    return [boxed(ring, key, event) for event in events]
 
 
 def opened(key: Key, event: Event, ring: Ring) -> Event:
     """An event as it was given to `boxed`, or erased (`Unsealed`)."""
+    if event.v >= NEWER:
+        raise Unsealed(rings.NEWER)
     box = box_of(event)
     if box is None:
         return _opened_bare(key, event, ring)
-    place = Place(box.after, box.place)
-    # Within an append, those before it may have been known, and so it moved up; never down.
-    if not 0 <= event.seq - box.after - 1 <= box.place:
+    if not compare_digest(ring.tie(key.session, box.box, event.seq).encode(), box.tie.encode()):
         raise Unsealed
     v = event.v - BOXED
-    data = ring.decrypt(key.session, _bound(event, place, v), box.box, bytes(box.shown))
+    data = ring.decrypt(key.session, _bound(event, v), box.box, bytes(box.shown))
     if len(data) != box.size:
         raise Unsealed
     return replace(event, data=Raw(data), v=v)
 
 
-def _bound(event: NewEvent, place: Place, v: int) -> tuple[Any, ...]:
-    return ("event", *place, event.id, event.kind, v, event.run, event.actor, event.cause)
+def _bound(event: NewEvent, v: int) -> tuple[Any, ...]:
+    return ("event", event.id, event.kind, v, event.run, event.actor, event.cause)
 
 
 def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
     """One that was erased, or stands for another that was lost, by the reason that was given."""
-    if event.v >= NEWER:
-        raise Unsealed(rings.NEWER)
     try:
         reason = _erased(event.data).erased
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Unsealed(PLAIN) from error
-    if event.v <= BOXED and not is_lost(event):
-        raise Unsealed(PLAIN)
     if not reason.startswith(TEXT):
         raise Unsealed(PLAIN)
     data = ring.decrypt(key.session, ERASED, reason.removeprefix(TEXT))
@@ -126,10 +129,6 @@ def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
 # Texts
 
 
-def _boxed_text(ring: Ring, key: Key, of: tuple[str, ...], text: str) -> str:
-    return TEXT + ring.encrypt(key.session, ("text", key.thread, *of), text.encode())
-
-
 def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
     """A text of a row; None if it does not belong there."""
     if not isinstance(text, str) or not text.startswith(TEXT):
@@ -139,7 +138,7 @@ def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
         return ring.decrypt(key.session, place, text.removeprefix(TEXT)).decode()
     except UnknownKey:
         raise
-    except Unsealed:
+    except (Unsealed, KeyMissing):
         return None
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
+from contextlib import aclosing
 
 from msgspec import Struct
 
 from ...catalog import Query
-from ...errors import InvalidValue, KeyMissing
-from ...events import Scope
+from ...catalog.boxed import BOXED
+from ...errors import HoldfastError, InvalidValue, KeyMissing
+from ...events import Key, Scope
 from ...store import Store
 from .keys import RESERVED, Master, Vault
-from .rings import LOCKED, Claim, DataKey, Ring, claim_of, data_key, new_data_key
+from .rings import Claim, DataKey, Ring, claim_of, data_key, locked, new_data_key
 
 TENANTS = 4_096  # tenants whose keys a process remembers
 NOWHERE = 1_000  # ids of no key that it remembers of each
 TENANT = "tenant:"
-OTHER = "the vault's key of that name is another one"
+AGAIN = 60.0  # seconds for which a key that is nowhere is not looked for
+TRIED = 8  # tenants whose keys are tried when a store is opened
 
 
 class KeyInfo(Struct, frozen=True):
@@ -47,7 +51,8 @@ class Rings:
         self._store = store
         self._vault = vault
         self._rings: OrderedDict[str, Ring] = OrderedDict()
-        self._nowhere: dict[str, set[str]] = {}
+        self._nowhere: dict[tuple[str, str], float] = {}
+        self._marked: set[str] = set()
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def reading(self, tenant: str) -> Ring:
@@ -60,28 +65,57 @@ class Rings:
 
     async def again(self, tenant: str, wanted: str) -> Ring:
         """The keys of a tenant, among which `wanted` was not: as the store has them now. What is
-        not there was never made, and is not looked for again."""
+        not there is not looked for again for a while."""
         ring = await self.reading(tenant)
-        nowhere = self._nowhere.setdefault(tenant, set())
-        if wanted not in nowhere:
+        if self._nowhere.get((tenant, wanted), 0.0) < time.monotonic():
             async with self._turn(tenant):
                 ring = await self._load(tenant)
             if wanted not in ring.keys and wanted not in ring.locked:
-                if len(nowhere) >= NOWHERE:
-                    nowhere.pop()
-                nowhere.add(wanted)
+                if len(self._nowhere) >= NOWHERE:
+                    self._nowhere.clear()
+                self._nowhere[tenant, wanted] = time.monotonic() + AGAIN
         return ring.surely()
 
     async def writing(self, tenant: str) -> Ring:
         """The keys of a tenant, one of them to encrypt with: made if there is none, or none that
         was made under the vault's first key and is encrypted with it."""
         ring = await self.reading(tenant)
-        if ring.current is None:
+        if ring.current is None or tenant not in self._marked:
             async with self._turn(tenant):
                 ring = await self._load(tenant)
                 if ring.current is None:
                     ring = await self._make(ring)
+                await self._mark(tenant)
         return ring
+
+    async def _mark(self, tenant: str) -> None:
+        """Say that the tenant has keys, or whoever changes them would pass it over."""
+        await self._store.claim(RESERVED, TENANT + tenant, Scope(RESERVED, RESERVED))
+        if len(self._marked) >= TENANTS:
+            self._marked.clear()
+        self._marked.add(tenant)
+
+    async def check(self) -> None:
+        """Refuse a vault that can read nothing of any tenant that is tried (`KeyMissing`)."""
+        tried = [await self.reading(tenant) for tenant in (await self.tenants())[:TRIED]]
+        if tried and not any(ring.keys or ring.empty for ring in tried):
+            raise self._unable(tried[0])
+
+    async def checked(self, tenant: str) -> None:
+        """Refuse a tenant that could not be written to; changes nothing."""
+        ring = await self.reading(tenant)
+        if ring.empty:
+            await self._checked_empty(tenant)
+        elif not ring.keys:
+            raise self._unable(ring)
+
+    def _unable(self, ring: Ring) -> KeyMissing:
+        names = sorted(set(ring.locked.values()))
+        known = [name for name in names if self._master(ring.tenant, name)]
+        if not known:
+            return locked(ring.tenant, names[0])
+        problem = f"key {known[0]!r} of the vault is not the one that the store was encrypted with"
+        return KeyMissing(problem=problem, tenant=ring.tenant, key=known[0])
 
     def _turn(self, tenant: str) -> asyncio.Lock:
         if len(self._turns) > TENANTS:
@@ -155,23 +189,20 @@ class Rings:
         self._rings[tenant] = ring
         self._rings.move_to_end(tenant)
         if len(self._rings) > TENANTS:
-            self._nowhere.pop(self._rings.popitem(last=False)[0], None)
+            self._rings.popitem(last=False)
         return ring
 
     async def _make(self, ring: Ring) -> Ring:
         tenant = ring.tenant
-        first = self._vault.masters(tenant)[0]
         if ring.empty:
             ring = await self._checked_empty(tenant)
             if ring.current is not None:
                 return ring  # somebody was faster
         elif not ring.keys:
             # A vault that can read nothing of a tenant writes nothing to it either.
-            names = sorted(set(ring.locked.values()))
-            problem = OTHER if first.name in names else LOCKED
-            raise KeyMissing(problem=problem, tenant=tenant, key=names[0])
-        await self._store.claim(RESERVED, TENANT + tenant, Scope(RESERVED, RESERVED))
-        key = new_data_key(first, tenant)
+            raise self._unable(ring)
+        await self._mark(tenant)  # before there is one: nobody is to write past it
+        key = new_data_key(self._vault.masters(tenant)[0], tenant)
         await self._store.claim(tenant, key.claim, Scope(tenant, RESERVED))
         return await self._load(tenant)
 
@@ -180,9 +211,20 @@ class Rings:
         found = await self._store.find(Query(tenant=tenant), limit=1)
         ring = await self._load(tenant)  # whoever begins an encrypted session made a key before
         if found.items and ring.empty:
-            raise InvalidValue(
-                field="vault",
-                problem=f"tenant {tenant!r} has sessions here that are not encrypted",
-                remedy="copy the store into a new one that is: holdfast copy",
-            )
+            raise await self._without_keys(found.items[0].key)
         return ring
+
+    async def _without_keys(self, key: Key) -> HoldfastError:
+        async with aclosing(self._store.read(key, limit=1)) as events:
+            async for event in events:
+                if event.v > BOXED:
+                    problem = (
+                        f"the store has lost the data keys of tenant {key.tenant!r}, which are "
+                    )
+                    problem += f"claims of session {RESERVED!r}: put them back from a backup"
+                    return KeyMissing(problem=problem, tenant=key.tenant, key="")
+        return InvalidValue(
+            field="vault",
+            problem=f"tenant {key.tenant!r} has sessions here that are not encrypted",
+            remedy="move them into a store that is: holdfast copy --move",
+        )

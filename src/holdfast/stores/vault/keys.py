@@ -11,13 +11,14 @@ import base64
 import binascii
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InvalidValue
 
 RESERVED = "holdfast.vault"  # the session, and the tenant, that hold keys and nothing else
+ENV = "env:"
 KEY_BYTES = 32
 FILE_BYTES = 1 << 20
 
@@ -39,7 +40,7 @@ class Vault:
 
     A key is `NAME:BASE64`, 32 random bytes under a name of your choice; `new_key` makes one. The
     first of `keys` encrypts, all of them decrypt. `tenants` gives some tenants keys of their own,
-    and only those. Both are looked at when a tenant is first used.
+    and only those; it is asked whenever a tenant's keys are read, so it may grow.
     """
 
     def __init__(
@@ -48,33 +49,46 @@ class Vault:
         self._keys = _masters("keys", keys)
         if not isinstance(tenants, Mapping | None):
             raise _refused("tenants", "is no mapping of names to lists of keys")
-        self._tenants = {
-            tenant: _masters(f"tenants.{tenant}", own) for tenant, own in (tenants or {}).items()
-        }
+        tenants = {} if tenants is None else tenants
+        # As a function, so that no list of what the vault is made of shows a key.
+        self._own: Callable[[str, object], object] = tenants.get
+        for tenant in tenants:
+            self.masters(tenant)
 
     def __repr__(self) -> str:
-        return f"Vault({[key.name for key in self._keys]}, tenants={sorted(self._tenants)})"
+        return f"Vault({[key.name for key in self._keys]})"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vault:
-        """The vault in a TOML file: `keys = [...]`, and a table `[tenants]` of lists of keys."""
+        """The vault in a TOML file: `keys = [...]`, and a table `[tenants]` of lists of keys; or
+        in the environment: `env:NAME` holds keys, with commas between them."""
+        if str(path).startswith(ENV):
+            return cls._in_environment(str(path).removeprefix(ENV))
         import tomllib  # noqa: PLC0415 - few need it, and all would wait for it
 
         try:
             with Path(path).open("rb") as file:
                 text = file.read(FILE_BYTES + 1)
             if len(text) > FILE_BYTES:
-                raise _refused("vault", f"{str(path)!r} is larger than 1 MiB")
+                raise _no_file(path, "is larger than 1 MiB")
             said = tomllib.loads(text.decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError):
             # Without what it holds: that may be keys.
-            raise _refused("vault", f"{str(path)!r} is no TOML") from None
+            raise _no_file(path, "is no TOML") from None
         except (OSError, ValueError) as error:
-            raise _refused("vault", f"{str(path)!r} cannot be read ({error})") from error
+            raise _no_file(path, f"cannot be read ({error})") from error
         keys, tenants = said.pop("keys", ()), said.pop("tenants", {})
         if said or not isinstance(tenants, dict):
-            raise _refused("vault", f"{str(path)!r} holds more than `keys` and a table `tenants`")
+            raise _no_file(path, "holds more than `keys` and a table `tenants`")
         return cls(keys, tenants=tenants)
+
+    @classmethod
+    def _in_environment(cls, name: str) -> Vault:
+        if not (text := os.environ.get(name)):
+            raise InvalidValue(
+                field="vault", problem=f"the environment has no {name!r}", remedy="set it"
+            )
+        return cls([key.strip() for key in text.split(",")])
 
     @staticmethod
     def new_key(name: str) -> str:
@@ -84,7 +98,8 @@ class Vault:
 
     def masters(self, tenant: str) -> tuple[Master, ...]:
         """The master keys of a tenant, the one that encrypts first."""
-        return self._tenants.get(tenant, self._keys)
+        own = self._own(tenant, self)
+        return self._keys if own is self else _masters(f"tenants.{tenant}", own)
 
 
 def _masters(field: str, keys: object) -> tuple[Master, ...]:
@@ -116,6 +131,14 @@ def _master(field: str, key: object) -> Master:
 def _check_name(field: str, name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _refused(field, "has no name of 1 to 64 letters, digits, '.', '_' or '-'")
+
+
+def _no_file(path: str | os.PathLike[str], problem: str) -> InvalidValue:
+    return InvalidValue(
+        field="vault",
+        problem=f"{os.fspath(path)!r} {problem}",
+        remedy="name a file as `holdfast vault new` prints it",
+    )
 
 
 def _refused(field: str, problem: str) -> InvalidValue:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import os
 import re
 from collections import OrderedDict
@@ -30,10 +31,11 @@ from .keys import KEY_BYTES, Master
 CLAIM = "vault"
 NONCE = 12
 ID = 16  # characters of a data key's id
+TIE = 16  # bytes of what binds to a number
+TAG = 24  # characters of a box that hold all of its tag
 OVERHEAD = ID + NONCE + 16  # bytes that `encrypt_bytes` adds
 SESSIONS = 4_096  # sessions of a tenant whose keys a process remembers
 
-LOCKED = "its data are encrypted by another key"
 PLAIN = "is not encrypted, and all in this store is: somebody put it there by another way"
 ALTERED = "is not what was encrypted for this place: it was altered or moved"
 GONE = "is encrypted by a data key that the store does not have: it was altered, or the key is lost"
@@ -93,7 +95,14 @@ class Claim(NamedTuple):
         return cls(name, master, id, made, sealed) if what == CLAIM and _ID.fullmatch(id) else None
 
 
-Ciphers = OrderedDict[tuple[str, str], AESGCM]
+class Keys(NamedTuple):
+    """What a data key is for one session: it encrypts, and it ties to numbers."""
+
+    cipher: AESGCM
+    tie: bytes
+
+
+Ciphers = OrderedDict[tuple[str, str], Keys]
 
 
 class Ring:
@@ -152,8 +161,8 @@ class Ring:
         key = self.current
         assert key is not None
         nonce = os.urandom(NONCE)
-        sealed = self._cipher(key, session).encrypt(nonce, data, self._bound(session, place, more))
-        return key.id, nonce + sealed
+        cipher = self._of(key, session).cipher
+        return key.id, nonce + cipher.encrypt(nonce, data, self._bound(session, place, more))
 
     def decrypt(self, session: str, place: tuple[Any, ...], text: str, more: bytes = b"") -> bytes:
         """What `encrypt` was given (`Unsealed`)."""
@@ -178,15 +187,25 @@ class Ring:
         if key is None:
             raise self._unknown(id)
         try:
-            return self._cipher(key, session).decrypt(
+            return self._of(key, session).cipher.decrypt(
                 data[:NONCE], data[NONCE:], self._bound(session, place, more)
             )
         except (InvalidTag, ValueError) as error:
             raise Unsealed from error
 
+    def tie(self, session: str, box: str, number: int) -> str:
+        """What binds something that `encrypt` made, and by that what is in it, to a number."""
+        key = self.keys.get(box[:ID])
+        if key is None:
+            raise self._unknown(box[:ID])
+        # The end of a box is its tag, in which each of its bytes has a part.
+        said = _encode((number, box[ID : ID + 24], box[-TAG:]))
+        tie = hmac.digest(self._of(key, session).tie, said, "sha256")
+        return base64.b64encode(tie[:TIE]).decode()
+
     def _unknown(self, id: str) -> Exception:
         if id in self.locked:
-            return KeyMissing(problem=LOCKED, tenant=self.tenant, key=self.locked[id])
+            return locked(self.tenant, self.locked[id])
         if not _ID.fullmatch(id):
             return Unsealed()
         return Unsealed(GONE) if self._sure else UnknownKey(id)
@@ -194,14 +213,22 @@ class Ring:
     def _bound(self, session: str, place: tuple[Any, ...], more: bytes) -> bytes:
         return _encode(("holdfast", 1, self.tenant, session, *place)) + b"\n" + more
 
-    def _cipher(self, key: DataKey, session: str) -> AESGCM:
+    def _of(self, key: DataKey, session: str) -> Keys:
         known = (key.id, session)
-        cipher = self._ciphers.get(known)
-        if cipher is None:
-            cipher = self._ciphers[known] = _derived(key.secret, self.tenant, session)
+        keys = self._ciphers.get(known)
+        if keys is None:
+            secret = _derived(key.secret, self.tenant, session)
+            tie = _derived(key.secret, self.tenant, session, "tie")
+            keys = self._ciphers[known] = Keys(AESGCM(secret), tie)
             if len(self._ciphers) > SESSIONS:
                 self._ciphers.popitem(last=False)
-        return cipher
+        return keys
+
+
+def locked(tenant: str, master: str) -> KeyMissing:
+    """What to raise for what is encrypted by a master key that the vault does not have."""
+    problem = f"it is encrypted by key {master!r}: add that to the vault, behind the others"
+    return KeyMissing(problem=problem, tenant=tenant, key=master)
 
 
 def new_data_key(master: Master, tenant: str) -> DataKey:
@@ -214,7 +241,8 @@ def claim_of(master: Master, tenant: str, key: DataKey) -> str:
     """What is to be kept of a data key, encrypted with this master key."""
     nonce = os.urandom(NONCE)
     bound = _bound_key(master.name, tenant, key.id, key.made)
-    sealed = nonce + _derived(master.secret, tenant, "").encrypt(nonce, key.secret, bound)
+    cipher = AESGCM(_derived(master.secret, tenant, ""))
+    sealed = nonce + cipher.encrypt(nonce, key.secret, bound)
     text = base64.urlsafe_b64encode(sealed).decode()
     return f"{CLAIM}:{master.name}:{key.id}:{key.made}:{text}"
 
@@ -222,7 +250,7 @@ def claim_of(master: Master, tenant: str, key: DataKey) -> str:
 def data_key(master: Master, tenant: str, claim: Claim) -> DataKey | None:
     """The data key of a claim; None if this master key does not decrypt it."""
     try:
-        secret = _derived(master.secret, tenant, "").decrypt(
+        secret = AESGCM(_derived(master.secret, tenant, "")).decrypt(
             claim.sealed[:NONCE],
             claim.sealed[NONCE:],
             _bound_key(master.name, tenant, claim.id, claim.made),
@@ -236,7 +264,7 @@ def _bound_key(*names: str) -> bytes:
     return _encode(("holdfast", 1, "key", *names))
 
 
-def _derived(secret: bytes, tenant: str, session: str) -> AESGCM:
-    """AES-256-GCM with a key of this session's own."""
-    info = _encode(("holdfast", 1, tenant, session))
-    return AESGCM(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret))
+def _derived(secret: bytes, *names: str) -> bytes:
+    """A key of a tenant's session's own."""
+    info = _encode(("holdfast", 1, *names))
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)

@@ -8,13 +8,10 @@ search by stays in clear (`catalog/boxed.py`).
 from __future__ import annotations
 
 import asyncio
-import math
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TypeVar, TypeVarTuple
-from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -28,7 +25,7 @@ from ...codec import (
     check_size,
     check_stored,
 )
-from ...errors import BlobNotFound, HeadMoved, InvalidValue, KeyMissing, LogDamaged
+from ...errors import BlobNotFound, InvalidValue, KeyMissing, LogDamaged
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import BlobRef, CaughtUp, Damage, Draft, Lease, Receipt, Snapshot, Store, StoreInfo
 from .. import rules
@@ -61,8 +58,15 @@ class VaultStore:
         self.inner = inner
         self._rings = Rings(inner, vault)
         self._drafts = Drafts(inner)
-        self._heads: OrderedDict[Key, int] = OrderedDict()
-        self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+
+    async def check(self) -> None:
+        """Refuse a vault that can read nothing of the store (`KeyMissing`)."""
+        await self._rings.check()
+
+    async def checked(self, tenant: str) -> None:
+        """Refuse a tenant that could not be written to (`KeyMissing`, or `InvalidValue` where its
+        sessions are in clear); changes nothing."""
+        await self._rings.checked(tenant)
 
     # The log
 
@@ -78,30 +82,10 @@ class VaultStore:
     ) -> Appended:
         size = _checked(key, events)
         ring = await self._writing(key, create=create and log is None)
-        async with self._turn(key):
-            head = await self._head(key) if expected is None else _number(expected)
-            while True:
-                sealed = await _large(size, boxes.boxed_all, ring, key, events, head)
-                try:
-                    done = await self.inner.append(
-                        key,
-                        sealed,
-                        expected=head if expected is None else expected,
-                        fence=fence,
-                        log=log,
-                        create=create,
-                    )
-                except HeadMoved as moved:
-                    self._heads.pop(key, None)
-                    if expected is not None:
-                        raise
-                    head = moved.head
-                except BaseException:
-                    self._heads.pop(key, None)
-                    raise
-                else:
-                    self._remember(key, done.head)
-                    return done
+        sealed = await _large(size, boxes.boxed_all, ring, key, events)
+        return await self.inner.append(
+            key, sealed, expected=expected, fence=fence, log=log, create=create
+        )
 
     async def _writing(self, key: Key, *, create: bool = False) -> Ring:
         """The keys to write to a log with. A tenant that has none gets them with its first."""
@@ -109,26 +93,6 @@ class VaultStore:
         if ring.empty and not create:
             rules.found(key, await self.inner.row(key))
         return await self._rings.writing(key.tenant)
-
-    def _turn(self, key: Key) -> asyncio.Lock:
-        """Held by the one append of this process that is under way in a log."""
-        turn = self._turns.get(key)
-        if turn is None:
-            turn = self._turns[key] = asyncio.Lock()
-        return turn
-
-    async def _head(self, key: Key) -> int:
-        head = self._heads.get(key)
-        if head is None:
-            row = await self.inner.row(key)
-            head = row.head if row is not None else 0
-        return head
-
-    def _remember(self, key: Key, head: int) -> None:
-        self._heads[key] = head
-        self._heads.move_to_end(key)
-        if len(self._heads) > HEADS:
-            self._heads.popitem(last=False)
 
     async def read(
         self,
@@ -161,16 +125,23 @@ class VaultStore:
             return await self._opened(key.tenant, open, len(event.data))
         except Unsealed as error:
             raise damaged(key, event.seq, error.why) from error
+        except KeyMissing as error:
+            raise KeyMissing(
+                problem=f"event {event.seq}: {error.problem}",
+                tenant=error.tenant,
+                key=error.key,
+                seq=event.seq,
+            ) from error
 
     async def _opened(self, tenant: str, open: Callable[[Ring], T], size: int = 0) -> T:
         """What `open` makes of something with the keys of its tenant; a key that another process
         made meanwhile is read then."""
         ring = await self._rings.reading(tenant)
-        while True:
-            try:
-                return await _large(size, open, ring)
-            except UnknownKey as error:
-                ring = await self._rings.again(tenant, error.id)
+        try:
+            return await _large(size, open, ring)
+        except UnknownKey as error:
+            ring = await self._rings.again(tenant, error.id)
+            return await _large(size, open, ring)
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
         return await self.inner.link(key, seq, log=log)
@@ -191,8 +162,9 @@ class VaultStore:
         check_name("thread", thread)
         _checked(key, [first])
         ring = await self._writing(key)
-        target, place = Key(key.tenant, key.session, thread), boxes.Place(_number(at), 0)
-        await self.inner.fork(key, thread, at=at, first=boxes.boxed(ring, target, first, place))
+        target = Key(key.tenant, key.session, thread)
+        sealed = await _large(len(first.data), boxes.boxed, ring, target, first)
+        await self.inner.fork(key, thread, at=at, first=sealed)
 
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
@@ -201,16 +173,14 @@ class VaultStore:
         _check_place(key)
         ring = await self._rings.writing(key.tenant)
 
-        async def sealed() -> AsyncGenerator[Event, None]:
+        async def all_sealed() -> AsyncGenerator[Event, None]:
             async for event in events:
                 check_stored(event)
                 check_size("data", event.data, SMALLER.event_bytes)
-                place = boxes.Place(event.seq - 1, 0)
-                box = await _large(len(event.data), boxes.boxed, ring, key, event, place)
-                assert isinstance(box, Event)
-                yield box
+                sealed = await _large(len(event.data), boxes.boxed, ring, key, event)
+                yield sealed.numbered(event.seq, event.at)
 
-        await self.inner.restore(key, sealed(), parent=parent)
+        await self.inner.restore(key, all_sealed(), parent=parent)
 
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
@@ -339,14 +309,16 @@ class VaultStore:
         check_data(snapshot.state)
         check_size("state", snapshot.state, LIMITS.snapshot_bytes)
         ring = await self._writing(key)
-        if (sealed := boxes.boxed_snapshot(ring, key, snapshot)) is not None:
+        sealed = await _large(10 * len(snapshot.state), boxes.boxed_snapshot, ring, key, snapshot)
+        if sealed is not None:
             await self.inner.save_snapshot(key, sealed, fence=fence)
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
         snapshot = await self.inner.load_snapshot(key, version)
         if snapshot is None:
             return None
-        return await self._opened(key.tenant, partial(boxes.opened_snapshot, key, snapshot))
+        open = partial(boxes.opened_snapshot, key, snapshot)
+        return await self._opened(key.tenant, open, 10 * len(snapshot.state))
 
     # Upkeep
 
@@ -366,35 +338,22 @@ class VaultStore:
     ) -> AsyncGenerator[Damage, None]:
         """As the store itself, and then whether what it holds was encrypted for where it is; of a
         whole store, in all tenants that have keys."""
-        told: set[tuple[Key | None, int | None]] = set()
+        if repair:  # before anything is changed: whoever gives something up says so
+            for tenant in await self._rings.tenants() if target is None else [target.tenant]:
+                await self._rings.checked(tenant)
         async with aclosing(self.inner.verify(target, repair=repair)) as found:
             async for damage in found:
-                told.add((damage.key, damage.seq))
                 if damage.repaired and damage.problem == "unreadable":
                     await self._say_erased(damage)
                 yield damage
         async for key in self._logs(target):
-            async for error in self._unreadable(key):
-                if (key, error.seq) not in told:
-                    yield await self._told(key, error, repair)
+            for damage in await self._unreadable(key, repair=repair):
+                yield damage
 
     async def _say_erased(self, damage: Damage) -> None:
         """What the store itself gave up is erased by us, or nobody would believe it."""
         if damage.key is not None and damage.seq is not None:
             await self.erase(damage.key, [damage.seq], reason="damaged")
-
-    async def _told(self, key: Key, error: LogDamaged, repair: bool) -> Damage:
-        """What is wrong with an event. What was put there by other hands is given up; what only
-        lacks its key is left: that may be in a backup."""
-        cause = error.__cause__
-        ours = not (await self._rings.reading(key.tenant)).empty
-        forged = isinstance(cause, Unsealed) and cause.why in (PLAIN, ALTERED)
-        repaired = repair and ours and forged
-        if repaired:
-            await self.erase(key, [error.seq], reason="damaged")
-        return Damage(
-            problem="unreadable", detail=error.problem, key=key, seq=error.seq, repaired=repaired
-        )
 
     async def _logs(self, target: Scope | Key | None) -> AsyncGenerator[Key, None]:
         if isinstance(target, Key):
@@ -418,21 +377,41 @@ class VaultStore:
             if (cursor := page.cursor) is None:
                 return
 
-    async def _unreadable(self, key: Key) -> AsyncGenerator[LogDamaged, None]:
-        """The events of a log that cannot be decrypted."""
+    async def _unreadable(self, key: Key, *, repair: bool) -> list[Damage]:
+        """What of a log was not encrypted for where it is. What was put there by other hands is
+        given up by a repair; what only lacks its key is left: that may be in a backup."""
         row = await self.inner.row(key)
-        seq, head = 0, row.head if row is not None else 0
-        while seq < head:
+        if row is None:
+            return []
+        seq, forged = await self._first_own(row), list[int]()
+        found: list[Damage] = []
+        while seq < row.head:
             try:
-                async for event in self.read(key, after=seq):
-                    seq = event.seq
-                return
-            except LogDamaged as error:
-                seq = error.seq
-                yield error
+                async with aclosing(self.read(key, after=seq)) as events:
+                    async for event in events:
+                        seq = event.seq
+                break
             except KeyMissing as error:
-                yield damaged(key, seq + 1, f"and what follows cannot be decrypted ({error})")
-                return
+                seq = error.seq or row.head
+                found.append(Damage(problem="unreadable", detail=str(error), key=key, seq=seq))
+            except LogDamaged as error:
+                seq, cause = error.seq, error.__cause__
+                if isinstance(cause, Unsealed):  # else the store itself has told of it
+                    if cause.why in (PLAIN, ALTERED):
+                        forged.append(seq)
+                    found.append(Damage(problem="unreadable", detail=cause.why, key=key, seq=seq))
+        if not (repair and forged):
+            return found
+        await self.erase(key, forged, reason="damaged")
+        return [replace(damage, repaired=damage.seq in forged) for damage in found]
+
+    async def _first_own(self, row: Row) -> int:
+        """Behind which number a log's own events are; what it shares is told of with its parent,
+        while that is there."""
+        if row.parent is None or not row.parent.at:
+            return 0
+        parent = await self.inner.row(Key(row.tenant, row.session, row.parent.thread))
+        return 0 if parent is None else row.parent.at
 
     async def purge(self) -> Receipt:
         return await self.inner.purge()
@@ -458,13 +437,6 @@ def _checked(key: Key, events: Sequence[NewEvent]) -> int:
             limit=SMALLER.append_bytes,
         )
     return size
-
-
-def _number(number: object) -> int:
-    """A number that a caller gave; what is none is no number of a log."""
-    if isinstance(number, (int, float)) and math.isfinite(number) and number == int(number):
-        return int(number)
-    return 0
 
 
 async def _large(size: int, do: Callable[[*P], T], *given: *P) -> T:
