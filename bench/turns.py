@@ -171,8 +171,6 @@ def sqlite_vault(settings: Settings) -> Result:
         runs[peers.OPENAI_ENCRYPTED] = (peers.openai_encrypted_turns, turns)
     compete(result, settings, 1, runs)
     result.compare(ENCRYPTED, OURS, "least", 0.6)
-    if settings.peers:
-        result.compare(ENCRYPTED, peers.OPENAI_ENCRYPTED, "least", 1.0)
     return result
 
 

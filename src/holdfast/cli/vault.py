@@ -124,7 +124,7 @@ async def lacking(store: Store, tenant: str) -> list[str]:
     """What is wrong with the keys of a store."""
     if not store.info().encrypted:
         return []
-    await _encrypted(store).checked(tenant)
+    await _encrypted(store).check_tenant(tenant)
     found = {key.master for key in await _encrypted(store).data_keys() if not key.readable}
     return [f"the vault lacks key {name!r}, or it is another one" for name in sorted(found)]
 

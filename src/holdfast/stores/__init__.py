@@ -103,7 +103,7 @@ async def _behind(vault: Vault | str, opener: Opener, url: str) -> Store:
         vault = await asyncio.to_thread(Vault.load, vault)
     store = VaultStore(await opener(url), vault)
     try:
-        await store.check()
+        await store.check_keys()
     except BaseException:
         await store.aclose()
         raise

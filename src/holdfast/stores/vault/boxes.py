@@ -200,7 +200,7 @@ def opened_snapshot(key: Key, snapshot: Snapshot, ring: Ring) -> Snapshot | None
         data = ring.decrypt(key.session, _bound_snapshot(key, snapshot), box)
     except UnknownKey:
         raise
-    except (Unsealed, msgspec.MsgspecError, UnicodeDecodeError):
+    except (Unsealed, KeyMissing, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return replace(snapshot, state=Raw(zlib.decompress(data)))
 

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from ...errors import KeyMissing
 from ...events import Key
 from ...store import Draft, Lease, Store
 from ..rules import join_draft
@@ -77,7 +78,7 @@ def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft:
             offset, text = _piece(ring.decrypt(key.session, place, line))
         except UnknownKey:
             raise
-        except (Unsealed, msgspec.MsgspecError):
+        except (Unsealed, KeyMissing, msgspec.MsgspecError):
             break
         pieces[offset] = text
     return Draft(draft.message, join_draft(pieces), draft.token)

@@ -55,6 +55,10 @@ class Rings:
         self._marked: set[str] = set()
         self._turns: dict[str, asyncio.Lock] = {}
 
+    def known(self, tenant: str) -> Ring | None:
+        """The keys of a tenant, if they were read before."""
+        return self._rings.get(tenant)
+
     async def reading(self, tenant: str) -> Ring:
         """The keys of a tenant, to decrypt with."""
         ring = self._rings.get(tenant)
@@ -95,13 +99,13 @@ class Rings:
             self._marked.clear()
         self._marked.add(tenant)
 
-    async def check(self) -> None:
+    async def check_keys(self) -> None:
         """Refuse a vault that can read nothing of any tenant that is tried (`KeyMissing`)."""
         tried = [await self.reading(tenant) for tenant in (await self.tenants())[:TRIED]]
         if tried and not any(ring.keys or ring.empty for ring in tried):
             raise self._unable(tried[0])
 
-    async def checked(self, tenant: str) -> None:
+    async def check_tenant(self, tenant: str) -> None:
         """Refuse a tenant that could not be written to; changes nothing."""
         ring = await self.reading(tenant)
         if ring.empty:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
@@ -59,14 +59,14 @@ class VaultStore:
         self._rings = Rings(inner, vault)
         self._drafts = Drafts(inner)
 
-    async def check(self) -> None:
+    async def check_keys(self) -> None:
         """Refuse a vault that can read nothing of the store (`KeyMissing`)."""
-        await self._rings.check()
+        await self._rings.check_keys()
 
-    async def checked(self, tenant: str) -> None:
+    async def check_tenant(self, tenant: str) -> None:
         """Refuse a tenant that could not be written to (`KeyMissing`, or `InvalidValue` where its
         sessions are in clear); changes nothing."""
-        await self._rings.checked(tenant)
+        await self._rings.check_tenant(tenant)
 
     # The log
 
@@ -121,6 +121,10 @@ class VaultStore:
 
     async def _event(self, key: Key, event: Event) -> Event:
         try:
+            ring = self._rings.known(key.tenant)
+            if ring is not None and len(event.data) < LARGE:
+                with suppress(UnknownKey):
+                    return boxes.opened(key, event, ring)
             open = partial(boxes.opened, key, event)
             return await self._opened(key.tenant, open, len(event.data))
         except Unsealed as error:
@@ -340,7 +344,7 @@ class VaultStore:
         whole store, in all tenants that have keys."""
         if repair:  # before anything is changed: whoever gives something up says so
             for tenant in await self._rings.tenants() if target is None else [target.tenant]:
-                await self._rings.checked(tenant)
+                await self.check_tenant(tenant)
         async with aclosing(self.inner.verify(target, repair=repair)) as found:
             async for damage in found:
                 if damage.repaired and damage.problem == "unreadable":
