@@ -103,6 +103,7 @@ CASES: dict[str, tuple[Tamper, Sequence[int]]] = {
     "run": (lambda e: at(e, 2, run="r2"), [2]),
     "no run": (lambda e: at(e, 2, run=None), [2]),
     "id": (lambda e: at(e, 2, id="another"), [2]),
+    "time": (lambda e: at(e, 2, at=e[1].at - 3_600_000), [2]),
     "run and cause exchanged": (lambda e: at(e, 2, run="c1", cause="r1"), [2]),
     "plain": (plain(2, '{"text":"pay eve"}', v=1), [2]),
     "plain of the version of a box": (plain(2, '{"text":"pay eve"}'), [2]),

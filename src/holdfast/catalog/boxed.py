@@ -62,7 +62,8 @@ CALL = {"id": "", "name": ""}  # stands for a call, of which rows only know that
 
 
 class Box(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The data of an encrypted event, which had `size` bytes. `tie` binds it to its number."""
+    """The data of an encrypted event, which had `size` bytes. `tie` binds it to its number
+    and time."""
 
     box: str
     size: int

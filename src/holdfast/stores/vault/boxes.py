@@ -42,13 +42,13 @@ _erased = msgspec.json.Decoder(_Erased).decode
 
 
 class Boxed(NewEvent, frozen=True, kw_only=True, gc=True):
-    """An event with its data encrypted, to be tied to its number when it has one."""
+    """An event with its data encrypted, to be tied to its number and time when it has them."""
 
-    tie: Callable[[int], str]
+    tie: Callable[[int, int], str]
 
     def numbered(self, seq: int, at: int) -> Event:
         plain = NewEvent.numbered(self, seq, at)
-        tied = b"".join((bytes(self.data)[:-1], b',"tie":', _encode(self.tie(seq)), b"}"))
+        tied = b"".join((bytes(self.data)[:-1], b',"tie":', _encode(self.tie(seq, at)), b"}"))
         return replace(plain, data=Raw(tied))
 
 
@@ -87,7 +87,8 @@ def opened(key: Key, event: Event, ring: Ring) -> Event:
     box = box_of(event)
     if box is None:
         return _opened_bare(key, event, ring)
-    if not compare_digest(ring.tie(key.session, box.box, event.seq).encode(), box.tie.encode()):
+    tie = ring.tie(key.session, box.box, event.seq, event.at)
+    if not compare_digest(tie.encode(), box.tie.encode()):
         raise Unsealed
     v = event.v - BOXED
     data = ring.decrypt(key.session, _bound(event, v), box.box, bytes(box.shown))

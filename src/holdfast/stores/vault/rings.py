@@ -96,7 +96,7 @@ class Claim(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """What a data key is for one session: it encrypts, and it ties to numbers."""
+    """What a data key is for one session: it encrypts, and it ties to numbers and times."""
 
     cipher: AESGCM
     tie: bytes
@@ -193,13 +193,14 @@ class Ring:
         except (InvalidTag, ValueError) as error:
             raise Unsealed from error
 
-    def tie(self, session: str, box: str, number: int) -> str:
-        """What binds something that `encrypt` made, and by that what is in it, to a number."""
+    def tie(self, session: str, box: str, number: int, at: int) -> str:
+        """What binds something that `encrypt` made, and by that what is in it, to a number and
+        a time."""
         key = self.keys.get(box[:ID])
         if key is None:
             raise self._unknown(box[:ID])
         # The end of a box is its tag, in which each of its bytes has a part.
-        said = _encode((number, box[ID : ID + 24], box[-TAG:]))
+        said = _encode((number, at, box[ID : ID + 24], box[-TAG:]))
         tie = hmac.digest(self._of(key, session).tie, said, "sha256")
         return base64.b64encode(tie[:TIE]).decode()
 
