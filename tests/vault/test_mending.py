@@ -9,11 +9,23 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast import InvalidValue, KeyMissing, NewEvent, Query, Scope, Vault, connect, key
+from holdfast import (
+    InvalidValue,
+    KeyMissing,
+    NewEvent,
+    Query,
+    Scope,
+    StoreUnavailable,
+    Vault,
+    connect,
+    key,
+)
 from holdfast.catalog.boxed import BOXED, NEWER
 from holdfast.stores.copy import copy_session
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.vault.store import VaultStore
+from holdfast.testing import FaultyStore
+from holdfast.testing.faults import Fail
 
 from .hands import KINDS, Hands, all_of, hands_on
 
@@ -126,3 +138,19 @@ async def test_a_vault_comes_from_the_environment(
         assert [event.json() for event in await all_of(store, LOG)] == [{"n": 1}]
     with pytest.raises(InvalidValue, match="twice"):
         connect(f"{url}&vault=b.toml")
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+async def test_a_long_piece_of_a_draft_is_there_whole_or_not_at_all(call: int) -> None:
+    inner, long = MemoryStore(), "0123456789" * 25_000
+    vault = Vault([Vault.new_key("k")])
+    await VaultStore(inner, vault).append(LOG, [note(1)], create=True)
+    store = VaultStore(FaultyStore(inner, [Fail(method="put_draft", call=1 + call)]), vault)
+    lease = await store.acquire(LOG, "me")
+    await store.put_draft(LOG, "m", 0, "short", fence=lease)
+    with pytest.raises(StoreUnavailable):
+        await store.put_draft(LOG, "m", 5, long, fence=lease)
+    for reader in (store, VaultStore(inner, vault)):
+        assert [draft.text for draft in await reader.drafts(LOG)] == ["short"]
+    await store.put_draft(LOG, "m", 5, long, fence=lease)
+    assert [draft.text for draft in await store.drafts(LOG)] == ["short" + long]

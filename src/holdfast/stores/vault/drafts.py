@@ -1,7 +1,8 @@
 """Drafts of an encrypted store: each piece is a line, and the lines follow each other.
 
 The store below joins pieces by where they begin, in characters. Encrypted, a piece has another
-length; so here each is put behind what is there, and says itself where its text begins.
+length; so here each is put behind what is there, and says itself where its text begins. A piece
+that is too long for one line has several, which count together or not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .rings import Ring, UnknownKey, Unsealed
 PIECE = 96 << 10  # characters that are encrypted together
 MESSAGES = 4_096  # messages of which a process remembers how much is kept
 
-_piece = msgspec.json.Decoder(tuple[int, str]).decode
+_piece = msgspec.json.Decoder(tuple[int, str, int, int]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -42,8 +43,9 @@ class Drafts:
         parts = [text[at : at + PIECE] for at in range(0, len(text), PIECE)] or [""]
         known = (key, message, fence.token)
         async with self._turn(key, message):
-            for part in parts:
-                line = ring.encrypt(key.session, place, _encode((offset, part))) + "\n"
+            for n, part in enumerate(parts, 1):
+                said = _encode((offset, part, n, len(parts)))
+                line = ring.encrypt(key.session, place, said) + "\n"
                 at = await self._length(*known)
                 # Forgotten until it is known to be there: after a failure it is looked up again.
                 self._lengths.pop(known, None)
@@ -73,14 +75,17 @@ def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft:
     """A draft with its text decrypted, up to the first piece that does not belong there."""
     place = _place(key, draft.message, draft.token)
     pieces: dict[int, str] = {}
+    some: dict[int, str] = {}  # of a piece whose lines are not all there yet
     for line in draft.text.splitlines():
         try:
-            offset, text = _piece(ring.decrypt(key.session, place, line))
+            offset, text, n, count = _piece(ring.decrypt(key.session, place, line))
         except UnknownKey:
             raise
         except (Unsealed, KeyMissing, msgspec.MsgspecError):
             break
-        pieces[offset] = text
+        some = {offset: text} if n == 1 else some | {offset: text}
+        if n == count:
+            pieces |= some
     return Draft(draft.message, join_draft(pieces), draft.token)
 
 
