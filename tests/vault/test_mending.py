@@ -154,3 +154,15 @@ async def test_a_long_piece_of_a_draft_is_there_whole_or_not_at_all(call: int) -
         assert [draft.text for draft in await reader.drafts(LOG)] == ["short"]
     await store.put_draft(LOG, "m", 5, long, fence=lease)
     assert [draft.text for draft in await store.drafts(LOG)] == ["short" + long]
+
+
+async def test_a_draft_of_which_no_piece_is_whole_is_none() -> None:
+    inner, vault = MemoryStore(), Vault([Vault.new_key("k")])
+    await VaultStore(inner, vault).append(LOG, [note(1)], create=True)
+    store = VaultStore(FaultyStore(inner, [Fail(method="put_draft", call=2)]), vault)
+    lease = await store.acquire(LOG, "me")
+    with pytest.raises(StoreUnavailable):
+        await store.put_draft(LOG, "m", 0, "0123456789" * 25_000, fence=lease)
+    assert await store.drafts(LOG) == []
+    await store.put_draft(LOG, "m", 0, "", fence=lease)
+    assert [draft.text for draft in await store.drafts(LOG)] == [""]

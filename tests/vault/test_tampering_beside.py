@@ -216,7 +216,7 @@ async def test_a_piece_of_a_draft_that_does_not_belong_there_is_not_shown(hands:
         await under.put_draft(key("b"), "m2", 0, of_a.text.ljust(200, "\n"), fence=lease)
     async with hands.behind() as store:
         found = {draft.message: draft.text for draft in await store.drafts(key("b"))}
-        assert found == {"m1": "begun in b", "m2": ""}
+        assert found == {"m1": "begun in b"}
 
 
 async def test_a_blob_that_was_altered_moved_or_put_there_is_not_found(hands: Hands) -> None:

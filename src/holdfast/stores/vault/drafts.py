@@ -71,8 +71,9 @@ class Drafts:
         return 0
 
 
-def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft:
-    """A draft with its text decrypted, up to the first piece that does not belong there."""
+def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft | None:
+    """A draft with its text decrypted, up to the first piece that does not belong there; None if
+    no piece is whole."""
     place = _place(key, draft.message, draft.token)
     pieces: dict[int, str] = {}
     some: dict[int, str] = {}  # of a piece whose lines are not all there yet
@@ -86,7 +87,7 @@ def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft:
         some = {offset: text} if n == 1 else some | {offset: text}
         if n == count:
             pieces |= some
-    return Draft(draft.message, join_draft(pieces), draft.token)
+    return Draft(draft.message, join_draft(pieces), draft.token) if pieces else None
 
 
 def _place(key: Key, message: str, token: int) -> tuple[Any, ...]:

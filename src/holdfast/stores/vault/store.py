@@ -267,10 +267,11 @@ class VaultStore:
         await self._drafts.put(ring, key, message, offset, text, fence)
 
     async def drafts(self, key: Key) -> list[Draft]:
-        return [
+        opened = [
             await self._opened(key.tenant, partial(opened_draft, key, draft))
             for draft in await self.inner.drafts(key)
         ]
+        return [draft for draft in opened if draft is not None]
 
     # Beside it
 
