@@ -12,19 +12,15 @@ from collections import OrderedDict
 from typing import Any
 from weakref import WeakValueDictionary
 
-import msgspec
-
 from ...errors import KeyMissing
 from ...events import Key
 from ...store import Draft, Lease, Store
 from ..rules import join_draft
 from .rings import Ring, UnknownKey, Unsealed
 
-PIECE = 96 << 10  # characters that are encrypted together
+MOST = 760 << 10  # bytes of a piece that fit into one line
+PIECE = 96 << 10  # characters of each line of a longer one
 MESSAGES = 4_096  # messages of which a process remembers how much is kept
-
-_piece = msgspec.json.Decoder(tuple[int, str, int, int]).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class Drafts:
@@ -40,12 +36,15 @@ class Drafts:
     ) -> None:
         """Keep a piece, behind those that are there."""
         place = _place(key, message, fence.token)
-        parts = [text[at : at + PIECE] for at in range(0, len(text), PIECE)] or [""]
+        parts = [text]
+        if len(text.encode()) > MOST:
+            parts = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
         known = (key, message, fence.token)
         async with self._turn(key, message):
             for n, part in enumerate(parts, 1):
-                said = _encode((offset, part, n, len(parts)))
-                line = ring.encrypt(key.session, place, said) + "\n"
+                said = (offset, n, len(parts))
+                box = ring.encrypt(key.session, (*place, *said), part.encode())
+                line = f"{'.'.join(map(str, said))}.{box}\n"
                 at = await self._length(*known)
                 # Forgotten until it is known to be there: after a failure it is looked up again.
                 self._lengths.pop(known, None)
@@ -79,10 +78,12 @@ def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft | None:
     some: dict[int, str] = {}  # of a piece whose lines are not all there yet
     for line in draft.text.splitlines():
         try:
-            offset, text, n, count = _piece(ring.decrypt(key.session, place, line))
+            *said, box = line.split(".")
+            offset, n, count = map(int, said)
+            text = ring.decrypt(key.session, (*place, offset, n, count), box).decode()
         except UnknownKey:
             raise
-        except (Unsealed, KeyMissing, msgspec.MsgspecError):
+        except (Unsealed, KeyMissing, ValueError):
             break
         some = {offset: text} if n == 1 else some | {offset: text}
         if n == count:
