@@ -59,7 +59,7 @@ def shop(calls: int = 0) -> Agent:
 
 def host(storage: str, calls: int = 0) -> Harness:
     """A harness with a model that answers at once."""
-    return Harness(shop(calls), default_model=Instant(calls), storage=storage)
+    return Harness(shop(calls), default_model=Instant(calls), store=storage)
 
 
 async def turns_of(session: Session, count: int) -> list[float]:

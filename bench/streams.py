@@ -69,7 +69,7 @@ async def together(storage: str, settings: Settings) -> list[Heard]:
     """All sessions of a round at once, in one process."""
     sizes = settings.sizes
     model = Clock(sizes.chunks, sizes.spacing)
-    async with Harness(shop(), default_model=model, storage=storage) as harness:
+    async with Harness(shop(), default_model=model, store=storage) as harness:
         sessions = [await harness.get_or_create(f"session-{n}") for n in range(sizes.streams)]
         with steady():
             return list(await asyncio.gather(*map(hear, sessions)))
@@ -166,7 +166,7 @@ async def wrote(storage: str, settings: Settings) -> Wrote:
     async with holdfast.connect(storage) as store:
         counted: Any = Counted(store)
         model = Clock(chunks, sizes.speaking / chunks)
-        async with Harness(shop(), default_model=model, storage=counted) as harness:
+        async with Harness(shop(), default_model=model, store=counted) as harness:
             session = await harness.get_or_create("session")
             counted.writes.clear()
             heard: list[float] = []

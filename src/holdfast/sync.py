@@ -69,7 +69,7 @@ class Remote:
 class Harness(Remote):
     """`holdfast.Harness` without `await`: takes the same settings, has the same verbs.
 
-        with Harness(agent, storage="sqlite:shop.db") as harness:
+        with Harness(agent, store="sqlite:shop.db") as harness:
             session = harness.get_or_create("customer-42")
             result = session.send("Refund order 42")
 

@@ -52,7 +52,7 @@ def provider(api: Api, url: str, home: Path) -> ClaudeProvider:
 
 
 def harness(api: Api, url: str, home: Path) -> Harness:
-    return Harness(AGENT, providers=[provider(api, url, home)], default_model=MODEL, storage=url)
+    return Harness(AGENT, providers=[provider(api, url, home)], default_model=MODEL, store=url)
 
 
 async def test_a_turn_of_ours_is_a_turn_of_its_own_and_goes_on_anywhere(
@@ -100,6 +100,6 @@ def test_what_others_said_before_is_told_once() -> None:
 async def test_a_program_that_is_not_there_fails_the_run_and_says_so(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path}/s.db"
     missing = ClaudeProvider(url, options={"cli_path": str(tmp_path / "none")})
-    async with Harness(AGENT, providers=[missing], default_model=MODEL, storage=url) as here:
+    async with Harness(AGENT, providers=[missing], default_model=MODEL, store=url) as here:
         result = await (await here.get_or_create("pets")).send("hi")
     assert (result.status, result.code) == ("failed", "model_unavailable")

@@ -57,10 +57,10 @@ model = ScriptedModel.by_input({
     ".": "Good day.",
 })
 
-def shop(*, storage, tenant):
+def shop(*, store, tenant):
     agent = Agent("shop", instructions="Help.", tools=[refund, charge])
     quiet = LogConfig(level="silent")
-    return Harness(agent, default_model=model, storage=storage, tenant=tenant, logging=quiet)
+    return Harness(agent, default_model=model, store=store, tenant=tenant, logging=quiet)
 """
 SAY = """
 document.getElementById("text").value = "%s";

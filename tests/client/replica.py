@@ -47,7 +47,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def clerk(storage: Store | str, tenant: str) -> Harness:
+def clerk(store: Store | str, tenant: str) -> Harness:
     """What every replica serves."""
     model = ScriptedModel.by_input(
         {"Pay.": [Say("I pay.", calls=[Use("pay", amount=5)]), "Paid."], ".": _told}
@@ -55,7 +55,7 @@ def clerk(storage: Store | str, tenant: str) -> Harness:
     return Harness(
         Agent("clerk", instructions="Obey.", tools=[pay]),
         default_model=model,
-        storage=storage,
+        store=store,
         tenant=tenant,
         ttl=TTL,
         crashes=100,  # of one run: there will be many

@@ -18,7 +18,7 @@ WAITING = Path(__file__).parent / "waiting"
 PATIENCE = 30.0
 
 
-def shop(refunded: list[str]) -> Harness:
+def shop(url: str, refunded: list[str]) -> Harness:
     @tool(approval="ask")
     def refund(order: str) -> str:
         """Refund an order."""
@@ -27,7 +27,7 @@ def shop(refunded: list[str]) -> Harness:
 
     use = Say("One moment.", calls=[Use("refund", order="42")])
     model = ScriptedModel.by_input({"Refund": [use, "Done."], "And then": "That was all."})
-    return Harness(Agent("shop", "Help.", tools=[refund]), default_model=model)
+    return Harness(Agent("shop", "Help.", tools=[refund]), default_model=model, store=url)
 
 
 @pytest.mark.parity("user-demand", 50)
@@ -38,9 +38,9 @@ async def test_it_is_listed_answered_and_gone_on_with(
 ) -> None:
     copy(WAITING / STORES[kind], tmp_path / STORES[kind])
     refunded: list[str] = []
-    harness = shop(refunded)
-    harness.storage = f"{kind}:{tmp_path / STORES[kind]}"
-    async with connect(harness.storage) as store:
+    url = f"{kind}:{tmp_path / STORES[kind]}"
+    harness = shop(url, refunded)
+    async with connect(url) as store:
         items = (await store.pending(PendingQuery(tenant="main", user="ann"))).items
         (item,) = [item for item in items if item.session == "customer"]
         assert (item.title, item.approvals) == ("refund(order='42')", 1)

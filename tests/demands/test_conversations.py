@@ -86,7 +86,7 @@ async def test_what_a_run_says_and_asks_goes_to_the_surface_it_was_begun_from(
     async with (
         asyncio.timeout(PATIENCE),
         connect(f"sqlite:{tmp_path / 'x.db'}") as store,
-        serve(helper(tools=[pay]), default_model=model, storage=store) as harness,
+        serve(helper(tools=[pay]), default_model=model, store=store) as harness,
     ):
         sessions, outbox = Sessions(store), Outbox()
         session, other = [await harness.get_or_create(id, user="ann") for id in ("a", "b")]
@@ -188,7 +188,7 @@ async def test_a_fork_adds_the_same_few_rows_however_long_its_past_is(tmp_path: 
     added: list[dict[str, int]] = []
     for turns in (2, 60):
         path = tmp_path / f"{turns}.db"
-        async with serve(helper(), "hi", storage=f"sqlite:{path}") as harness:
+        async with serve(helper(), "hi", store=f"sqlite:{path}") as harness:
             session = await harness.get_or_create("s")
             await session.send(["look", Media(b"a picture" * 1000, "image/png")])
             for n in range(turns):
@@ -227,7 +227,7 @@ async def test_a_sub_agent_has_a_log_of_its_own_that_goes_and_moves_with_its_par
 ) -> None:
     url = f"sqlite:{tmp_path / 'x.db'}"
     async with connect(url) as store:
-        async with Harness(lead(), default_model=plays(GO), storage=store) as harness:
+        async with Harness(lead(), default_model=plays(GO), store=store) as harness:
             session, result = await sent(harness)
             thread = await child(session)
             where = thread.key

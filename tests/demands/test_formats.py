@@ -76,7 +76,7 @@ async def test_what_is_stored_names_no_class_and_no_module(kind: str, tmp_path: 
         Say("I look.", calls=[Use("look", order="7")]),
         Say(calls=[Use("final_result", value={"fine": True, "why": "7"})]),
     ]
-    async with serve(helper(tools=[look]), *steps, storage=url) as harness:
+    async with serve(helper(tools=[look]), *steps, store=url) as harness:
         session = await harness.get_or_create("s")
         result = await session.send("go", output_type=Verdict)
         assert result.output == Verdict(True, "7")
@@ -107,7 +107,7 @@ async def test_what_cannot_be_understood_is_kept_and_told_and_never_nothing(
         with pytest.raises(msgspec.ValidationError, match="text"):
             events[1].payload(MessageCompleted)
         bundle = await export_bundle((store, key("s").scope), "local")
-        async with serve(helper(), "hi", storage=store, logging=SILENT) as harness:
+        async with serve(helper(), "hi", store=store, logging=SILENT) as harness:
             with pytest.raises(LogDamaged, match="event 3 is of a newer version"):
                 await harness.send("s", "go")  # rather than to go on without it
         assert (await read_all(store, key("s")))[:4] == events
@@ -177,12 +177,12 @@ def test_a_session_of_a_framework_is_read_where_it_is_not_installed(tmp_path: Pa
 @pytest.mark.parity("user-demand", 58)
 async def test_a_session_has_its_id_before_its_first_message_and_for_good(tmp_path: Path) -> None:
     url = places.url("sqlite", tmp_path)
-    async with serve(helper(), "hi", storage=url) as harness:
+    async with serve(helper(), "hi", store=url) as harness:
         session = await harness.get_or_create("customer-42")
         id = session.id
         assert await session.transcript() == []
     for n in range(2):
-        async with serve(helper(), "hi", storage=url) as harness:
+        async with serve(helper(), "hi", store=url) as harness:
             session = await harness.open(id)
             assert session.id == id
             await session.send(f"{n}")

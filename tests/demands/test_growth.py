@@ -83,7 +83,7 @@ async def test_twice_the_turns_take_twice_the_room(kind: str, tmp_path: Path) ->
     sizes = [await stored(kind, tmp_path, url)]
     for times in (1, 2, 4):
         async with serve(
-            helper(), default_model=script(text(times)), storage=url, window_turns=20
+            helper(), default_model=script(text(times)), store=url, window_turns=20
         ) as harness:
             session = await harness.get_or_create("s")
             done = len(await session.events(kinds=("message.received",)))
@@ -142,7 +142,7 @@ async def test_without_snapshots_opening_is_slower_and_shows_the_same(
     monkeypatch.setattr(loading, "SNAPSHOT", 50)
     url = places.url(kind, tmp_path)
     async with serve(
-        helper(state={"n": 0}), default_model=script("ok"), storage=url, window_turns=4
+        helper(state={"n": 0}), default_model=script("ok"), store=url, window_turns=4
     ) as harness:
         session = await harness.get_or_create("s")
         for n in range(80):
@@ -156,7 +156,7 @@ async def test_without_snapshots_opening_is_slower_and_shows_the_same(
             store = Forgetful(inner, snapshots=snapshots)
             model = script("once more")
             async with serve(
-                helper(state={"n": 0}), default_model=model, storage=store, window_turns=4
+                helper(state={"n": 0}), default_model=model, store=store, window_turns=4
             ) as harness:
                 session = await harness.open("s")
                 costs.append(store.given)

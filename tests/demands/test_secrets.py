@@ -61,7 +61,7 @@ async def test_no_credential_is_in_a_bundle_an_error_or_a_line_of_a_log(
             agent,
             providers=[provider],
             default_model=script,
-            storage=f"sqlite:{tmp_path / 'x.db'}",
+            store=f"sqlite:{tmp_path / 'x.db'}",
             logging=debug,
         ) as harness:
             session = await harness.get_or_create("s")

@@ -31,11 +31,11 @@ WORDS = [f"{n:03} é\U0001f600 " for n in range(400)]
 PAUSE = 0.001  # seconds between two words: long enough for drafts to be written
 
 
-def talker(storage: str | Store, **say: Any) -> Harness:
+def talker(store: str | Store, **say: Any) -> Harness:
     model = ScriptedModel([Say(**say)], repeat=True)
     silent = LogConfig(level="silent")
     return Harness(
-        Agent("talker", instructions="Talk."), default_model=model, storage=storage, logging=silent
+        Agent("talker", instructions="Talk."), default_model=model, store=store, logging=silent
     )
 
 

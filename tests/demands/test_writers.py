@@ -196,8 +196,8 @@ async def pair(url: str) -> AsyncGenerator[Pair, None]:
     mine, theirs = Slow(quick=["next", "now"]), script("from there")
     async with (
         asyncio.timeout(PATIENCE),
-        serve(helper(), default_model=mine, storage=url, ttl=600) as first,
-        serve(helper(), default_model=theirs, storage=url, ttl=600) as second,
+        serve(helper(), default_model=mine, store=url, ttl=600) as first,
+        serve(helper(), default_model=theirs, store=url, ttl=600) as second,
     ):
         here = await first.get_or_create("s")
         there = await second.get_or_create("s")
@@ -271,7 +271,7 @@ async def test_what_others_write_while_a_run_is_held_is_kept_and_taken_up(url: s
 
     def host() -> Harness:
         model = ScriptedModel(steps, repeat=True)
-        return serve(helper(tools=[work, pay]), default_model=model, storage=url, ttl=600)
+        return serve(helper(tools=[work, pay]), default_model=model, store=url, ttl=600)
 
     async with asyncio.timeout(PATIENCE), host() as driver, connect(url) as store:
         session = await driver.get_or_create("s")
@@ -280,7 +280,7 @@ async def test_what_others_write_while_a_run_is_held_is_kept_and_taken_up(url: s
         with pytest.raises(LeaseHeld):
             await store.acquire(KEY, "somebody else")
         async with Harness(
-            helper(tools=[work, pay]), default_model=script("no"), storage=url, recovery="leave"
+            helper(tools=[work, pay]), default_model=script("no"), store=url, recovery="leave"
         ) as other:
             (ask,) = (await other.pending()).items
             await other.approve("s", ask.id, actor="bob")

@@ -44,12 +44,12 @@ async def test_a_question_waits_for_an_answer_that_fits_and_survives_the_process
         Use("ask_user", question="And?", options=options, selection="multi_select"),
     )
     async with connect("memory:") as store:
-        async with Harness(agent(), default_model=model, storage=store) as harness:
+        async with Harness(agent(), default_model=model, store=store) as harness:
             result = await (await harness.get_or_create("s")).send("go")
             assert [ask.what for ask in result.pending] == ["question"] * 3
             colour, number, several = (ask.id for ask in result.pending)
         # Another process, much later.
-        async with Harness(agent(), default_model=model, storage=store) as harness:
+        async with Harness(agent(), default_model=model, store=store) as harness:
             session = await harness.get_or_create("s")
             for wrong in ("green", ["red"], 7):
                 with pytest.raises(InvalidValue, match="the answer"):
@@ -182,13 +182,13 @@ async def test_tasks_are_kept_with_the_thread() -> None:
         ]
     )
     async with connect("memory:") as store:
-        async with Harness(agent(), default_model=model, storage=store) as harness:
+        async with Harness(agent(), default_model=model, store=store) as harness:
             session = await harness.get_or_create("s")
             assert (await session.send("go")).status == "done"
             last = (await results(session))[-1][2]["summary"]
             assert (last["total"], last["completed"], last["in_progress"]) == (2, 1, 1)
             assert [how for _, how, _ in await results(session)].count("failed") == 1
-        async with Harness(agent(), default_model=model, storage=store) as harness:
+        async with Harness(agent(), default_model=model, store=store) as harness:
             tasks = (await harness.get_or_create("s")).live.state.tasks
             assert [(t.id, t.status) for t in tasks] == [
                 ("task_pack", "completed"),

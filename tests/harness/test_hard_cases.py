@@ -84,7 +84,7 @@ async def test_a_call_that_may_have_acted_is_never_told_as_not_made(how: Any) ->
     made: list[int] = []
     async with connect("memory:") as store:
         await lost_call(store)
-        async with Harness(payer(made), default_model=script("Fine."), storage=store) as harness:
+        async with Harness(payer(made), default_model=script("Fine."), store=store) as harness:
             session = await harness.get_or_create("s")
             assert (await session.wait()).pending[0].what == "external"
             if how == "abort":
@@ -101,19 +101,19 @@ async def test_a_missing_tool_is_told_before_anything_is_written_and_is_no_crash
     made: list[int] = []
     async with connect("memory:") as store:
         agent = payer(made, approval="ask")
-        async with Harness(agent, default_model=script(*PAY), storage=store) as harness:
+        async with Harness(agent, default_model=script(*PAY), store=store) as harness:
             session = await harness.get_or_create("s")
             item = (await session.send("go")).pending[0].id
         await settle(store, key("s"), item, "approved")
         bare = Agent("shop", instructions="Help.")
         for _ in range(5):
-            async with Harness(bare, default_model=script("?"), storage=store) as harness:
+            async with Harness(bare, default_model=script("?"), store=store) as harness:
                 session = await harness.get_or_create("s")
                 head = session.live.state.head
                 with pytest.raises(ToolMissing, match="pay"):
                     await session.wait()
                 assert session.live.state.head == head
-        async with Harness(agent, default_model=script(*PAY), storage=store) as harness:
+        async with Harness(agent, default_model=script(*PAY), store=store) as harness:
             session = await harness.get_or_create("s")
             assert ((await session.wait()).status, made) == ("done", [5])
 
@@ -139,7 +139,7 @@ async def test_a_driver_that_swallows_a_cancellation_does_not_keep_a_harness_ope
     agent = Agent("shop", instructions="Help.")
     async with connect("memory:") as store:
         deaf: Any = Deaf(store)
-        harness = await Harness(agent, default_model=script("Yes."), storage=deaf).start()
+        harness = await Harness(agent, default_model=script("Yes."), store=deaf).start()
         session = await harness.get_or_create("s")
         await asyncio.sleep(0.05)  # until it follows; earlier it is not deaf, and all is well
         closing = asyncio.create_task(harness.aclose())
@@ -237,7 +237,7 @@ async def test_a_yes_after_the_deadline_is_too_late_unless_it_was_moved() -> Non
     made: list[int] = []
     async with connect("memory:") as store:
         agent = payer(made, approval="ask", expires=0.05)
-        async with Harness(agent, default_model=script(*PAY), storage=store) as harness:
+        async with Harness(agent, default_model=script(*PAY), store=store) as harness:
             session = await harness.get_or_create("s")
             first = (await session.send("go")).pending[0].id
             await session.extend(first, 3600)
@@ -248,7 +248,7 @@ async def test_a_yes_after_the_deadline_is_too_late_unless_it_was_moved() -> Non
         await asyncio.sleep(0.06)
         with pytest.raises(AlreadyDecided, match="expired"):
             await settle(store, key("s"), second, "approved", actor="ann")
-        async with Harness(agent, default_model=script(*PAY), storage=store) as harness:
+        async with Harness(agent, default_model=script(*PAY), store=store) as harness:
             session = await harness.get_or_create("s")
             assert (await session.wait()).status == "done"
             assert [how for _, how, _ in await outcomes(session)] == ["ok", "cancelled"]

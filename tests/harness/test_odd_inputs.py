@@ -234,9 +234,9 @@ async def test_waiting_knows_the_type_of_the_answer(given: Any) -> None:
 async def test_elsewhere_the_type_is_given(tmp_path: Path) -> None:
     steps = [Say(calls=[Use("pay")]), Say(calls=[Use("final_result", value={"number": 3})])]
     storage = f"sqlite:{tmp_path}/x.db"
-    async with served(*steps, storage=storage) as harness:
+    async with served(*steps, store=storage) as harness:
         await harness.send("s", "go", output_type=Order)
-    async with served(*steps, storage=storage) as harness:
+    async with served(*steps, store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.approve()
         assert (await session.wait()).output == {"number": 3}

@@ -277,10 +277,10 @@ async def test_a_typed_run_is_finished_elsewhere_without_the_package(
     right = {"id": 1, "item": {"name": "a", "counts": [2]}}
     answers = [Say(calls=[Use("final_result", value=value)]) for value in (wrong, right)]
     model = script(Say(calls=[Use("ask")]), *answers)
-    async with serve(agent, default_model=model, storage=storage) as harness:
+    async with serve(agent, default_model=model, store=storage) as harness:
         sent = await harness.send("s", "go", output_type=Order)
         assert sent.status == "waiting"
-    async with serve(agent, default_model=model, storage=storage) as harness:
+    async with serve(agent, default_model=model, store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.approve()
         async with asyncio.timeout(PATIENCE):

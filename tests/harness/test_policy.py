@@ -74,7 +74,7 @@ async def test_a_grant_holds_for_the_driver_and_ends_with_it() -> None:
 
     agent, made = shop()
     async with connect("memory:") as store:
-        settings: dict[str, Any] = {"storage": store}
+        settings: dict[str, Any] = {"store": store}
         model = ScriptedModel(MODEL, per_turn=True)
         async with Harness(agent, default_model=model, **settings) as harness:
             session = await harness.get_or_create("s")

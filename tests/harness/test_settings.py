@@ -27,6 +27,7 @@ from holdfast import (
 from holdfast.harness.sandbox import NoSandbox
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.pydantic_ai import KINDS, knows
+from holdfast.server import HoldfastEngine
 
 NAN = float("nan")
 
@@ -62,7 +63,7 @@ def served(*steps: Any, **settings: Any) -> Harness:
         *(("summarise", bad) for bad in ("nope", 5, "")),
         *(("tenant", bad) for bad in ("", 5, None, "x" * 600)),
         *(("sandbox", bad) for bad in (5, "docker", NoSandbox)),
-        *(("storage", bad) for bad in (5, None)),
+        *(("store", bad) for bad in (5, None)),
         *(("price", bad) for bad in (5, "free")),
         *(("trace", bad) for bad in ("x", 5)),
         *(("providers", bad) for bad in (5, "openai")),
@@ -219,3 +220,18 @@ async def test_a_missing_key_is_told_in_the_log(
     async with served(default_model="openai/gpt-5.1", error_policy=shown) as harness:
         result = await harness.send("s", "go")
         assert "set OPENAI_API_KEY" in (result.error or "")
+
+
+async def test_the_former_name_of_store_still_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"Harness\(store=…\)"):
+        harness = served(storage="memory:")
+    async with harness:
+        assert (await harness.send("s", "go")).text == "hi"
+
+
+def test_a_function_written_for_the_former_name_still_gets_its_store() -> None:
+    def make(storage: Any, tenant: str) -> Harness:
+        return served(store=storage, tenant=tenant)
+
+    with pytest.warns(DeprecationWarning, match=r"make\(store, …\)"):
+        HoldfastEngine({"desk": make})

@@ -29,8 +29,8 @@ from holdfast.models.scripted import ScriptedModel
 def make(**settings):
     return Harness(Agent("shop", instructions="Help."), **settings)
 
-def strict(storage, tenant):
-    return Harness(Agent("shop", instructions="Help."), storage=storage, tenant=tenant)
+def strict(store, tenant):
+    return Harness(Agent("shop", instructions="Help."), store=store, tenant=tenant)
 
 agent = Agent("shop", instructions="Help.")
 
@@ -97,7 +97,7 @@ def test_a_model_that_nobody_named_is_for_agents_alone(tmp_path: Path) -> None:
 
 
 def test_all_of_them_are_named_at_once() -> None:
-    def small(*, storage: Any, tenant: str) -> Harness:
+    def small(*, store: Any, tenant: str) -> Harness:
         raise AssertionError("it is not called")
 
     with pytest.raises(InvalidValue, match="small does not take crashes and ttl"):
@@ -144,10 +144,10 @@ async def test_variables_reach_the_commands_of_a_functions_agent(tmp_path: Path)
 
 
 async def test_functions_that_take_names_work_as_before() -> None:
-    def make(storage: Any, tenant: str, default_model: Any, logging: Any) -> Harness:
+    def make(store: Any, tenant: str, default_model: Any, logging: Any) -> Harness:
         agent = Agent("shop", instructions="Help.")
         given = {"default_model": default_model, "logging": logging}
-        return Harness(agent, storage=storage, tenant=tenant, **given)
+        return Harness(agent, store=store, tenant=tenant, **given)
 
     async with serving(agents={"shop": make}, harness={"default_model": model()}) as api:
         await api("PUT", "/sessions/one")

@@ -245,7 +245,7 @@ async def test_the_library_and_the_server_do_not_mistake_each_others_keys(tmp_pa
         await api("POST", "/sessions/one/messages?wait=true", {"content": "Hello"}, key="k")
         quiet = LogConfig(level="silent")
         async with Harness(
-            shop(), default_model=model(), storage=url, tenant="acme", logging=quiet
+            shop(), default_model=model(), store=url, tenant="acme", logging=quiet
         ) as harness:
             session = await harness.open("one")
             await session.send("Hello", key="k")

@@ -45,7 +45,7 @@ async def test_each_call_says_who_asked_what_was_proposed_who_decided_and_what_c
     first = [Use("pay", order="1"), Use("pay", order="2"), Use("wipe"), Use("look", order="3")]
     steps: list[Step] = [Say(CANARY, thought=CANARY, calls=first), CANARY]
     agent = helper(tools=[pay, wipe, look])
-    async with serve(agent, default_model=ScriptedModel(steps), storage=store) as harness:
+    async with serve(agent, default_model=ScriptedModel(steps), store=store) as harness:
         session = await harness.get_or_create("s")
         waiting = await session.send("Pay both.", actor="ann")
         one, two = waiting.pending
@@ -77,7 +77,7 @@ async def test_each_call_says_who_asked_what_was_proposed_who_decided_and_what_c
 async def test_what_is_open_is_told_as_far_as_it_has_come(store: Store) -> None:
     agent = helper(tools=[pay])
     model = ScriptedModel([Say(calls=[Use("pay", order="1")]), "ok"])
-    async with serve(agent, default_model=model, storage=store) as harness:
+    async with serve(agent, default_model=model, store=store) as harness:
         await harness.send("s", "Pay.", actor="ann")
     (call,) = await calls_of(store)
     assert (call.asked, call.decisions, call.started, call.outcome) == (["ann"], [], None, None)
@@ -85,7 +85,7 @@ async def test_what_is_open_is_told_as_far_as_it_has_come(store: Store) -> None:
 
 @pytest.mark.parity("user-demand", 66)
 async def test_calls_of_sub_agents_and_forks_are_told_once(store: Store) -> None:
-    async with Harness(lead(), default_model=plays(GO), storage=store) as harness:
+    async with Harness(lead(), default_model=plays(GO), store=store) as harness:
         session, _ = await sent(harness)
         await session.threads.fork(thread="fork")
         made = [call.id for message in await session.transcript() for call in message.calls]

@@ -25,7 +25,7 @@ async def found(store: Store, words: str, id: str = "s") -> list[Found]:
 async def test_what_was_put_away_is_found_and_read_back(store: Store) -> None:
     model = script(Say("I look.", calls=[Use("look", order="7")]), "Seen.")
     agent = helper(tools=[look])
-    async with serve(agent, default_model=model, storage=store, window_turns=2) as harness:
+    async with serve(agent, default_model=model, store=store, window_turns=2) as harness:
         session = await harness.get_or_create("s")
         await session.send("Where is my PELICAN? " + "x" * 500, actor="ann")
         for n in range(8):
@@ -50,7 +50,7 @@ async def test_what_was_put_away_is_found_and_read_back(store: Store) -> None:
 async def test_what_is_put_away_is_measured_by_what_a_model_reads(store: Store) -> None:
     """The log grows and grows; only the prompt decides when older turns are put away."""
     model = script("ok")
-    async with serve(helper(), default_model=model, storage=store, window_turns=20) as harness:
+    async with serve(helper(), default_model=model, store=store, window_turns=20) as harness:
         session = await harness.get_or_create("s")
         for n in range(60):
             await session.send(f"number {n}")
@@ -63,7 +63,7 @@ async def test_what_is_put_away_is_measured_by_what_a_model_reads(store: Store) 
 async def test_whoever_goes_back_takes_nothing_of_the_vendors_along(store: Store) -> None:
     said = [Say(f"answer {n}", bound=[{"response_id": f"r{n}"}]) for n in range(4)]
     model = ScriptedModel(said)
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         first = await session.send("one")
         await session.send("two")

@@ -340,7 +340,7 @@ def test_a_script_without_await_goes_on_with_an_encrypted_session(tmp_path: Path
     agent = Agent("shop", instructions="Help.", tools=[refund])
     for turn in range(2):
         model = ScriptedModel([f"Good day, {SECRET}."], per_turn=True)
-        with sync.Harness(agent, default_model=model, storage=url, logging=QUIET) as harness:
+        with sync.Harness(agent, default_model=model, store=url, logging=QUIET) as harness:
             session = harness.get_or_create("s")
             assert session.send(f"Hello {SECRET}").text == f"Good day, {SECRET}."
             assert len(session.transcript()) == 2 * (turn + 1)

@@ -101,7 +101,7 @@ def shop(**parts: Any) -> Agent:
 
 def serve(url: str, *steps: Step, agent: Agent | None = None, **settings: Any) -> Harness:
     model = settings.pop("default_model", None) or ScriptedModel(steps, per_turn=True)
-    return Harness(agent or shop(), default_model=model, storage=url, logging=QUIET, **settings)
+    return Harness(agent or shop(), default_model=model, store=url, logging=QUIET, **settings)
 
 
 REFUND = Say(f"Let me see, {SECRET}.", calls=[Use("refund", order=f"{SECRET}-42")])

@@ -18,6 +18,7 @@ from cyclopts import Parameter
 from ..catalog import Row
 from ..errors import HoldfastError, InvalidValue
 from ..harness.agents.agent import Agent, context
+from ..harness.agents.settings import for_function
 from ..harness.host import Harness
 from ..harness.runs.contexts import Reading
 from ..harness.tools import ToolContext, tool
@@ -152,14 +153,14 @@ def _missing_key(ref: str, environ: Mapping[str, str]) -> str | None:
 
 def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: Any) -> Harness:
     """A harness on this store; what cannot work is refused with every fault."""
-    settings = {"storage": store, "tenant": tenant, **more}
+    settings = {"store": store, "tenant": tenant, **more}
     if isinstance(made, Agent):
         default = choice.default
         return Harness(made, default_model=default, providers=[offline()], **settings)
     if choice.default is not None:
         settings["default_model"] = choice.default
     try:
-        found = made(**settings)
+        found = made(**for_function(made, settings))
     except HoldfastError:
         raise
     except Exception as error:  # whatever a function of the user's own raises

@@ -90,7 +90,7 @@ def _tell(event: Event) -> None:
 
 async def ask(url: str, session: str) -> None:
     """The customer writes; the agent works until it needs a person. Then this waits."""
-    async with harness(storage=url) as served:
+    async with harness(store=url) as served:
         live = await served.get_or_create(session)
         stream = live.stream(ASKED, actor="customer")
         async for item in stream:
@@ -113,7 +113,7 @@ async def approve(url: str, session: str, item: str) -> int:
 
 async def resume(url: str, session: str) -> None:
     """What `holdfast resume` does."""
-    async with harness(storage=url) as served:
+    async with harness(store=url) as served:
         live = await served.get_or_create(session)
         async for item in live.subscribe(0):
             if isinstance(item, Event):

@@ -55,7 +55,7 @@ MODEL = os.environ.get("HOLDFAST_MODEL") or offline()
 
 async def main() -> None:
     limits = RunLimits(steps=20, seconds=600)
-    async with Harness(agent, default_model=MODEL, storage=STORE, limits=limits):
+    async with Harness(agent, default_model=MODEL, store=STORE, limits=limits):
         await asyncio.Event().wait()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -40,7 +41,7 @@ class Serving:
         default_model: str | Model | None = None,
         providers: Sequence[Provider | Model] = (),
         fallback_models: Sequence[str] = (),
-        storage: str | Store = "memory:",
+        store: str | Store = "memory:",
         sandbox: Sandbox | None = None,
         resources: Any = None,
         logging: LogConfig | None = None,
@@ -56,9 +57,15 @@ class Serving:
         parallel_tools: int = PARALLEL,
         price: Price | None = price,
         trace: bool | None = None,
+        storage: str | Store | None = None,
     ) -> None:
+        if storage is not None:  # the name of `store` before 0.2
+            warnings.warn(
+                "Harness(storage=…) is now Harness(store=…)", DeprecationWarning, stacklevel=2
+            )
+            store = storage
         self._settings = prepare(locals())
-        self.agent, self.tenant, self.storage = agent, tenant, storage
+        self.agent, self.tenant, self._source = agent, tenant, store
         self.recovery = recovery
         self.logs: Logs = (logging or LogConfig()).open()
         self._notices = Notices(self.logs.log)
@@ -92,11 +99,11 @@ class Serving:
         return self
 
     async def _open(self) -> Opened:
-        store = await connect(self.storage) if isinstance(self.storage, str) else self.storage
+        store = await connect(self._source) if isinstance(self._source, str) else self._source
         try:
             self.agent, self._sources = await gather(self.agent)
         except BaseException:
-            if isinstance(self.storage, str):
+            if isinstance(self._source, str):
                 await store.aclose()
             raise
         config = Config(
@@ -125,7 +132,7 @@ class Serving:
             await opened.aclose(grace)
             await release(self._sources)
             await opened.config.models.aclose()
-            if isinstance(self.storage, str):
+            if isinstance(self._source, str):
                 await opened.store.aclose()
         await self.logs.aclose()
 

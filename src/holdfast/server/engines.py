@@ -18,6 +18,7 @@ from .. import events as ev
 from ..errors import HeadMoved, InvalidValue, RateLimited, UnknownAgent
 from ..events import Key, NewEvent, Scope
 from ..harness.agents.agent import Agent
+from ..harness.agents.settings import for_function
 from ..harness.host import GRACE, Harness
 from ..harness.session import Session
 from ..models.scripted import ScriptedModel, offline
@@ -86,7 +87,7 @@ class Engine(Protocol):
 class HoldfastEngine:
     """The harness, as an engine: one for each agent, store and tenant, made when first needed.
 
-    `agents` are agents by the names that clients ask for, or functions that take `storage`,
+    `agents` are agents by the names that clients ask for, or functions that take `store`,
     `tenant` and the settings, and return a `Harness` of them. `settings` are those of the
     harness; one that a function does not take is refused (`InvalidValue`), never left out.
     """
@@ -123,7 +124,7 @@ class HoldfastEngine:
         return self._make(made, "memory:", "main").agent.key
 
     def _make(self, made: Made, store: Store | str, tenant: str) -> Harness:
-        settings = {**self._settings, "storage": store, "tenant": tenant}
+        settings = {**self._settings, "store": store, "tenant": tenant}
         if (sandbox := settings.get("sandbox")) is not None:
             settings["sandbox"] = Supplied(sandbox, self._envs)
         if isinstance(made, Agent):
@@ -260,7 +261,7 @@ class HoldfastEngine:
 
 def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
     """What a function makes of the settings (`InvalidValue` names the one that it cannot take)."""
-    given = _for_function(settings)
+    given = for_function(made, _for_function(settings))
     name = getattr(made, "__name__", "the function")
     if refused := _refused(made, given):
         raise InvalidValue(

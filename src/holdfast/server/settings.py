@@ -53,7 +53,13 @@ WRITTEN = {  # how one is begun, where something else stands in its place
     "server": "[server] with NAME = a value",
     "harness": '[harness] with default_model = "provider/name"',
 }
-OWN = {"agent", "storage", "tenant", "limits"}  # settings of a harness that the server makes
+OWN = {
+    "agent",
+    "store",
+    "storage",
+    "tenant",
+    "limits",
+}  # settings of a harness that the server makes
 NOBODY = "there is no agent: give `agents`, or an engine that has some"
 Source: TypeAlias = "str | Builder"
 ENVIRON = "env:"

@@ -116,7 +116,7 @@ async def test_a_compaction_is_one_here_too() -> None:
     await import_bundle(store, bundle)
     model = ScriptedModel(["Done."], per_turn=True)
     agent = Agent("shop", instructions="Help.")
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         await (await harness.get_or_create(SESSION)).wait()
     (asked,) = model.calls[0].messages
     assert "It was about a receipt." in str(asked)
@@ -201,7 +201,7 @@ async def test_a_transcript_goes_on_here() -> None:
     await import_bundle(store, bundle)
     model = ScriptedModel(["Now it is done."], per_turn=True)
     agent = Agent("shop", instructions="Help.")
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session_ = await harness.get_or_create(SESSION)
         result = await session_.wait()
     assert result.text == "Now it is done."

@@ -58,7 +58,7 @@ async def worked() -> tuple[MemoryStore, Scope]:
         Say("I pay.", calls=[Use("pay", cents=3)], usage=USAGE),
         Say("Done.", usage=USAGE),
     )
-    async with Harness(agent, storage=store, default_model=model) as harness:
+    async with Harness(agent, store=store, default_model=model) as harness:
         session = await harness.get_or_create("s", workspace="/srv/shop", title="A sale")
         await session.send(["Pay this.", Media(b"a picture", "image/png", "a.png")])
         await session.approve(actor="ann")

@@ -48,7 +48,7 @@ async def test_a_run_that_waits_for_an_approval_finishes_elsewhere(
 ) -> None:
     ledger, file = tmp_path / "ledger", tmp_path / f"case.{suffix}"
     async with connect(f"sqlite:{tmp_path}/here.db") as here:
-        async with Harness(bursar(ledger), storage=here, default_model=asks()) as harness:
+        async with Harness(bursar(ledger), store=here, default_model=asks()) as harness:
             session = await harness.get_or_create("case")
             assert (await session.send("Pay 5 euros.")).status == "waiting"
         written = await export_bundle(
@@ -61,7 +61,7 @@ async def test_a_run_that_waits_for_an_approval_finishes_elsewhere(
     (tmp_path / "there").mkdir()
     async with connect(KINDS[kind](tmp_path / "there")) as there:
         done = await import_bundle(there, file)
-        async with Harness(bursar(ledger), storage=there, default_model=asks()) as harness:
+        async with Harness(bursar(ledger), store=there, default_model=asks()) as harness:
             session = await harness.get_or_create(done.session)
             (item,) = await session.pending()
             assert not ledger.exists()
@@ -84,7 +84,7 @@ from tests.bundle.core.test_suspended import asks, bursar
 async def main(file, url, ledger):
     async with connect(url) as store:
         done = await import_bundle(store, file)
-        async with Harness(bursar(Path(ledger)), storage=store, default_model=asks()) as harness:
+        async with Harness(bursar(Path(ledger)), store=store, default_model=asks()) as harness:
             session = await harness.get_or_create(done.session)
             await session.approve()
             result = await session.wait()
@@ -97,7 +97,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_it_finishes_in_a_process_that_knows_only_the_file(tmp_path: Path) -> None:
     ledger, file = tmp_path / "ledger", tmp_path / "case.zip"
     async with Harness(
-        bursar(ledger), storage=f"sqlite:{tmp_path}/here.db", default_model=asks()
+        bursar(ledger), store=f"sqlite:{tmp_path}/here.db", default_model=asks()
     ) as harness:
         session = await harness.get_or_create("case")
         assert (await session.send("Pay 5 euros.")).status == "waiting"

@@ -167,7 +167,7 @@ async def test_a_harness_goes_on_with_it() -> None:
     store = MemoryStore()
     agent = Agent("shop", instructions="Help.")
     model = ScriptedModel([Say("One."), Say("Two.")])
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("first")).text == "One."
         await export_bundle(session, "local", purpose="move")

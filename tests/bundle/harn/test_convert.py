@@ -178,7 +178,7 @@ async def test_a_suspended_session_goes_on_here() -> None:
     imported = await import_bundle(store, bundle)
     model = ScriptedModel(["It is refunded."])
     async with Harness(
-        Agent("shop", instructions="Help."), default_model=model, storage=store
+        Agent("shop", instructions="Help."), default_model=model, store=store
     ) as harness:
         session = await harness.get_or_create(imported.session)
         result = await session.wait()
@@ -203,7 +203,7 @@ async def test_a_call_that_may_have_acted_is_never_made_again() -> None:
     store = MemoryStore()
     await import_bundle(store, bundle)
     agent = Agent("shop", instructions="Help.", tools=[refund])
-    async with Harness(agent, default_model=ScriptedModel(["?"]), storage=store) as harness:
+    async with Harness(agent, default_model=ScriptedModel(["?"]), store=store) as harness:
         session = await harness.get_or_create("run_1")
         result = await session.wait()
         assert result.status == "waiting"
@@ -296,7 +296,7 @@ async def test_a_sub_agent_of_ours_goes_on_from_a_snapshot_in_a_file(tmp_path: P
     store = MemoryStore()
     imported = await import_bundle(store, back)
     agent, model = Agent("clerk", instructions="Check."), ScriptedModel(["Checked."])
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create(imported.session)
         assert (await session.wait()).text == "Checked."
 

@@ -130,7 +130,7 @@ async def test_nothing_of_a_run_is_in_the_file(mode: Mode, tmp_path: Path) -> No
     path = tmp_path / "b.json"
     async with (
         connect("memory:") as store,
-        Harness(agent, storage=store, default_model=model) as harness,
+        Harness(agent, store=store, default_model=model) as harness,
     ):
         session = await harness.get_or_create("wilma@example.org")
         result = await session.send(f"Go: {key_.text}", metadata={"Authorization": "abc 1"})

@@ -66,7 +66,7 @@ async def talk(
     store: Store, agent: Agent, steps: list[Step], *inputs: str, **settings: Any
 ) -> Session:
     model = ScriptedModel(steps, per_turn=True)
-    async with Harness(agent, default_model=model, storage=store, **settings) as harness:
+    async with Harness(agent, default_model=model, store=store, **settings) as harness:
         session = await harness.get_or_create("s")
         for text in inputs:
             await session.send(text)
@@ -115,7 +115,7 @@ async def parallel(store: Store) -> Agent:
 async def _asked(store: Store, decide: Callable[[Session], Awaitable[Any]]) -> Agent:
     agent = shop()
     model = ScriptedModel([Say(calls=[Use("refund", order="1")]), "Done."], per_turn=True)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("Refund.")).status == "waiting"
         await decide(session)
@@ -153,7 +153,7 @@ async def granted(store: Store) -> Agent:
         "Done.",
     ]
     async with Harness(
-        agent, default_model=ScriptedModel(steps, per_turn=True), storage=store
+        agent, default_model=ScriptedModel(steps, per_turn=True), store=store
     ) as harness:
         session = await harness.get_or_create("s")
         await session.send("Refund.")
@@ -167,7 +167,7 @@ async def granted(store: Store) -> Agent:
 async def question(store: Store) -> Agent:
     agent = shop()
     model = ScriptedModel([Say(calls=[Use("ask_user", question="Which?")]), "OK."], per_turn=True)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.send("Refund one.")
         await session.answer("the red one")
@@ -181,7 +181,7 @@ async def planned(store: Store) -> Agent:
     agent = shop(modes=modes)
     steps: list[Step] = [Say(calls=[Use("submit_plan", title="T", plan="P")]), "Acting."]
     async with Harness(
-        agent, default_model=ScriptedModel(steps, per_turn=True), storage=store
+        agent, default_model=ScriptedModel(steps, per_turn=True), store=store
     ) as harness:
         session = await harness.get_or_create("s")
         await session.send("Make a plan.")
@@ -225,7 +225,7 @@ async def subagents(store: Store) -> Agent:
         return Say("Delegating.", calls=[*both, Use("subagent", agent="copy", task="Look.")])
 
     model = ScriptedModel([speak], repeat=True)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("Go.")).status == "waiting"
         await session.approve()
@@ -255,7 +255,7 @@ class Halting:
 
 async def _during(store: Store, act: Callable[[Session, Halting], Awaitable[Any]]) -> Agent:
     agent, model = shop(), Halting(1)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         going = asyncio.create_task(session.send("Think."))
         await asyncio.wait_for(model.met.wait(), PATIENCE)
@@ -314,7 +314,7 @@ async def aborted_in_tools(store: Store) -> Agent:
 
     agent = shop(tools=[hangs])
     model = ScriptedModel([Say(calls=[Use("look", order="1"), Use("hangs")])], per_turn=True)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         going = asyncio.create_task(session.send("Go."))
         await asyncio.wait_for(met.wait(), PATIENCE)
@@ -341,7 +341,7 @@ async def fallback(store: Store) -> Agent:
         default_model=away,
         providers=[other],
         fallback_models=["x/other"],
-        storage=store,
+        store=store,
     ) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("Hi.")).status == "done"
@@ -352,7 +352,7 @@ async def fallback(store: Store) -> Agent:
 async def limited(store: Store) -> Agent:
     agent = shop()
     model = ScriptedModel([Say(calls=[Use("look", order="1")])], repeat=True)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("Go.", limits={"steps": 2})).code == "limit_steps"
     return agent
@@ -361,7 +361,7 @@ async def limited(store: Store) -> Agent:
 @scene
 async def out_of_time(store: Store) -> Agent:
     agent = shop()
-    async with Harness(agent, default_model=Halting(1), storage=store) as harness:
+    async with Harness(agent, default_model=Halting(1), store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("Go.", limits={"seconds": 0.05})).code == "limit_time"
     return agent
@@ -385,7 +385,7 @@ async def _lost(store: Store, on_unknown: Any, **options: Any) -> tuple[Agent, S
     agent = shop(tools=[charge])
     steps: list[Step] = [Say(calls=[Use("look", order="1"), Use("charge")]), "Charged."]
     model = ScriptedModel(steps, per_turn=True)
-    async with Harness(agent, default_model=model, storage=store, ttl=0.3) as harness:
+    async with Harness(agent, default_model=model, store=store, ttl=0.3) as harness:
         session = await harness.get_or_create("s")
         going = asyncio.create_task(session.send("Charge."))
         await asyncio.wait_for(met.wait(), PATIENCE)
@@ -395,7 +395,7 @@ async def _lost(store: Store, on_unknown: Any, **options: Any) -> tuple[Agent, S
         going.cancel()
         await asyncio.gather(going, return_exceptions=True)
     await store.release(lease)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.wait()
         if session.live.state.pending:
@@ -422,13 +422,13 @@ async def repeated(store: Store) -> Agent:
 @scene
 async def handed_over(store: Store) -> Agent:
     agent, model = shop(), Halting(1)
-    first = await Harness(agent, default_model=model, storage=store).start()
+    first = await Harness(agent, default_model=model, store=store).start()
     session = await first.get_or_create("s")
     going = asyncio.create_task(session.send("Think."))
     await asyncio.wait_for(model.met.wait(), PATIENCE)
     await first.aclose(grace=0)
     await asyncio.gather(going, return_exceptions=True)
-    async with Harness(agent, default_model=Halting(), storage=store) as second:
+    async with Harness(agent, default_model=Halting(), store=store) as second:
         session = await second.get_or_create("s")
         assert (await session.wait()).status == "done"
     return agent
@@ -439,7 +439,7 @@ async def typed(store: Store) -> Agent:
     agent = shop()
     steps: list[Step] = ["Well.", Say(calls=[Use("final_result", value=7)])]
     model = ScriptedModel(steps)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("How many?", output_type=int)).output == 7
     return agent
@@ -449,7 +449,7 @@ async def typed(store: Store) -> Agent:
 async def always_typed(store: Store) -> Agent:
     agent = shop(output_type=int)
     steps: list[Step] = ["Well.", Say(calls=[Use("final_result", value=7)])]
-    async with Harness(agent, default_model=ScriptedModel(steps), storage=store) as harness:
+    async with Harness(agent, default_model=ScriptedModel(steps), store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("How many?")).output == 7
     return agent
@@ -499,7 +499,7 @@ async def compacted(store: Store) -> Agent:
 async def timed(store: Store) -> Agent:
     agent = shop()
     model = ScriptedModel(["Yes."], per_turn=True)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.timers.set("Wake up.", seconds=0.01)
         await until(lambda: not session.live.state.timers)
@@ -523,7 +523,7 @@ async def expired(store: Store) -> Agent:
 
     agent = shop(tools=[soon, late])
     model = ScriptedModel([Say(calls=[Use("soon"), Use("late")]), "Done."], per_turn=True)
-    async with Harness(agent, default_model=model, storage=store) as harness:
+    async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.send("Go.")
         await until(lambda: len(session.live.state.pending) == 1)

@@ -63,7 +63,7 @@ class Served:
         self.harness = Harness(
             agent(self.effects),
             default_model=model(delay),
-            storage=self.store,
+            store=self.store,
             tenant=tenant,
             ttl=TTL,
             error_policy=POLICY,

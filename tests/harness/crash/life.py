@@ -42,7 +42,7 @@ async def live(told: Told) -> dict[str, Any]:
         harness = Harness(
             agent(Effects(Path(told.effects))),
             default_model=model(told.delay),
-            storage=store,
+            store=store,
             tenant=told.tenant,
             ttl=told.ttl,
         )

@@ -480,7 +480,7 @@ async def main():
     steps = [Say("Well.", calls=[Use(sys.argv[3], cents=5)]), "all done"]
     model = ScriptedModel(steps, per_turn=True)
     agent = Agent("Payer", instructions="Pay.", tools=[pay, hang])
-    harness = Harness(agent, default_model=model, storage=sys.argv[1], ttl=0.5)
+    harness = Harness(agent, default_model=model, store=sys.argv[1], ttl=0.5)
     await harness.start()
     session = await harness.get_or_create("s")
     result = await session.send("go")
@@ -534,7 +534,7 @@ async def test_a_question_outlives_the_process_that_asked(tmp_path: Path) -> Non
     made = await settle(store, key("s"), item, "approved", actor="ann")
     await store.aclose()
     model = script(Say("Well.", calls=[Use("pay", cents=5)]), "all done")
-    async with serve(payer(ledger), default_model=model, storage=storage, ttl=0.5) as harness:
+    async with serve(payer(ledger), default_model=model, store=storage, ttl=0.5) as harness:
         session = await harness.get_or_create("s")
         result = await session.wait()
         assert (result.status, result.text) == ("done", "all done")
@@ -551,7 +551,7 @@ async def test_a_run_whose_process_died_is_closed_where_that_is_wanted(tmp_path:
     await asyncio.to_thread(killed, storage, ledger, "hang", "hanging")
     model = script("fresh")
     async with serve(
-        payer(ledger), default_model=model, storage=storage, recovery="close", ttl=0.5
+        payer(ledger), default_model=model, store=storage, recovery="close", ttl=0.5
     ) as harness:
         session = await harness.get_or_create("s")
         result = await session.wait()
@@ -570,7 +570,7 @@ async def test_a_call_that_may_have_acted_is_put_to_a_person(tmp_path: Path) -> 
     storage, ledger = f"sqlite:{tmp_path}/x.db", tmp_path / "ledger"
     await asyncio.to_thread(killed, storage, ledger, "hang", "hanging")
     model = script(Say("Well.", calls=[Use("hang", cents=5)]), "so be it")
-    async with serve(payer(ledger), default_model=model, storage=storage, ttl=0.5) as harness:
+    async with serve(payer(ledger), default_model=model, store=storage, ttl=0.5) as harness:
         session = await harness.get_or_create("s")
         result = await session.wait()
         (asked,) = result.pending

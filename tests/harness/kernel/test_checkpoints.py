@@ -15,12 +15,12 @@ from .scene import Slow, helper, read, script, serve
 @pytest.mark.parity("harness-kernel", 97)
 async def test_places_are_named_listed_and_forgotten(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.send("one")
         first = await session.checkpoints.create("before", {"why": "to try"})
         second = await session.checkpoints.create()
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         checkpoints = (await harness.get_or_create("s")).checkpoints
         assert await checkpoints.list() == [first, second]
         assert await checkpoints.get(first.id) == first

@@ -151,13 +151,13 @@ async def test_what_was_shown_is_in_the_log_once_for_each_change(tmp_path: Path)
     weather = {"now": "rain"}
     agent = helper(contexts=[Context("w", lambda reading: weather["now"])])
     storage = f"sqlite:{tmp_path}/x.db"
-    async with serve(agent, "hi", storage=storage) as harness:
+    async with serve(agent, "hi", store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.send("1")
         await session.send("2")
         weather["now"] = "sun"
         await session.send("3")
-    async with serve(agent, "hi", storage=storage) as harness:
+    async with serve(agent, "hi", store=storage) as harness:
         session = await harness.get_or_create("s")
         built = only(await session.events(), "context.built")
     assert [item["system"] for item in built] == ["Help.\n\n## w\nrain", "Help.\n\n## w\nsun"]
@@ -339,10 +339,10 @@ async def test_an_addition_to_the_session_survives_reopening(tmp_path: Path) -> 
     agent, model = acting(
         lambda c: c.add_context("extra", scope="session", consume="while_active"), steps=2
     )
-    async with serve(agent, default_model=model, storage=storage) as harness:
+    async with serve(agent, default_model=model, store=storage) as harness:
         await harness.send("s", "one")
     model = script("hi")
-    async with serve(agent, default_model=model, storage=storage) as harness:
+    async with serve(agent, default_model=model, store=storage) as harness:
         await harness.send("s", "two")
     assert shown(model) == [True]
 

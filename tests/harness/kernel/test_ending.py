@@ -50,8 +50,8 @@ async def test_what_must_be_kept_is_not_deleted_nor_stopped() -> None:
 
 async def test_a_harness_does_not_delete_what_is_another_agents() -> None:
     async with connect("memory:") as store:
-        mine = serve(helper(), "hi", storage=store)
-        theirs = serve(helper(label="Other"), "hi", storage=store)
+        mine = serve(helper(), "hi", store=store)
+        theirs = serve(helper(label="Other"), "hi", store=store)
         async with mine, theirs:
             await mine.send("s", "one")
             with pytest.raises(InvalidValue, match="helper"):
@@ -94,7 +94,7 @@ def writers() -> int:
 
 async def test_a_start_that_fails_leaves_no_store_open(tmp_path: Path) -> None:
     before = writers()
-    harness = serve(helper(tools=[Down()]), "hi", storage=f"sqlite:{tmp_path / 'x.db'}")
+    harness = serve(helper(tools=[Down()]), "hi", store=f"sqlite:{tmp_path / 'x.db'}")
     for _ in range(2):
         with pytest.raises(ConnectionError):
             await harness.start()
@@ -183,7 +183,7 @@ async def test_a_timer_does_not_keep_what_was_forgotten_in_memory() -> None:
 async def test_whoever_stops_waiting_for_the_end_does_not_stop_it(tmp_path: Path) -> None:
     model = Slow()
     before = writers()
-    harness = serve(helper(), default_model=model, storage=f"sqlite:{tmp_path / 'x.db'}")
+    harness = serve(helper(), default_model=model, store=f"sqlite:{tmp_path / 'x.db'}")
     session = await harness.get_or_create("s")
     await session.post("go")
     await model.gate.someone()
@@ -197,5 +197,5 @@ async def test_whoever_stops_waiting_for_the_end_does_not_stop_it(tmp_path: Path
     await harness.aclose()
     assert not harness.drives("s")
     await until(lambda: writers() == before)
-    async with serve(helper(), "again", storage=f"sqlite:{tmp_path / 'x.db'}") as next:
+    async with serve(helper(), "again", store=f"sqlite:{tmp_path / 'x.db'}") as next:
         assert (await (await next.get_or_create("s")).wait()).text == "Let me see."

@@ -177,9 +177,9 @@ async def test_a_run_that_failed_has_its_figures_after_reopening(tmp_path: Path)
 
     storage = f"sqlite:{tmp_path}/x.db"
     steps = Say(calls=[Use("look")], usage={"input_tokens": 7}), Fail(RuntimeError("no"))
-    async with serve(helper(tools=[look]), *steps, storage=storage) as harness:
+    async with serve(helper(tools=[look]), *steps, store=storage) as harness:
         result = await harness.send("s", "go")
-    async with serve(helper(tools=[look]), *steps, storage=storage) as harness:
+    async with serve(helper(tools=[look]), *steps, store=storage) as harness:
         session = await harness.get_or_create("s")
         found = metrics(await session.events(), result.run)
     assert found == result.metrics
@@ -218,7 +218,7 @@ def failing(store: FaultyStore, method: str, *calls: int, after: bool = False) -
 @pytest.mark.parity("harness-kernel", 113)
 async def test_a_message_that_cannot_be_kept_is_not_accepted() -> None:
     store = await faulty()
-    async with serve(helper(), "hi", storage=store) as harness:
+    async with serve(helper(), "hi", store=store) as harness:
         session = await harness.get_or_create("s")
         failing(store, "append", 1)
         with pytest.raises(StoreUnavailable) as caught:
@@ -240,7 +240,7 @@ async def test_a_store_that_stays_away_is_told_of_and_the_run_goes_on_when_it_is
     store = await faulty()
     logging = LogConfig(sinks=[records.append], propagate=False)
     settings = {"error_policy": QUICK, "ttl": 0.1, "logging": logging}
-    async with serve(helper(), "hi", storage=store, **settings) as harness:
+    async with serve(helper(), "hi", store=store, **settings) as harness:
         session = await harness.get_or_create("s")
         failing(store, "append", *range(call, call + 3))
         stream = session.stream("go")
@@ -261,7 +261,7 @@ async def test_a_store_that_stays_away_is_told_of_and_the_run_goes_on_when_it_is
 @pytest.mark.parametrize("call", [2, 3])
 async def test_a_write_is_tried_again_and_is_there_once(call: int, after: bool) -> None:
     store = await faulty()
-    async with serve(helper(), "hi", storage=store, error_policy=QUICK) as harness:
+    async with serve(helper(), "hi", store=store, error_policy=QUICK) as harness:
         session = await harness.get_or_create("s")
         failing(store, "append", call, call + 1, after=after)
         assert (await session.send("go")).text == "hi"
@@ -292,7 +292,7 @@ async def test_what_fails_beside_the_log_is_contained(
     words = Say(chunks=["a ", "b ", "c"], delay=0.05)
     agent = helper()
     store.plan = [StoreFail(method=method, call=n) for n in range(1, 1000)]
-    async with serve(agent, default_model=script(words), storage=store, ttl=0.09) as harness:
+    async with serve(agent, default_model=script(words), store=store, ttl=0.09) as harness:
         session = await harness.get_or_create("s")
         for _ in range(2):
             assert (await session.send("go")).text == "a b c"

@@ -43,7 +43,7 @@ async def test_older_turns_are_put_away_whole(
     storage: str, window: dict[str, int], tmp_path: Path
 ) -> None:
     model = script(Say("Well.", calls=[Use("look", order="7")]), "seen", strict=True)
-    settings = {"default_model": model, "storage": storage.format(tmp_path), **window}
+    settings = {"default_model": model, "store": storage.format(tmp_path), **window}
     async with serve(helper(tools=[look]), **settings) as harness:
         session = await harness.get_or_create("s")
         for n in range(20):
@@ -106,24 +106,24 @@ async def test_the_prefix_is_the_same_to_the_byte_after_reopening(
 ) -> None:
     """The prompt of the next turn begins with all that this one read: vendors can cache it."""
 
-    def make(*, storage: str) -> tuple[Any, ScriptedModel]:
+    def make(*, store: str) -> tuple[Any, ScriptedModel]:
 
         def looks(call: ModelCall) -> Say:
             made = CallChunk("look", {"order": "ü"}, id=read(call)[-1])
             return Say("Well.", calls=[made], bound=[{"sig": "x"}])
 
         model = script(looks, "seen")
-        settings = {"default_model": model, "storage": storage, "window_turns": window}
+        settings = {"default_model": model, "store": store, "window_turns": window}
         return serve(helper(tools=[look], instructions="Be kind.\n"), **settings), model
 
     texts = [f"number {n}" for n in range(7)]
-    harness, whole = make(storage="memory:")
+    harness, whole = make(store="memory:")
     async with harness:
         for text in texts:
             await harness.send("s", text)
     reopened: list[ModelCall] = []
     for text in texts:
-        harness, model = make(storage=f"sqlite:{tmp_path}/x.db")
+        harness, model = make(store=f"sqlite:{tmp_path}/x.db")
         async with harness:
             await harness.send("s", text)
         reopened += model.calls
@@ -149,7 +149,7 @@ async def test_what_only_one_model_can_read_is_kept_from_others() -> None:
 async def test_words_that_were_changed_while_they_waited_survive_everything(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
     model = Slow(quick=["new words", "c"])
-    async with serve(helper(), default_model=model, storage=storage, window_turns=2) as harness:
+    async with serve(helper(), default_model=model, store=storage, window_turns=2) as harness:
         session = await harness.get_or_create("s")
         await session.post("a")
         await model.gate.someone()
@@ -158,7 +158,7 @@ async def test_words_that_were_changed_while_they_waited_survive_everything(tmp_
         model.gate.open()
         await session.wait()
     last = script("end")
-    async with serve(helper(), default_model=last, storage=storage) as harness:
+    async with serve(helper(), default_model=last, store=storage) as harness:
         await harness.send("s", "d")
     assert "user: new words" in read(last.calls[0])
 

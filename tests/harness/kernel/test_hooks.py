@@ -202,14 +202,14 @@ async def test_a_process_that_takes_up_a_message_hooks_it(tmp_path: Path) -> Non
     from holdfast import NewEvent, connect, key
 
     storage = f"sqlite:{tmp_path}/x.db"
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         await harness.send("s", "one")
     store = await connect(storage)
     await store.append(key("s"), [NewEvent.of("message.received", {"text": "two"})])
     await store.aclose()
     seen: list[str] = []
     agent = helper(hooks=[writes(seen, "message.received")])
-    async with serve(agent, "hi", storage=storage) as harness:
+    async with serve(agent, "hi", store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.wait()
     assert seen == ["message.received"]

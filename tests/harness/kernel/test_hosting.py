@@ -17,8 +17,8 @@ async def test_two_hosts_of_one_session_drive_it_once(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
     one, two = Slow("One"), Slow("Two")
     async with (
-        serve(helper(), default_model=one, storage=storage) as first,
-        serve(helper(), default_model=two, storage=storage) as second,
+        serve(helper(), default_model=one, store=storage) as first,
+        serve(helper(), default_model=two, store=storage) as second,
     ):
         here, there = await first.get_or_create("s"), await second.get_or_create("s")
         listener = there.subscribe()
@@ -45,8 +45,8 @@ async def test_what_one_host_lets_go_another_takes_up(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
     slow = Slow()
     quick = script("taken over")
-    async with serve(helper(), default_model=quick, storage=storage, ttl=0.2) as second:
-        first = serve(helper(), default_model=slow, storage=storage, ttl=60)
+    async with serve(helper(), default_model=quick, store=storage, ttl=0.2) as second:
+        first = serve(helper(), default_model=slow, store=storage, ttl=60)
         session = await first.get_or_create("s")
         await session.post("go")
         await slow.gate.someone()
@@ -59,17 +59,17 @@ async def test_a_host_leaves_alone_what_it_is_told_to_leave(tmp_path: Path) -> N
     from holdfast import NewEvent, key
 
     storage = f"sqlite:{tmp_path}/x.db"
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         await harness.send("s", "one")
     store = await connect(storage)
     await store.append(key("s"), [NewEvent.of("message.received", {"text": "two"})])
     await store.aclose()
-    async with serve(helper(), "hi", storage=storage, recovery="leave") as harness:
+    async with serve(helper(), "hi", store=storage, recovery="leave") as harness:
         assert (await harness.list(active=True)).items == []
         row = await harness.store.row(key("s"))
         assert row is not None
         assert row.head == 8
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.wait()
         assert len(await session.transcript()) == 4
@@ -80,7 +80,7 @@ async def test_two_agents_share_a_store_and_not_their_sessions(tmp_path: Path) -
 
     def make(label: str) -> Harness:
         model = ScriptedModel([label], repeat=True)
-        return serve(helper(label=label), default_model=model, storage=storage)
+        return serve(helper(label=label), default_model=model, store=storage)
 
     async with make("One") as one, make("Two") as two:
         assert (await one.send("a", "hi")).text == "One"
@@ -93,8 +93,8 @@ async def test_two_agents_share_a_store_and_not_their_sessions(tmp_path: Path) -
 async def test_tenants_do_not_see_each_other() -> None:
     store = await connect("memory:")
     async with (
-        serve(helper(), "hi", storage=store, tenant="red") as red,
-        serve(helper(), "hi", storage=store, tenant="blue") as blue,
+        serve(helper(), "hi", store=store, tenant="red") as red,
+        serve(helper(), "hi", store=store, tenant="blue") as blue,
     ):
         await red.send("s", "secret")
         assert await (await blue.get_or_create("s")).transcript() == []

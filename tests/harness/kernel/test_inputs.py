@@ -22,7 +22,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 async def test_media_reach_the_model_and_stay(storage: str, tmp_path: Path) -> None:
     where = storage.format(tmp_path)
     model = script("a cat", "still a cat")
-    async with serve(helper(), default_model=model, storage=where) as harness:
+    async with serve(helper(), default_model=model, store=where) as harness:
         session = await harness.get_or_create("s")
         await session.send(["What is this?", Media(PNG, "image/png", "cat.png")])
         (asked, _) = await session.transcript()
@@ -33,7 +33,7 @@ async def test_media_reach_the_model_and_stay(storage: str, tmp_path: Path) -> N
             await session.send("and now?")
             return
     model = script("a cat", "still a cat")
-    async with serve(helper(), default_model=model, storage=where) as harness:
+    async with serve(helper(), default_model=model, store=where) as harness:
         await harness.send("s", "and now?")
     first = model.calls[0].messages[0]
     assert isinstance(first, FromUser)
@@ -54,7 +54,7 @@ async def test_what_cannot_be_sent_is_refused_with_a_remedy(content: Any) -> Non
 async def test_the_same_key_is_the_same_message(storage: str, tmp_path: Path) -> None:
     model = script("hi")
     where = storage.format(tmp_path)
-    async with serve(helper(), default_model=model, storage=where) as harness:
+    async with serve(helper(), default_model=model, store=where) as harness:
         session = await harness.get_or_create("s")
         results = await asyncio.gather(*(session.send("go", key="order-7") for _ in range(5)))
         assert len({result.run for result in results}) == 1
@@ -66,7 +66,7 @@ async def test_the_same_key_is_the_same_message(storage: str, tmp_path: Path) ->
         other = await session.send("go", key="order-8")
         assert other.run != again.run
     if where != "memory:":
-        async with serve(helper(), default_model=model, storage=where) as harness:
+        async with serve(helper(), default_model=model, store=where) as harness:
             assert (await harness.send("s", "go", key="order-7")).run == again.run
     assert len(model.calls) == 2
 

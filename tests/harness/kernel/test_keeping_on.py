@@ -50,8 +50,8 @@ async def test_a_renewal_that_fails_in_any_way_is_tried_again(error: Exception) 
     steps = (Say(calls=[Use("work")]), "end")
     store = FaultyStore(MemoryStore(), [Fail(method="renew", call=1, error=error)])
     agent = helper(tools=[work])
-    first = serve(agent, *steps, storage=store, ttl=0.9)
-    second = serve(agent, *steps, storage=store.inner, ttl=0.9)
+    first = serve(agent, *steps, store=store, ttl=0.9)
+    second = serve(agent, *steps, store=store.inner, ttl=0.9)
     async with first, second:
         session = await first.get_or_create("s")
         await session.post("go")
@@ -78,7 +78,7 @@ class Resetting(FaultyStore):
 
 async def test_a_reader_of_a_log_outlives_an_error_that_is_not_ours() -> None:
     store = Resetting(MemoryStore())
-    async with serve(helper(), "hi", storage=store) as harness, asyncio.timeout(PATIENCE):
+    async with serve(helper(), "hi", store=store) as harness, asyncio.timeout(PATIENCE):
         session = await harness.get_or_create("s")
         listener = session.subscribe()
         assert (await session.send("one")).text == "hi"
@@ -129,7 +129,7 @@ async def shop(context: ToolContext) -> str:
 async def test_an_item_that_is_extended_in_time_does_not_expire(call: Any) -> None:
     store = Holding(MemoryStore())
     agent = helper(tools=[pay, shop])
-    async with serve(agent, Say(calls=[call]), "end", storage=store) as harness:
+    async with serve(agent, Say(calls=[call]), "end", store=store) as harness:
         session = await harness.get_or_create("s")
         (item,) = (await session.send("go")).pending
         async with asyncio.timeout(PATIENCE):
@@ -173,7 +173,7 @@ async def test_many_calls_within_one_are_not_in_each_others_way() -> None:
 
     store = Counting(MemoryStore())
     agent = helper(tools=[outer, inner])
-    async with serve(agent, Say(calls=[Use("outer")]), "end", storage=store) as harness:
+    async with serve(agent, Say(calls=[Use("outer")]), "end", store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("go")).text == "end"
         assert sorted(did) == [*range(many)]
@@ -185,7 +185,7 @@ async def test_many_calls_within_one_are_not_in_each_others_way() -> None:
 async def test_to_cancel_what_has_ended_does_not_stop_what_came_after() -> None:
     store = FaultyStore(MemoryStore())
     model = Slow()
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         first = session.stream("first")
         reading = asyncio.create_task(_read(first))
@@ -225,7 +225,7 @@ async def test_only_the_time_in_which_it_is_driven_counts_against_a_run() -> Non
     run = ev.RunStarted(driver="gone", inputs=[2], limits={"seconds": 60})
     await store.append(key("s"), [NewEvent.of("run.started", run, run="r")])
     now = wall_clock()  # the machine was off for an hour
-    async with serve(helper(), "hi", storage=store) as harness:
+    async with serve(helper(), "hi", store=store) as harness:
         session = await harness.get_or_create("s")
         result = await session.wait()
         assert (result.status, result.text, result.run) == ("done", "hi", "r")
@@ -251,7 +251,7 @@ async def test_what_cannot_be_driven_is_opened_once_and_not_kept_open() -> None:
         for n in range(5):
             await left(inner, f"new{n}", newer=True)
         store = FaultyStore(inner)
-        async with serve(helper(), "hi", storage=store, ttl=0.1) as harness:
+        async with serve(helper(), "hi", store=store, ttl=0.1) as harness:
             await until(lambda: store.calls["runnable"] >= 5)
             await until(lambda: not [*harness.opened.lives])
             assert store.calls["follow"] == 5
@@ -269,7 +269,7 @@ async def test_what_is_behind_more_than_a_look_shows_is_found(
         for n in range(25):
             await left(store, f"new{n}", newer=True)
         await left(store, "old", newer=False)
-        async with serve(helper(), "hi", storage=store, ttl=0.1), asyncio.timeout(PATIENCE):
+        async with serve(helper(), "hi", store=store, ttl=0.1), asyncio.timeout(PATIENCE):
             while (row := await store.row(key("old"))) is None or row.run != "done":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await left(store, "new", newer=False)

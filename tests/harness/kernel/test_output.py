@@ -131,9 +131,9 @@ async def test_another_process_can_finish_a_run_that_is_typed(tmp_path: Path) ->
         Say(calls=[Use("look")]),
         Say(calls=[Use("final_result", value={"id": "7", "cents": 1})]),
     )
-    async with serve(helper(tools=[look]), *steps, storage=storage) as harness:
+    async with serve(helper(tools=[look]), *steps, store=storage) as harness:
         assert (await harness.send("s", "go", output_type=Order)).status == "waiting"
-    async with serve(helper(tools=[look]), *steps, storage=storage) as harness:
+    async with serve(helper(tools=[look]), *steps, store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.approve()
         result = await session.wait()
@@ -159,7 +159,7 @@ async def test_a_word_that_comes_with_the_last_answer_is_read_before_the_run_fai
     store, model = FaultyStore(MemoryStore()), ScriptedModel(["text"], repeat=True)
     stall = Stall(method="append", call=10)  # of the answer after which nothing is asked again
     store.plan.append(stall)
-    async with serve(helper(output_type=int), default_model=model, storage=store) as harness:
+    async with serve(helper(output_type=int), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.post("go")
         async with asyncio.timeout(PATIENCE):

@@ -397,7 +397,7 @@ async def test_people_who_never_pause_do_not_keep_a_run_from_beginning() -> None
             return done
 
     model = ScriptedModel(["Hi."], repeat=True)
-    async with serve(helper(), default_model=model, storage=Far()) as harness:
+    async with serve(helper(), default_model=model, store=Far()) as harness:
         session = await harness.get_or_create("s")
 
         async def write() -> None:
@@ -413,7 +413,7 @@ async def test_people_who_never_pause_do_not_keep_a_run_from_beginning() -> None
 
 async def test_a_message_that_comes_as_a_run_ends_does_not_take_its_end_apart() -> None:
     store, model = FaultyStore(MemoryStore()), Slow(quick=["go"])
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         stall = Stall(method="append", call=store.calls["append"] + 3)  # of the answer
         store.plan.append(stall)

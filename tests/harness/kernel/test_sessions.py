@@ -32,7 +32,7 @@ async def test_ids_are_trimmed_and_made_where_there_is_none() -> None:
 @pytest.mark.parametrize("id", ["../x", "a/b", "index.json", "é", "x" * 200])
 async def test_an_id_is_only_a_name_or_is_refused(id: str, tmp_path: Path) -> None:
     folder = tmp_path / "inside"
-    async with serve(helper(), "hi", storage=f"file:{folder}") as harness:
+    async with serve(helper(), "hi", store=f"file:{folder}") as harness:
         try:
             result = await harness.send(id, "hello")
         except InvalidValue:
@@ -116,7 +116,7 @@ async def test_a_walk_over_pages_sees_all_the_latest_first() -> None:
 @pytest.mark.parity("harness-kernel", 60)
 @pytest.mark.parametrize("storage", ["memory:", "sqlite:{}/x.db"])
 async def test_a_walk_skips_nothing_that_was_not_touched(storage: str, tmp_path: Path) -> None:
-    async with serve(helper(), "hi", storage=storage.format(tmp_path)) as harness:
+    async with serve(helper(), "hi", store=storage.format(tmp_path)) as harness:
         names = {f"s{n:02}" for n in range(40)}
         for name in names:
             await harness.get_or_create(name)
@@ -138,9 +138,9 @@ async def test_a_walk_skips_nothing_that_was_not_touched(storage: str, tmp_path:
 @pytest.mark.parity("harness-kernel", 61)
 async def test_lists_of_what_is_live_and_of_one_agent(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
-    async with serve(helper(label="Other"), "hi", storage=storage) as harness:
+    async with serve(helper(label="Other"), "hi", store=storage) as harness:
         await harness.get_or_create("theirs")
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         for name in ("1", "2", "3"):
             await harness.get_or_create(name)
         await harness.close("2")
@@ -275,7 +275,7 @@ async def test_closing_waits_for_the_driver_and_nothing_is_written_after(
 
     store = await connect(f"sqlite:{tmp_path}/x.db")
     model = Slow()
-    harness = serve(helper(), default_model=model, storage=store, ttl=60)
+    harness = serve(helper(), default_model=model, store=store, ttl=60)
     await harness.start()
     session = await harness.get_or_create("s")
     await session.post("hello")
@@ -296,7 +296,7 @@ async def test_closing_waits_for_the_driver_and_nothing_is_written_after(
     assert kinds[-2:] == ["message.interrupted", "run.waiting"]
     await harness.aclose()
     quick = Slow(quick=["hello"])
-    async with serve(helper(), default_model=quick, storage=store) as harness:
+    async with serve(helper(), default_model=quick, store=store) as harness:
         result = await (await harness.get_or_create("s")).wait()
         assert (result.status, result.text) == ("done", "quick hello")
     await store.aclose()

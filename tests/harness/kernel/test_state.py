@@ -91,7 +91,7 @@ async def test_state_mode_and_model_are_there_after_reopening(tmp_path: Path) ->
     agent = helper(state={"n": 0}, modes=[Mode("one"), Mode("two")])
 
     def make() -> Harness:
-        return Harness(agent, providers=models, default_model="a/m", storage=storage)
+        return Harness(agent, providers=models, default_model="a/m", store=storage)
 
     async with make() as harness:
         session = await harness.get_or_create("s")

@@ -40,7 +40,7 @@ class Counting(FaultyStore):
 @pytest.mark.parity("harness-kernel", 106)
 async def test_a_message_costs_the_thousandth_time_what_it_cost_the_tenth() -> None:
     store = Counting(await connect("memory:"))
-    async with serve(helper(), default_model=script("y" * 200), storage=store) as harness:
+    async with serve(helper(), default_model=script("y" * 200), store=store) as harness:
         session = await harness.get_or_create("s")
         costs: list[tuple[int, int]] = []
         for _ in range(1000):
@@ -64,9 +64,7 @@ async def test_a_hundred_messages_take_less_than_a_megabyte(storage: str, tmp_pa
     model = script("y" * 200)
     sizes = [0]
     for _ in range(3):
-        async with serve(
-            helper(), default_model=model, storage=storage.format(tmp_path)
-        ) as harness:
+        async with serve(helper(), default_model=model, store=storage.format(tmp_path)) as harness:
             session = await harness.get_or_create("s")
             for _ in range(50):
                 await session.send("x" * 200)
@@ -79,7 +77,7 @@ async def test_a_hundred_messages_take_less_than_a_megabyte(storage: str, tmp_pa
 async def test_the_files_of_a_session_are_those_that_are_documented(tmp_path: Path) -> None:
     from holdfast import Media
 
-    async with serve(helper(), "hi", storage=f"file:{tmp_path}/x") as harness:
+    async with serve(helper(), "hi", store=f"file:{tmp_path}/x") as harness:
         await harness.send("s", ["look", Media(b"png", "image/png"), "x" * 100_000])
     found = await asyncio.to_thread(lambda: [*(tmp_path / "x").rglob("*")])
     files = {path.relative_to(tmp_path / "x") for path in found if path.is_file()}
@@ -121,11 +119,11 @@ async def test_opening_a_session_of_very_many_events_reads_few_of_them() -> None
     for start in range(0, len(events), 1000):
         await store.append(key("s"), events[start : start + 1000], create=True)
     model = script("still here")
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         assert (await harness.send("s", "one more")).text == "still here"
     assert len(model.calls[0].messages) < 500
     model = script("again")
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         store.given = 0
         session = await harness.get_or_create("s")
         assert store.given < 2_000

@@ -30,12 +30,12 @@ async def test_a_timer_brings_its_message() -> None:
 @pytest.mark.parity("user-demand", 69)
 async def test_a_timer_outlives_the_process_that_set_it(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.send("go")
         await session.timers.set("wake up", at=wall_clock() + 300)
     model = script("hi", "I am up")
-    async with serve(helper(), default_model=model, storage=storage, ttl=0.2) as harness:
+    async with serve(helper(), default_model=model, store=storage, ttl=0.2) as harness:
         session = await harness.get_or_create("s")
         await until(lambda: model.calls and session.status.phase == "idle")
         texts = [m.text for m in await session.transcript(roles=("user",))]

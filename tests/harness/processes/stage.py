@@ -38,7 +38,7 @@ def agent(folder: Path) -> Agent:
     return Agent("Stage", instructions="Obey.", tools=[work, pay])
 
 
-def harness(storage: str | Store, folder: Path, ttl: float) -> Harness:
+def harness(store: str | Store, folder: Path, ttl: float) -> Harness:
     model = ScriptedModel.by_input(
         {
             "Faster.": "I hurry.",
@@ -51,7 +51,7 @@ def harness(storage: str | Store, folder: Path, ttl: float) -> Harness:
     return Harness(
         agent(folder),
         default_model=model,
-        storage=storage,
+        store=store,
         ttl=ttl,
         logging=LogConfig(level="silent"),
     )

@@ -53,7 +53,7 @@ def harness(store: Store | str, *tools: Tool, calls: int = 1, ttl: float = 15.0)
     return Harness(
         Agent("Pay", instructions="Pay.", tools=tools),
         default_model=ScriptedModel([Say("So.", calls=use), "Done.", "Thanks."]),
-        storage=store,
+        store=store,
         ttl=ttl,
         logging=LogConfig(level="silent"),
     )

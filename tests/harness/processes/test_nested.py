@@ -56,7 +56,7 @@ class Shop:
                 if not safe
                 else [Say(calls=[Use("order")]), "Ordered."]
             ),
-            storage=store,
+            store=store,
             logging=LogConfig(level="silent"),
         )
 

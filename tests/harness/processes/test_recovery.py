@@ -39,7 +39,7 @@ def serve(store: Store, **options: Any) -> Harness:
         default_model=ScriptedModel(
             [Say("I do.", calls=calls), "Done.", "Yes."], per_turn=True, repeat=True
         ),
-        storage=store,
+        store=store,
         logging=LogConfig(level="silent"),
         **options,
     )

@@ -137,7 +137,7 @@ async def served(store: MemoryStore, plan: Plan) -> AsyncIterator[Session]:
     harness = Harness(
         AGENT,
         default_model=model(plan),
-        storage=store,
+        store=store,
         limits=RunLimits(steps=6),
         window_turns=plan.window,
         logging=LogConfig(level="silent"),

@@ -38,7 +38,7 @@ class Room:
     async def opened(self, **options: Any) -> AsyncIterator[Session]:
         agent = self._settings.get("agent") or workshop()
         rest = {name: value for name, value in self._settings.items() if name != "agent"}
-        async with Harness(agent, storage=self._store, **rest) as harness:
+        async with Harness(agent, store=self._store, **rest) as harness:
             yield await harness.get_or_create("s", **options)
 
 

@@ -37,7 +37,7 @@ class Counting(FaultyStore):
 
 
 def served(store: Counting) -> Harness:
-    return Harness(helper(), default_model=ScriptedModel(["Hi."], repeat=True), storage=store)
+    return Harness(helper(), default_model=ScriptedModel(["Hi."], repeat=True), store=store)
 
 
 @pytest.mark.parametrize("threads", [10, 300])
@@ -60,7 +60,7 @@ async def test_a_fork_at_the_head_costs_the_same_however_long_its_parent_is() ->
         harness = Harness(
             helper(),
             default_model=ScriptedModel(["Hi."], repeat=True, keep_calls=False),
-            storage=store,
+            store=store,
             window_turns=10,
         )
         async with harness:

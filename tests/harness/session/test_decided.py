@@ -24,7 +24,7 @@ async def filled(session: Session) -> None:
 
 async def test_a_message_that_is_taken_out_as_its_run_begins_is_not_read() -> None:
     store, model = FaultyStore(MemoryStore()), Slow(quick=["last"])
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.post("go")
         await model.gate.someone()
@@ -47,7 +47,7 @@ async def test_a_message_that_is_taken_out_as_its_run_begins_is_not_read() -> No
 
 async def test_a_message_that_waits_is_not_read_again() -> None:
     store, model = FaultyStore(MemoryStore()), Slow(quick=["next"])
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.post("go")
         await model.gate.someone()
@@ -66,7 +66,7 @@ async def test_a_message_that_waits_is_not_read_again() -> None:
 
 async def test_what_is_erased_while_it_waits_is_not_listed() -> None:
     store, model = MemoryStore(), Slow()
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.post("go")
         await model.gate.someone()
@@ -79,7 +79,7 @@ async def test_what_is_erased_while_it_waits_is_not_listed() -> None:
 
 async def test_a_timer_that_is_cleared_as_it_rings_brings_nothing() -> None:
     store, model = FaultyStore(MemoryStore()), ScriptedModel(["Hi."], repeat=True)
-    async with serve(helper(), default_model=model, storage=store) as harness:
+    async with serve(helper(), default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         for name in ("one", "two"):
             await session.timers.set(f"{name} rings", seconds=0.3, id=name)

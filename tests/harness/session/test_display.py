@@ -32,7 +32,7 @@ def served(*steps: Any, **settings: Any) -> Harness:
 @pytest.mark.parity("mastra-session", 67, 73, 74, 142, 147, 148)
 async def test_it_shows_all_and_the_same_after_a_restart(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'd.db'}"
-    async with served(storage=url) as harness:
+    async with served(store=url) as harness:
         session = await harness.get_or_create("s")
         await session.mode.switch("build")
         waiting = await session.send("go")
@@ -55,7 +55,7 @@ async def test_it_shows_all_and_the_same_after_a_restart(tmp_path: Path) -> None
         assert tools["write"].progress == {"written": 1}
         assert (tools["break_down"].status, tools["spoil"].status) == ("failed", "failed")
         assert "handle came off" in str(tools["break_down"].error)
-    async with served(storage=url) as harness:
+    async with served(store=url) as harness:
         session = await harness.get_or_create("s")
         assert session.display.get() == middle
         for ask in waiting.pending:
@@ -65,7 +65,7 @@ async def test_it_shows_all_and_the_same_after_a_restart(tmp_path: Path) -> None
             assert ask.id not in session.display.get().pending
         await session.wait()
         after = session.display.get()
-    async with served(storage=url) as harness:
+    async with served(store=url) as harness:
         session = await harness.get_or_create("s")
         head = session.live.state.head
         assert session.display.get() == after
@@ -321,7 +321,7 @@ async def test_one_who_looks_badly_or_leaves_disturbs_nobody() -> None:
 async def test_a_long_run_that_was_compacted_is_shown_from_its_start() -> None:
     steps = [says(Use("look", path=str(n)), text=f"Step {n}. " + "long " * 50) for n in range(12)]
     async with connect("memory:") as store:
-        settings: dict[str, Any] = {"storage": store, "window_tokens": 300, "window_turns": 2}
+        settings: dict[str, Any] = {"store": store, "window_tokens": 300, "window_turns": 2}
         async with served(*steps, "End.", **settings) as harness:
             session = await harness.get_or_create("s")
             await session.send("one")
@@ -348,7 +348,7 @@ async def test_a_fork_begins_with_nothing_of_its_parents_run() -> None:
 async def test_another_process_shows_the_text_in_flight_too() -> None:
     model = Slow()
     async with connect("memory:") as store:
-        settings: dict[str, Any] = {"agent": workshop(modes=[]), "storage": store}
+        settings: dict[str, Any] = {"agent": workshop(modes=[]), "store": store}
         async with (
             served(default_model=model, **settings) as driving,
             served(default_model=Slow(), **settings) as watching,

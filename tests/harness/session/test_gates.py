@@ -142,7 +142,7 @@ async def test_what_a_rule_denies_is_refused_without_a_word_and_the_model_reads_
 @pytest.mark.parametrize("call", ["count", "pay"])
 async def test_a_rule_that_comes_after_a_call_was_proposed_still_forbids_it(call: str) -> None:
     till, store = Till(), FaultyStore(await connect("memory:"))
-    async with till.serve(calls(Use(call, amount=1)), storage=store) as harness:
+    async with till.serve(calls(Use(call, amount=1)), store=store) as harness:
         session = await harness.get_or_create("s")
         if call == "pay":
             await session.grant_tool("pay")
@@ -258,7 +258,7 @@ async def test_setting_one_rule_keeps_the_others() -> None:
 @pytest.mark.parity("mastra-session", 69)
 async def test_a_rule_that_cannot_be_set_changes_nothing() -> None:
     till, store = Till(), FaultyStore(await connect("memory:"))
-    async with till.serve(calls(Use("count", amount=1)), storage=store) as harness:
+    async with till.serve(calls(Use("count", amount=1)), store=store) as harness:
         session = await harness.get_or_create("s")
         await session.permissions.set(tool="count", rule="deny")
         before = session.permissions.rules
@@ -341,7 +341,7 @@ async def test_a_question_that_cannot_be_written_is_not_shown_and_the_fault_is()
 
     till, store = Till(), FaultyStore(await connect("memory:"))
     policy = ErrorPolicy(retry=Retry(storage=Attempts(1, backoff=0)))
-    settings: dict[str, Any] = {"storage": store, "error_policy": policy, "ttl": 0.2}
+    settings: dict[str, Any] = {"store": store, "error_policy": policy, "ttl": 0.2}
     asking = calls(Use("ask_user", question="Colour?"))
     async with till.serve(asking, **settings) as harness:
         session = await harness.get_or_create("s")

@@ -32,7 +32,7 @@ async def gone(harness: Harness, id: str) -> None:
 
 @pytest.mark.parity("mastra-session", 184)
 async def test_a_session_that_is_forgotten_comes_back_as_it_was(tmp_path: Path) -> None:
-    async with served(storage=f"sqlite:{tmp_path / 'e.db'}") as harness:
+    async with served(store=f"sqlite:{tmp_path / 'e.db'}") as harness:
         session = await harness.get_or_create("s", user="ann")
         await session.mode.switch("build")
         await session.state.update(colour="red")

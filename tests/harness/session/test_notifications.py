@@ -105,7 +105,7 @@ async def test_while_a_run_is_going(priority: Any) -> None:
 
 async def test_it_is_there_once_and_after_a_restart(tmp_path: Path) -> None:
     url, model = f"sqlite:{tmp_path / 'n.db'}", ScriptedModel(["Hello."], per_turn=True)
-    async with serve(helper(), default_model=model, storage=url) as harness:
+    async with serve(helper(), default_model=model, store=url) as harness:
         session = await harness.get_or_create("s")
         first = await told(session, "low", key="8812")
         again = await told(session, "low", key="8812")
@@ -113,7 +113,7 @@ async def test_it_is_there_once_and_after_a_restart(tmp_path: Path) -> None:
         # With the same key it stays what it was, also where it would take another way now.
         assert await told(session, "urgent", key="8812") == first
         assert session.run.id is None
-    async with serve(helper(), default_model=model, storage=url) as harness:
+    async with serve(helper(), default_model=model, store=url) as harness:
         session = await harness.get_or_create("s")
         assert [one.seq for one in await session.notifications.list()] == [first.seq]
         await session.send("hi")

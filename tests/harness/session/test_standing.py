@@ -30,7 +30,7 @@ def served(*steps: Any, **settings: Any) -> Harness:
 async def test_it_says_who_it_is_in_any_process(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'i.db'}"
     for _ in range(2):
-        async with served("Hi.", storage=url, tenant="acme") as harness:
+        async with served("Hi.", store=url, tenant="acme") as harness:
             session = await harness.get_or_create("s", user="ann")
             who = session.identity
             assert (who.session, who.thread, who.tenant) == ("s", "main", "acme")
@@ -332,7 +332,7 @@ async def test_usage_is_summed_by_thread_run_and_model(tmp_path: Path) -> None:
         "agent": helper(),
         "default_model": "a/m",
         "providers": models,
-        "storage": f"sqlite:{tmp_path / 'u.db'}",
+        "store": f"sqlite:{tmp_path / 'u.db'}",
         "price": lambda ref, usage: 0.5 if ref == "a/m" else None,
     }
     async with served(**settings) as harness:
@@ -443,7 +443,7 @@ async def test_without_await_the_parts_are_the_same() -> None:
 async def test_a_failed_message_is_kept() -> None:
     async with (
         connect("memory:") as store,
-        served(Fail(RuntimeError("cable cut")), storage=store) as harness,
+        served(Fail(RuntimeError("cable cut")), store=store) as harness,
     ):
         session = await harness.get_or_create("s")
         await session.send("go")

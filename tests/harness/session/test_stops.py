@@ -223,7 +223,7 @@ async def test_an_abort_ends_what_hangs_and_nothing_of_it_comes_later(
 @pytest.mark.parity("mastra-session", 104)
 async def test_an_abort_of_nothing_changes_nothing_and_what_comes_later_is_seen() -> None:
     store = MemoryStore()
-    settings: dict[str, Any] = {"storage": store, "default_model": script("hi", repeat=True)}
+    settings: dict[str, Any] = {"store": store, "default_model": script("hi", repeat=True)}
     async with serve(helper(), **settings) as one, serve(helper(), **settings) as other:
         session = await one.get_or_create("s")
         before = await session.events()

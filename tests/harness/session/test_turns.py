@@ -134,7 +134,7 @@ async def test_a_stream_that_raises_ends_its_run_and_no_other() -> None:
 async def test_a_follow_up_that_cannot_be_begun_stays_first() -> None:
     store, model = FaultyStore(await connect("memory:")), Slow(quick=["next", "last"])
     policy = ErrorPolicy(retry=Retry(storage=Attempts(3, backoff=0)))
-    settings: dict[str, Any] = {"storage": store, "error_policy": policy, "ttl": 0.1}
+    settings: dict[str, Any] = {"store": store, "error_policy": policy, "ttl": 0.1}
     async with served(default_model=model, agent=helper(), **settings) as harness:
         session = await harness.get_or_create("s")
         sending = asyncio.create_task(session.send("go"))

@@ -125,10 +125,10 @@ async def test_a_lost_sub_agent_is_told_of_where_runs_are_not_resumed(tmp_path: 
 
 async def test_what_a_sub_agent_asks_can_be_answered_after_a_restart(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'x.db'}"
-    async with Harness(lead(), default_model=plays(ASKING), storage=url) as harness:
+    async with Harness(lead(), default_model=plays(ASKING), store=url) as harness:
         _, result = await sent(harness)
         [ask] = result.pending
-    async with Harness(lead(), default_model=plays(ASKING), storage=url) as harness:
+    async with Harness(lead(), default_model=plays(ASKING), store=url) as harness:
         session = await harness.get_or_create("s")
         assert await session.pending() == [ask]
         await session.approve(ask.id)
@@ -138,11 +138,11 @@ async def test_what_a_sub_agent_asks_can_be_answered_after_a_restart(tmp_path: P
 
 async def test_it_is_answered_where_no_session_is_open(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'x.db'}"
-    async with Harness(lead(), default_model=plays(ASKING), storage=url) as harness:
+    async with Harness(lead(), default_model=plays(ASKING), store=url) as harness:
         await sent(harness)
     async with (
         connect(url) as store,
-        Harness(lead(), default_model=plays(ASKING), storage=store, ttl=0.5) as harness,
+        Harness(lead(), default_model=plays(ASKING), store=store, ttl=0.5) as harness,
     ):
         await harness.approve("s")
         async with asyncio.timeout(PATIENCE):
@@ -156,7 +156,7 @@ async def test_a_harness_that_closes_hands_its_sub_agents_over(tmp_path: Path, w
     url, slow = f"sqlite:{tmp_path / 'x.db'}", Slow("I have", " it.")
     first = plays({"Go.": [Say(calls=[hand("Find it.")]), "All is well."]})
     served = lead(scout(model="slow/model"))
-    async with Harness(served, default_model=first, providers=[slow], storage=url) as harness:
+    async with Harness(served, default_model=first, providers=[slow], store=url) as harness:
         session = await harness.get_or_create("s")
         sending = asyncio.create_task(session.send("Go."))
         await slow.gate.someone()
@@ -165,7 +165,7 @@ async def test_a_harness_that_closes_hands_its_sub_agents_over(tmp_path: Path, w
         with pytest.raises(Exception, match="closed"):
             await sending
     again = Slow("I have", " it.")
-    async with Harness(served, default_model=first, providers=[again], storage=url) as harness:
+    async with Harness(served, default_model=first, providers=[again], store=url) as harness:
         session = await harness.get_or_create("s")
         async with asyncio.timeout(PATIENCE):
             await again.gate.someone()
@@ -179,11 +179,11 @@ async def test_a_harness_that_closes_hands_its_sub_agents_over(tmp_path: Path, w
 
 async def test_a_sub_agent_that_is_not_there_any_more_stops_nothing_else(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'x.db'}"
-    async with Harness(lead(), default_model=plays(ASKING), storage=url) as harness:
+    async with Harness(lead(), default_model=plays(ASKING), store=url) as harness:
         await sent(harness)
     other = replace(lead(), subagents=())
     model = ScriptedModel(["Hello."], repeat=True)
-    async with Harness(other, default_model=model, storage=url) as harness:
+    async with Harness(other, default_model=model, store=url) as harness:
         session, result = await sent(harness, "Hi.", id="other")
         assert result.text == "Hello."
         session = await harness.get_or_create("s")

@@ -44,7 +44,7 @@ class Late(FaultyStore):
 async def test_a_sub_agent_may_end_before_its_parent_waits() -> None:
     async with connect("memory:") as inner:
         store = Late(inner)
-        async with Harness(lead(), default_model=plays(GO), storage=store) as harness:
+        async with Harness(lead(), default_model=plays(GO), store=store) as harness:
             session, result = await sent(harness)
             assert result.text == "All is well."
             assert (await outcome(session))["result"] == "The sky is blue."
@@ -62,7 +62,7 @@ async def test_a_sub_agent_that_is_stopped_before_it_begins_does_not_begin() -> 
         model = plays({"Go.": [Say(calls=[hand("Find it.")]), "All is well."]})
         served = lead(scout(model="slow/model"))
         async with Harness(
-            served, default_model=model, providers=[slow], storage=Holding(store)
+            served, default_model=model, providers=[slow], store=Holding(store)
         ) as harness:
             session = await harness.get_or_create("s")
             sending = asyncio.create_task(session.send("Go."))
@@ -91,8 +91,8 @@ class Holding(FaultyStore):
 @pytest.mark.parity("user-demand", 9)
 async def test_it_does_not_matter_who_drives_the_sub_agent() -> None:
     async with connect("memory:") as store:
-        there = Harness(lead(), default_model=plays(GO), storage=store, ttl=0.5)
-        here = Harness(lead(), default_model=plays(GO), storage=Elsewhere(store))
+        there = Harness(lead(), default_model=plays(GO), store=store, ttl=0.5)
+        here = Harness(lead(), default_model=plays(GO), store=Elsewhere(store))
         async with there, here:
             session, result = await sent(here)
             assert (result.status, result.text) == ("done", "All is well.")

@@ -63,11 +63,9 @@ def model() -> ScriptedModel:
     )
 
 
-def harness(storage: Any, served: Agent, **settings: Any) -> Harness:
+def harness(store: Any, served: Agent, **settings: Any) -> Harness:
     quiet = LogConfig(level="silent")
-    return Harness(
-        served, default_model=model(), storage=storage, ttl=TTL, logging=quiet, **settings
-    )
+    return Harness(served, default_model=model(), store=store, ttl=TTL, logging=quiet, **settings)
 
 
 def deadly(url: str) -> Agent:

@@ -65,7 +65,7 @@ def model() -> ScriptedModel:
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[Harness]:
     DONE.clear()
-    with Harness(AGENT, default_model=model(), storage=f"sqlite:{tmp_path}/s.db") as harness:
+    with Harness(AGENT, default_model=model(), store=f"sqlite:{tmp_path}/s.db") as harness:
         yield harness
 
 
@@ -231,12 +231,12 @@ def test_one_session_is_closed_and_the_rest_stay(harness: Harness) -> None:
 
 def test_closing_hands_over_what_is_going(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path}/s.db"
-    with Harness(AGENT, default_model=model(), storage=url) as harness:
+    with Harness(AGENT, default_model=model(), store=url) as harness:
         for item in harness.get_or_create("s").stream("slow"):
             if isinstance(item, Delta):
                 break
         harness.close(grace=0.1)
-    with Harness(AGENT, default_model=model(), storage=url, recovery="leave") as harness:
+    with Harness(AGENT, default_model=model(), store=url, recovery="leave") as harness:
         row = harness.store.row(holdfast.key("s"))
         assert row.run == "waiting"
 
@@ -249,7 +249,7 @@ def test_what_is_wrong_is_said_at_once_and_leaves_no_thread() -> None:
 
 def test_a_store_that_does_not_open_leaves_no_thread(tmp_path: Path) -> None:
     (tmp_path / "not.db").write_text("this is not a database, as anyone can see")
-    harness = Harness(AGENT, default_model=model(), storage=f"sqlite:{tmp_path}/not.db")
+    harness = Harness(AGENT, default_model=model(), store=f"sqlite:{tmp_path}/not.db")
     with pytest.raises(holdfast.HoldfastError, match="no SQLite database"), harness:
         raise AssertionError("it was opened")
     assert ours() == []
@@ -257,7 +257,7 @@ def test_a_store_that_does_not_open_leaves_no_thread(tmp_path: Path) -> None:
 
 def test_a_thread_that_waits_is_told_when_another_closes(tmp_path: Path) -> None:
     told: list[BaseException] = []
-    harness = Harness(AGENT, default_model=model(), storage=f"sqlite:{tmp_path}/s.db").start()
+    harness = Harness(AGENT, default_model=model(), store=f"sqlite:{tmp_path}/s.db").start()
     session = harness.get_or_create("s")
 
     def wait() -> None:
@@ -342,7 +342,7 @@ from holdfast import Delta, key
 from tests.harness.sync.test_sync import AGENT, model
 from holdfast.sync import Harness
 
-with Harness(AGENT, default_model=model(), storage=sys.argv[1]) as harness:
+with Harness(AGENT, default_model=model(), store=sys.argv[1]) as harness:
     session = harness.get_or_create("s")
 
     def press() -> None:

@@ -102,8 +102,8 @@ async def test_of_two_switches_at_once_no_one_makes_a_step_that_is_not_allowed(
     storage = f"sqlite:{tmp_path}/x.db"
     modes = [Mode("a"), Mode("b", transitions=[]), Mode("c", transitions=[])]
     async with (
-        serve(helper(modes=modes), "hi", storage=storage) as one,
-        serve(helper(modes=modes), "hi", storage=storage) as two,
+        serve(helper(modes=modes), "hi", store=storage) as one,
+        serve(helper(modes=modes), "hi", store=storage) as two,
     ):
         here, there = await one.get_or_create("s"), await two.get_or_create("s")
         done = await asyncio.gather(
@@ -119,7 +119,7 @@ async def test_a_mode_that_is_come_back_to_has_the_model_that_was_chosen_there(
 ) -> None:
     agent = helper(modes=[Mode("one"), Mode("two", model="b/m"), Mode("three")])
     storage = f"sqlite:{tmp_path}/x.db"
-    async with hosted(agent, storage=storage) as harness:
+    async with hosted(agent, store=storage) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("hi")).text == "a"
         await session.model.set("c/m")
@@ -134,7 +134,7 @@ async def test_a_mode_that_is_come_back_to_has_the_model_that_was_chosen_there(
         await session.mode.switch("three")  # neither chosen nor its own: the latest choice
         assert (await session.send("hi")).text == "d"
         await session.mode.switch("two")
-    async with hosted(agent, storage=storage) as harness:
+    async with hosted(agent, store=storage) as harness:
         session = await harness.get_or_create("s")
         assert (session.mode.name, session.model.ref) == ("two", "d/m")
         await session.mode.switch("one")
@@ -211,13 +211,13 @@ async def test_a_switch_that_was_overtaken_leaves_no_trace_of_its_model() -> Non
 @pytest.mark.parity("mastra-session", 31)
 async def test_mode_and_model_of_each_thread_are_there_after_a_restart(tmp_path: Path) -> None:
     agent, storage = helper(modes=[Mode("one"), Mode("two")]), f"sqlite:{tmp_path}/x.db"
-    async with hosted(agent, storage=storage) as harness:
+    async with hosted(agent, store=storage) as harness:
         main = await harness.get_or_create("s")
         side = await harness.get_or_create("s", thread="side")
         await side.mode.switch("two")
         await side.model.set("b/m")
         await main.model.set("c/m")
-    async with hosted(agent, storage=storage) as harness:
+    async with hosted(agent, store=storage) as harness:
         main = await harness.get_or_create("s")
         side = await main.thread.switch("side")
         assert (main.mode.name, main.model.ref) == ("one", "c/m")
@@ -230,12 +230,12 @@ async def test_mode_and_model_of_each_thread_are_there_after_a_restart(tmp_path:
 @pytest.mark.parity("mastra-session", 32)
 async def test_a_mode_that_the_agent_has_no_more_is_the_first(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
-    async with hosted(helper(modes=[Mode("one"), Mode("old")]), storage=storage) as harness:
+    async with hosted(helper(modes=[Mode("one"), Mode("old")]), store=storage) as harness:
         session = await harness.get_or_create("s")
         await session.model.set("b/m")
         await session.mode.switch("old")
         await session.model.set("c/m")
-    async with hosted(helper(modes=[Mode("one"), Mode("new")]), storage=storage) as harness:
+    async with hosted(helper(modes=[Mode("one"), Mode("new")]), store=storage) as harness:
         session = await harness.get_or_create("s")
         assert (session.mode.name, session.model.ref) == ("one", "b/m")
         assert (await session.send("hi")).text == "b"
@@ -246,8 +246,8 @@ async def test_a_mode_that_the_agent_has_no_more_is_the_first(tmp_path: Path) ->
 async def test_a_choice_made_in_another_process_is_that_of_the_next_run(tmp_path: Path) -> None:
     agent, storage = helper(modes=[Mode("one"), Mode("two")]), f"sqlite:{tmp_path}/x.db"
     async with (
-        hosted(agent, storage=storage) as one,
-        hosted(agent, storage=storage, recovery="leave") as two,
+        hosted(agent, store=storage) as one,
+        hosted(agent, store=storage, recovery="leave") as two,
     ):
         here = await one.get_or_create("s")
         await here.send("hi")

@@ -83,7 +83,7 @@ async def test_a_creation_that_failed_can_be_tried_again() -> None:
 async def test_the_session_of_another_agent_is_not_taken() -> None:
     async with serve(helper(label="One"), "hi") as first:
         mine = await first.get_or_create("s")
-        second = serve(helper(label="Two"), "hi", storage=first.store)
+        second = serve(helper(label="Two"), "hi", store=first.store)
         async with second:
             own = await second.get_or_create("own")
             for attempt in (second.get_or_create("s", thread="side"), second.open("s")):

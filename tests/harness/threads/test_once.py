@@ -35,7 +35,7 @@ async def test_what_is_gone_back_to_twice_under_a_name_is_one_thread(
     async with connect("memory:") as inner:
         store = FaultyStore(inner)
         model = script("ok", repeat=True)
-        async with serve(helper(), default_model=model, storage=store) as harness:
+        async with serve(helper(), default_model=model, store=store) as harness:
             session = await harness.get_or_create("s")
             seq = await asked(session)
             words: tuple[Any, ...] = ("other",) if verb == "edit" else ()

@@ -35,11 +35,11 @@ from ..kernel.scene import PATIENCE, Gate, Slow, helper, kinds, read, script, se
 async def test_a_thread_is_begun_once_and_then_taken_up(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
     for _ in range(2):
-        async with serve(helper(), "hi", storage=storage) as harness:
+        async with serve(helper(), "hi", store=storage) as harness:
             session = await harness.get_or_create("s", thread="side")
             assert session.thread.id == "side"
             await session.send("hello")
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         session = await harness.get_or_create("s", thread="side")
         assert {row.thread for row in (await session.threads.list()).items} == {"main", "side"}
         assert len(await session.thread.messages()) == 4
@@ -100,7 +100,7 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_changes() -> None:
 @pytest.mark.parity("mastra-session", 117)
 async def test_a_thread_that_cannot_be_written_is_not_there_and_this_one_goes_on() -> None:
     store = FaultyStore(MemoryStore())
-    async with serve(helper(), "hi", storage=store) as harness:
+    async with serve(helper(), "hi", store=store) as harness:
         main = await harness.get_or_create("s")
         store.plan.append(Fail(method="append", call=store.calls["append"] + 1))
         with pytest.raises(StoreUnavailable):
@@ -113,7 +113,7 @@ async def test_a_thread_that_cannot_be_written_is_not_there_and_this_one_goes_on
 
 async def test_a_clone_that_was_cut_short_has_its_settings_all_the_same() -> None:
     store = FaultyStore(MemoryStore())
-    async with serve(helper(), "hi", storage=store) as harness:
+    async with serve(helper(), "hi", store=store) as harness:
         main = await harness.get_or_create("s")
         await main.thread.settings.set(theme="dark")
         store.plan.append(Fail(method="append", call=store.calls["append"] + 1))
@@ -244,7 +244,7 @@ async def test_a_fork_of_a_long_thread_is_not_read_from_its_beginning() -> None:
 @pytest.mark.parametrize("method", ["acquire", "save_snapshot"])
 async def test_a_fork_whose_snapshot_cannot_be_kept_is_a_fork(method: str) -> None:
     store = FaultyStore(MemoryStore())
-    async with serve(helper(), "hi", storage=store, ttl=60) as harness:
+    async with serve(helper(), "hi", store=store, ttl=60) as harness:
         main = await harness.get_or_create("s")
         await store.append(main.key, [NewEvent.of("my.note", {"n": n}) for n in range(600)])
         await main.catch_up()
@@ -375,8 +375,8 @@ async def test_a_run_is_stopped_before_its_thread_goes(
     name = "hang" if run == "running" else "careful"
     agent, storage = helper(tools=[hang, careful]), f"sqlite:{tmp_path}/x.db"
     async with (
-        serve(agent, Say(calls=[Use(name)]), "ok", storage=storage) as harness,
-        serve(agent, "no", storage=storage, recovery="leave") as second,
+        serve(agent, Say(calls=[Use(name)]), "ok", store=storage) as harness,
+        serve(agent, "no", store=storage, recovery="leave") as second,
     ):
         main = await harness.get_or_create("s")
         side = await main.thread.create(id="side")
@@ -442,14 +442,14 @@ async def test_a_list_is_walked_page_by_page_and_sees_each_thread_once() -> None
 async def test_the_thread_that_was_used_last_comes_first_also_after_a_restart() -> None:
     now = 1_000_000_000_000
     store = MemoryStore(clock=lambda: now)
-    async with serve(helper(), "hi", storage=store) as harness:
+    async with serve(helper(), "hi", store=store) as harness:
         main = await harness.get_or_create("s")
         for name in ("one", "two"):
             now += 5_000
             await main.thread.create(id=name)
         now += 5_000
         await (await main.thread.switch("one")).send("hello")
-    async with serve(helper(), "hi", storage=store) as harness:
+    async with serve(helper(), "hi", store=store) as harness:
         main = await harness.get_or_create("s")
         newest = (await main.threads.list(limit=1)).items[0].thread
         assert newest == "one"
@@ -485,7 +485,7 @@ async def test_messages_are_the_newest_and_stand_oldest_first() -> None:
 @pytest.mark.parity("mastra-session", 131)
 async def test_first_messages_of_many_threads_cost_one_query() -> None:
     store = FaultyStore(MemoryStore())
-    async with serve(helper(), "hi", storage=store) as harness:
+    async with serve(helper(), "hi", store=store) as harness:
         main = await harness.get_or_create("s")
         await main.send("in main")
         for n in range(5):
@@ -509,8 +509,8 @@ async def test_first_messages_of_many_threads_cost_one_query() -> None:
 async def test_settings_of_many_writers_are_all_kept(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path}/x.db"
     async with (
-        serve(helper(), "hi", storage=storage) as one,
-        serve(helper(), "hi", storage=storage) as two,
+        serve(helper(), "hi", store=storage) as one,
+        serve(helper(), "hi", store=storage) as two,
     ):
         here = await one.get_or_create("s", thread="side")
         there = await two.get_or_create("s", thread="side")
@@ -530,7 +530,7 @@ async def test_settings_of_many_writers_are_all_kept(tmp_path: Path) -> None:
         assert here.thread.settings.get("a0", "none") == "none"
         found["b0"].append(2)
         assert here.thread.settings.get("b0") == [1, {"x": 2}]
-    async with serve(helper(), "hi", storage=storage) as harness:
+    async with serve(helper(), "hi", store=storage) as harness:
         session = await harness.get_or_create("s", thread="side")
         assert len(session.thread.settings.all()) == 9
         assert (await harness.get_or_create("s")).thread.settings.all() == {}

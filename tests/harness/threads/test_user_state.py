@@ -102,8 +102,8 @@ async def test_no_function_of_many_writers_is_lost(tmp_path: Path) -> None:
         return int(state["n"])
 
     async with (
-        serve(agent, "hi", storage=storage) as one,
-        serve(agent, "hi", storage=storage) as two,
+        serve(agent, "hi", store=storage) as one,
+        serve(agent, "hi", store=storage) as two,
     ):
         sessions = [
             await one.get_or_create("s"),

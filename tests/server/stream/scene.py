@@ -25,7 +25,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def harness(storage: str | Store, *, delay: float = 0.0, **settings: Any) -> Harness:
+def harness(store: str | Store, *, delay: float = 0.0, **settings: Any) -> Harness:
     model = ScriptedModel.by_input(
         {
             "Pay.": [Say("I pay.", calls=[Use("pay", amount=5)]), "Paid."],
@@ -35,7 +35,7 @@ def harness(storage: str | Store, *, delay: float = 0.0, **settings: Any) -> Har
     )
     agent = Agent("Clerk", instructions="Obey.", tools=[pay])
     logging = LogConfig(level="silent")
-    return Harness(agent, default_model=model, storage=storage, logging=logging, **settings)
+    return Harness(agent, default_model=model, store=store, logging=logging, **settings)
 
 
 class Sent(NamedTuple):

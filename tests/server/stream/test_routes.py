@@ -31,8 +31,8 @@ class Names:
         return Caller(tenant=tenant, principal=name, scopes=USUAL | more)
 
 
-def clerk(storage: Any, tenant: str) -> Any:
-    return harness(storage, tenant=tenant)
+def clerk(store: Any, tenant: str) -> Any:
+    return harness(store, tenant=tenant)
 
 
 @asynccontextmanager

@@ -36,14 +36,14 @@ class ClaudeEngine(HoldfastEngine):
     ) -> None:
         self._cwd = claude.get("cwd")
 
-        def harness(agent: Agent, *, storage: Store | str, tenant: str, **more: Any) -> Harness:
+        def harness(agent: Agent, *, store: Store | str, tenant: str, **more: Any) -> Harness:
             def envs(session: str) -> Mapping[str, str]:
                 return self._envs.of(Scope(tenant, session))
 
-            provider = ClaudeProvider(storage, tenant=TENANT + tenant, envs=envs, **claude)
+            provider = ClaudeProvider(store, tenant=TENANT + tenant, envs=envs, **claude)
             given = {"default_model": f"{NAMESPACE}/{model}", **more}
             given["providers"] = [provider, *given.pop("providers", ())]
-            return Harness(agent, storage=storage, tenant=tenant, **given)
+            return Harness(agent, store=store, tenant=tenant, **given)
 
         super().__init__(agents, harness=harness, **settings)
 

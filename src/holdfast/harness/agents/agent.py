@@ -1,7 +1,7 @@
 """Agents: what a program says about its assistant, and the check of all of it at once.
 
 An agent is portable: it names no store, no key, no machine. What a harness adds to it
-(models, storage, sandbox, resources) is the harness's own.
+(models, store, sandbox, resources) is the harness's own.
 """
 
 from __future__ import annotations

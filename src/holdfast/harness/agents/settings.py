@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,23 @@ WHOLE = ("steps", "tokens")
 def faults(settings: Mapping[str, Any]) -> list[str]:
     """All that is wrong with these settings, in words; empty if they may be used."""
     return [f"{name} {wrong}" for name, test in _TESTS.items() for wrong in test(settings[name])]
+
+
+def for_function(made: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """These settings as a function takes them that returns a harness: one that was written for the
+    former name of `store` still gets it, with a warning."""
+    given = dict(settings)
+    try:
+        taken = inspect.signature(made).parameters
+    except (TypeError, ValueError):  # not every callable has one
+        return given
+    if "storage" in taken and "store" not in taken:
+        name = getattr(made, "__name__", "the function")
+        warnings.warn(
+            f"{name}(storage, …) is now {name}(store, …)", DeprecationWarning, stacklevel=2
+        )
+        given["storage"] = given.pop("store")
+    return given
 
 
 def wrong_limits(limits: Any) -> Iterator[str]:
@@ -117,7 +135,7 @@ def _sandbox(value: Any) -> Iterator[str]:
     yield from _has("open", "destroy")(value)
 
 
-def _storage(value: Any) -> Iterator[str]:
+def _store(value: Any) -> Iterator[str]:
     if value is None:
         yield "is None: give the URL of a store, or a store"
     yield from _has("append", "read", "acquire")(value)
@@ -153,7 +171,7 @@ _TESTS: dict[str, Callable[[Any], Iterator[str]]] = {
     "limits": _limits,
     "summarise": _summarise,
     "tenant": _tenant,
-    "storage": _storage,
+    "store": _store,
     "sandbox": _sandbox,
     "price": _price,
     "trace": _one_of(None, True, False),

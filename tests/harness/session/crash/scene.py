@@ -84,13 +84,13 @@ class Stage:
             state={"worked": False},
         )
 
-    def harness(self, storage: Any, tenant: str, ttl: float) -> Harness:
+    def harness(self, store: Any, tenant: str, ttl: float) -> Harness:
         models = [ScriptedModel.by_input(SCRIPTS, ref=f"{size}/model") for size in ("small", "big")]
         return Harness(
             self.agent(),
             providers=models,
             default_model="small/model",
-            storage=storage,
+            store=store,
             tenant=tenant,
             ttl=ttl,
             price=lambda ref, usage: 0.5,

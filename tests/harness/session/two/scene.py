@@ -74,7 +74,7 @@ def harness(url: str, gate: Path) -> Harness:
         agent(gate),
         providers=[ScriptedModel([says], ref=ref, repeat=True) for ref in MODELS],
         default_model="small/model",
-        storage=url,
+        store=url,
         limits=RunLimits(steps=6),
         logging=LogConfig(level="silent"),
     )
