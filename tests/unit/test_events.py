@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,7 +16,21 @@ from msgspec import Raw, Struct
 from holdfast import events as ev
 from holdfast.codec import check_event
 from holdfast.errors import InvalidValue
-from holdfast.events import KINDS, Event, Key, NewEvent, Payload, Scope, key, new_id
+from holdfast.events import (
+    ADAPTER_NAMESPACES,
+    CORE_NAMESPACES,
+    KINDS,
+    RESERVED_NAMESPACES,
+    Event,
+    Key,
+    NewEvent,
+    Payload,
+    Scope,
+    key,
+    new_id,
+)
+
+ROOT = Path(__file__).parents[2]
 
 
 class Point(Struct):
@@ -173,6 +189,22 @@ def test_an_event_cannot_be_changed() -> None:
 
 
 # Payloads
+
+
+def test_reserved_namespaces_are_a_closed_and_documented_list() -> None:
+    """A kind under a new namespace would stop sessions in which a program has used it already."""
+    assert {kind.partition(".")[0] for kind in KINDS} <= CORE_NAMESPACES
+    text = (ROOT / "docs/formats/log.md").read_text().partition("### Reserved namespaces")[2]
+    core, adapters = (line for line in text.splitlines() if line.startswith(("| core", "| adapt")))
+    names = re.compile(r"`(\w+)`")
+    assert sorted(names.findall(core)) == sorted(CORE_NAMESPACES)
+    assert sorted(names.findall(adapters)) == sorted(ADAPTER_NAMESPACES)
+    assert {
+        *("abort", "adk", "checkpoint", "claude", "compaction", "context", "grant", "label"),
+        *("langgraph", "message", "metadata", "mode", "model", "openai", "pending", "permission"),
+        *("progress", "pydantic_ai", "queue", "run", "session", "state", "surface", "task"),
+        *("thread", "timer", "tool"),
+    } == RESERVED_NAMESPACES
 
 
 @pytest.mark.parametrize(("kind", "payload"), KINDS.items())

@@ -252,6 +252,7 @@ def test_a_fork_does_not_make_an_unknown_event_understood() -> None:
     [
         fact(ev.MessageReceived(text="hi")),
         NewEvent.of("claude.entry", {"any": "thing"}),
+        *(NewEvent.of(f"{adapter}.to_come") for adapter in sorted(ev.ADAPTER_NAMESPACES)),
         NewEvent.of("note"),
         NewEvent.of("messages.imported"),
         NewEvent.of("acme.run.started", v=7),
@@ -271,6 +272,7 @@ def test_known_and_foreign_kinds_may_be_driven_past(new: NewEvent) -> None:
         NewEvent.of("abort.undone"),
         NewEvent.of("queue.edited"),
         NewEvent.of("compaction"),
+        *(NewEvent.of(f"{core}.to_come") for core in sorted(ev.CORE_NAMESPACES)),
     ],
     ids=lambda new: new.kind,
 )

@@ -11,7 +11,10 @@ from .envelope import (
     to_json,
 )
 from .payloads import (
+    ADAPTER_NAMESPACES,
+    CORE_NAMESPACES,
     KINDS,
+    RESERVED_NAMESPACES,
     AbortRequested,
     Call,
     CheckpointDropped,
@@ -73,7 +76,10 @@ from .payloads import (
 )
 
 __all__ = [
+    "ADAPTER_NAMESPACES",
+    "CORE_NAMESPACES",
     "KINDS",
+    "RESERVED_NAMESPACES",
     "AbortRequested",
     "Appended",
     "Call",

@@ -1,7 +1,7 @@
 """The payload of each kind of event.
 
 Once released, a kind keeps its meaning for ever; a field may be added with a default. `KINDS` at
-the end is the list.
+the end is the list, before it stand the namespaces that are reserved.
 """
 
 from __future__ import annotations
@@ -460,6 +460,21 @@ class CheckpointMade(Payload, frozen=True, kw_only=True):
 class CheckpointDropped(Payload, frozen=True, kw_only=True):
     id: str
 
+
+# The first words of event kinds that programs may not use for their own. The list is closed: a
+# later version adds kinds, and each begins with one of these, so that no kind of a program's own
+# ever becomes ours. A process that meets an unknown kind of the core would drive past what a
+# newer version meant by it, so it does not drive; an unknown kind of an adapter, or of any
+# other namespace, never stops it.
+CORE_NAMESPACES = frozenset(
+    {
+        *("abort", "checkpoint", "compaction", "context", "grant", "label", "message"),
+        *("metadata", "mode", "model", "pending", "permission", "progress", "queue", "run"),
+        *("session", "state", "surface", "task", "thread", "timer", "tool"),
+    }
+)
+ADAPTER_NAMESPACES = frozenset({"adk", "claude", "langgraph", "openai", "pydantic_ai"})
+RESERVED_NAMESPACES = CORE_NAMESPACES | ADAPTER_NAMESPACES
 
 KINDS: dict[str, type[Payload]] = {
     "session.created": SessionCreated,

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ..codec import typed, understood
-from ..events import Event
+from ..events import CORE_NAMESPACES, Event
 from . import choices, life, runs
-from .values import RESERVED, State
+from .values import State
 from .work import Step, Work
 
 STEPS: dict[str, Step] = {**life.STEPS, **runs.STEPS, **choices.STEPS}
@@ -34,7 +34,7 @@ def _add(work: Work, event: Event) -> None:
     if understood(event):
         if (step := STEPS.get(event.kind)) is not None:
             step(work, event, typed(event))
-    elif work.too_new is None and event.kind.partition(".")[0] in RESERVED:
+    elif work.too_new is None and event.kind.partition(".")[0] in CORE_NAMESPACES:
         work.too_new = event.seq
     if event.run is not None and work.run is not None and event.run == work.run.id:
         work.driven = event.at

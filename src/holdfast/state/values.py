@@ -11,9 +11,6 @@ from .. import events as ev
 
 VERSION = "4"  # of this fold; snapshots made by another one are not used
 
-# The first words of our kinds, of some to come as well. A process that meets one it does
-# not know would drive past what a newer version meant by it; all other words are foreign.
-RESERVED = {kind.partition(".")[0] for kind in ev.KINDS}
 OPEN_CALLS = 256  # of earlier messages and the latest together; see _message_completed
 QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each

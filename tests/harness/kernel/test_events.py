@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pydantic
 import pytest
 
-from holdfast import InvalidAgent, InvalidValue, ToolContext, tool
+from holdfast import InvalidAgent, InvalidValue, LogDamaged, NewEvent, ToolContext, key, tool
 from holdfast.models.scripted import Say, Use
 
 from .scene import helper, only, serve
@@ -68,12 +70,37 @@ def test_a_type_that_json_cannot_carry_is_found_at_once() -> None:
 
 
 @pytest.mark.parity("harness-kernel", 45)
-@pytest.mark.parametrize("kind", ["run.started", "message.received", "grant.made", "word", ""])
-async def test_our_kinds_are_not_the_programs(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("run.started", "is in the reserved namespace 'run'"),
+        ("grant.made", "is in the reserved namespace 'grant'"),
+        ("openai.item", "is in the reserved namespace 'openai'"),
+        ("pydantic_ai.message", "is in the reserved namespace 'pydantic_ai'"),
+        ("word", "must be 'namespace.name'"),
+        ("word.", "must be 'namespace.name'"),
+        (".word", "must be 'namespace.name'"),
+        ("", "must be 'namespace.name'"),
+    ],
+)
+async def test_reserved_kinds_are_rejected(kind: str, problem: str) -> None:
     async with serve(helper(), "hi") as harness:
         session = await harness.get_or_create("s")
-        with pytest.raises(InvalidValue):
+        with pytest.raises(InvalidValue, match=re.escape(f"{kind!r} {problem}")):
             await session.emit(kind, {})
+    with pytest.raises(InvalidAgent, match=re.escape(f"{kind!r} {problem}")):
+        serve(helper(events={kind: Note}), "hi")
+
+
+async def test_only_an_unknown_kind_of_the_core_keeps_a_session_from_being_driven() -> None:
+    async with serve(helper(), "one", "two") as harness:
+        session = await harness.get_or_create("s")
+        await session.emit("note.saved", {"text": "mine"})
+        await harness.store.append(key("s"), [NewEvent.of("langgraph.to_come")])
+        assert (await session.send("go")).text == "one"
+        await harness.store.append(key("s"), [NewEvent.of("session.to_come")])
+        with pytest.raises(LogDamaged, match="upgrade this program"):
+            await session.send("go")
 
 
 @pytest.mark.parity("harness-kernel", 45)

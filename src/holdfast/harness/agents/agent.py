@@ -18,8 +18,9 @@ import msgspec
 
 from ...codec import LIMITS
 from ...errors import HoldfastError, InvalidValue
+from ...events import RESERVED_NAMESPACES
 from ...models.port import split_ref
-from ...state import FINAL, RESERVED
+from ...state import FINAL
 from ..tools import Tool
 from .userstate import begun
 
@@ -27,6 +28,7 @@ Instructions: TypeAlias = str | Callable[..., str | Awaitable[str]]
 DEFAULT = "default"
 DELEGATION = "subagent"  # the tool of an agent that has sub-agents
 ROLES = ("system", "message", "hidden")  # where a context may go
+OWN_KIND = "use a namespace of your own, as in 'order.shipped'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,6 +277,16 @@ def slug(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "agent"
 
 
+def kind_problem(kind: str) -> str | None:
+    """Why a program may not use this kind for events of its own, if it may not."""
+    namespace, dot, name = kind.partition(".")
+    if not (namespace and dot and name):
+        return f"{kind!r} must be 'namespace.name'"
+    if namespace in RESERVED_NAMESPACES:
+        return f"{kind!r} is in the reserved namespace {namespace!r}"
+    return None
+
+
 def faults(agent: Any) -> list[str]:
     """Everything that is wrong with an agent; none means that it can be served."""
     found = [*_naming(agent), *_mode_faults(agent), *_tool_faults(agent)]
@@ -288,8 +300,8 @@ def faults(agent: Any) -> list[str]:
         if not isinstance(each, Hook):
             found.append(f"hook {each!r} is none: make it with @hook(kind)")
     for kind in agent.events:
-        if kind.partition(".")[0] in RESERVED or "." not in kind:
-            found.append(f"event kind {kind!r} is ours or has no dot: use words of your own")
+        if wrong := kind_problem(kind):
+            found.append(f"event kind {wrong}: {OWN_KIND}")
     try:
         size = len(msgspec.json.encode(agent.initial_state()))
         if size > LIMITS.map_bytes:

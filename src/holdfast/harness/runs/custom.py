@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import InvalidValue
-from ...state import RESERVED
+from ..agents.agent import OWN_KIND, kind_problem
 from ..tools import BadArguments
 from ..tools.values import as_result
 from .output import convert
@@ -14,11 +14,8 @@ from .output import convert
 
 def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
     """The payload of an event of the program's own, checked by its declared type."""
-    word, dot, _ = kind.partition(".")
-    if not dot or word in RESERVED:
-        raise InvalidValue(
-            field="kind", problem=f"{kind!r} is ours or has no dot", remedy="use words of your own"
-        )
+    if wrong := kind_problem(kind):
+        raise InvalidValue(field="kind", problem=wrong, remedy=OWN_KIND)
     if (declared := known.get(kind)) is None:
         return payload
     plain = payload if isinstance(payload, str) else as_result(payload).data
