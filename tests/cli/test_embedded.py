@@ -72,7 +72,7 @@ def test_a_damaged_event_is_found_and_hides_no_other(
     assert shown.code == 1
     assert [event["seq"] for event in shown.json["events"]] == [1, 2, 3, 4]
     assert shown.json["events"][2]["error"]["code"] == "log_damaged"
-    assert shown.json["events"][3]["data"] == {"text": "another"}
+    assert shown.json["events"][3]["data"]["text"] == "another"
     assert "     3  unreadable  " in cli("show", "s", *named).out
 
 

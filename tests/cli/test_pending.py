@@ -15,6 +15,8 @@ from holdfast import NewEvent, Store, key
 from .conftest import Cli, write
 from .programs import start
 
+UNSAID = {"answer": None, "reason": None, "channel": None}  # what `pending.settled` may say besides
+
 
 async def waiting(store: Store) -> None:
     """A session with two questions in `main` and one in a thread, and one with a single item."""
@@ -122,7 +124,7 @@ def test_the_only_item_needs_no_id(inbox: str, cli: Cli) -> None:
     assert ended.out.startswith("approved only by ann (event ")
     (event,) = settled(cli, "one")
     assert (event["id"], event["actor"]) == ("settle:only", "ann")
-    assert event["data"] == {"id": "only", "outcome": "approved", "reason": "fair"}
+    assert event["data"] == {**UNSAID, "id": "only", "outcome": "approved", "reason": "fair"}
 
 
 def test_arguments_are_edited(inbox: str, cli: Cli) -> None:
@@ -139,7 +141,7 @@ def test_arguments_are_edited(inbox: str, cli: Cli) -> None:
 def test_a_denial_keeps_its_reason_and_who_it_was(inbox: str, cli: Cli) -> None:
     assert cli("deny", "two", "p1", "--reason", "too much").code == 0
     (event,) = settled(cli, "two")
-    assert event["data"] == {"id": "p1", "outcome": "denied", "reason": "too much"}
+    assert event["data"] == {**UNSAID, "id": "p1", "outcome": "denied", "reason": "too much"}
     assert event["actor"].startswith("cli:")
 
 
@@ -163,7 +165,7 @@ def test_a_question_is_answered(
 ) -> None:
     assert cli("answer", *words).code == 0
     (event,) = settled(cli, "one")
-    assert event["data"] == {"id": meant, "outcome": "answered", "answer": value}
+    assert event["data"] == {**UNSAID, "id": meant, "outcome": "answered", "answer": value}
 
 
 def test_a_thread_is_named(inbox: str, cli: Cli) -> None:
@@ -208,7 +210,7 @@ def test_an_abort_is_requested_once_there_is_a_run(inbox: str, cli: Cli) -> None
     assert (ended.code, ended.out) == (0, "abort requested\n")
     event = cli("show", "one", "--json").json["events"][-1]
     assert (event["kind"], event["actor"]) == ("abort.requested", "ann")
-    assert event["data"] == {"reason": "wrong"}
+    assert event["data"] == {"run": None, "reason": "wrong"}
 
 
 def test_where_no_run_is_going_nothing_is_aborted(shop: str, cli: Cli) -> None:

@@ -332,7 +332,7 @@ def test_a_held_session_is_not_deleted_until_the_hold_is_lifted(home: str, cli: 
     )
     assert error(cli("delete", "s", "--yes", "--json")) == (1, "deletion_refused")
     assert changed(cli, "hold", "s", "--lift", "--reason", "settled")["row"]["hold"] is None
-    assert last_event(cli)["data"] == {"reason": "settled"}
+    assert last_event(cli)["data"] == {"hold": None, "reason": "settled"}
     assert cli("delete", "s", "--yes").code == 0
 
 

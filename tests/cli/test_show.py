@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Event, Key, LogDamaged, Store, key
+from holdfast import Event, Key, LogDamaged, NewEvent, Store, key
 from holdfast.stores.memory import MemoryStore
 
 from .conftest import Cli, created, said, write
@@ -61,6 +61,18 @@ def test_json_is_one_document(
     assert shown["drafts"] == []
 
 
+@pytest.mark.parametrize("words", [("show", "s"), ("tail", "s", "--no-follow")])
+def test_json_has_the_defaults_of_event_data(url: str, cli: Cli, words: tuple[str, ...]) -> None:
+    async def work(store: Store) -> None:
+        await store.append(key("s"), [created(), NewEvent.of("run.finished")], create=True)
+
+    write(url, work)
+    ended = cli(*words, "--json", "--store", url)
+    event = ended.json["events"][-1] if words[0] == "show" else ended.lines[-1]
+    none = {"due": None, "error": None, "code": None, "stack": None}
+    assert event["data"] == {"status": "done", **none}
+
+
 def test_json_holds_payloads_whole(url: str, cli: Cli) -> None:
     big = "x" * 200_000
 
@@ -68,7 +80,7 @@ def test_json_holds_payloads_whole(url: str, cli: Cli) -> None:
         await store.append(key("s"), [created(), said(big)], create=True)
 
     write(url, work)
-    assert cli("show", "s", "--json", "--store", url).json["events"][1]["data"] == {"text": big}
+    assert cli("show", "s", "--json", "--store", url).json["events"][1]["data"]["text"] == big
     assert "195.3 KiB of data (--full shows them)" in cli("show", "s", "--store", url).out
     assert big in cli("show", "s", "--full", "--store", url).out
 

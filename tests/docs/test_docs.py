@@ -16,6 +16,7 @@ from holdfast import errors
 from holdfast.codec import LIMITS
 from holdfast.errors import HoldfastError
 from holdfast.events import KINDS
+from holdfast.events.defaults import Shape, shape_of
 from holdfast.wire import files, requests
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,19 @@ def test_there_are_examples_to_run() -> None:
 def test_every_event_kind_is_documented() -> None:
     page = (ROOT / "docs/formats/log.md").read_text()
     assert [kind for kind in KINDS if f"`{kind}`" not in page] == []
+
+
+def test_every_default_of_event_data_is_documented() -> None:
+    page = (ROOT / "docs/formats/log.md").read_text().partition("### Defaults")[2]
+    told = re.findall(r"^\| `([\w.]+)` \| (`.*`) \|$", page.partition("\n### ")[0], re.MULTILINE)
+    assert {kind: {*re.findall(r"`(.*?)`", cell)} for kind, cell in told} == {
+        kind: cells for kind, payload in KINDS.items() if (cells := _defaults(shape_of(payload)))
+    }
+
+
+def _defaults(shape: Shape, within: str = "") -> set[str]:
+    own = {f"{within}{name}: {bytes(text).decode()}" for name, text in shape.defaults.items()}
+    return own.union(*(_defaults(inner, f"{name}.") for name, inner in shape.nested.items()))
 
 
 def test_every_body_of_a_request_is_documented() -> None:

@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
@@ -29,6 +29,7 @@ from holdfast.events import (
     key,
     new_id,
 )
+from holdfast.events.defaults import compact, complete
 
 ROOT = Path(__file__).parents[2]
 
@@ -226,3 +227,69 @@ def test_fields_that_have_their_default_are_not_written() -> None:
     assert bytes(NewEvent.of("message.received", ev.MessageReceived(text="hi")).data) == (
         b'{"text":"hi"}'
     )
+
+
+# Defaults, written out
+
+
+def least(payload: type[Payload]) -> dict[str, Any]:
+    """The required fields of a payload with some values."""
+    needed = [field for field in msgspec.structs.fields(payload) if field.required]
+    return {field.encode_name: value_of(field.type) for field in needed}
+
+
+def value_of(hint: Any) -> Any:
+    if isinstance(hint, type) and issubclass(hint, Payload):
+        return least(hint)
+    simple: dict[Any, Any] = {str: "x", int: 1, bool: True, list: []}
+    return (
+        simple[get_origin(hint) or hint] if get_origin(hint) is not Literal else get_args(hint)[0]
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_event_data_with_defaults_written_out_say_the_same(kind: str) -> None:
+    payload = KINDS[kind]
+    event = in_log(NewEvent.of(kind, {**least(payload), "to_come": [1]}))
+    whole = complete(event)
+    assert whole.payload(payload) == event.payload(payload)
+    names = {field.encode_name for field in msgspec.structs.fields(payload)}
+    assert set(whole.json()) == {*names, "to_come"}
+    assert whole.json()["to_come"] == [1]
+    assert complete(whole) == whole
+    assert compact(whole) == event
+
+
+def test_defaults_are_written_out_in_the_calls_of_a_message_too() -> None:
+    event = in_log(NewEvent.of("message.completed", {"calls": [{"id": "c", "name": "look"}]}))
+    (call,) = complete(event).json()["calls"]
+    assert call == {
+        "id": "c",
+        "name": "look",
+        "arguments": None,
+        "provider_id": None,
+        "fingerprint": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        NewEvent.of("note.saved", {}),
+        NewEvent.of("run.finished", {}, v=2),
+        NewEvent.of("run.finished", {"erased": "on demand"}),
+        NewEvent.of("run.finished", [1]),
+        NewEvent.of("run.finished", "text"),
+        NewEvent.of("message.completed", {"erased": "on demand"}),
+    ],
+    ids=lambda event: f"{event.kind} {bytes(event.data).decode()}",
+)
+def test_data_of_another_shape_are_left_alone(event: NewEvent) -> None:
+    assert complete(in_log(event)) == in_log(event)
+
+
+def test_odd_values_of_nested_fields_are_left_alone() -> None:
+    for odd in (None, 5, [1, None], {"id": 1}, "text"):
+        event = in_log(NewEvent.of("message.completed", {"calls": odd}))
+        assert complete(event).json()["text"] == ""
+        assert compact(complete(event)).json() == event.json()

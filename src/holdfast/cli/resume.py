@@ -15,6 +15,7 @@ from ..catalog import Query
 from ..codec import LIMITS
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
 from ..events import Event, Key
+from ..events.defaults import complete
 from ..harness.host import Harness
 from ..harness.live.log import Trouble
 from ..harness.runs.decide import decide
@@ -286,7 +287,7 @@ class Seeing:
     def _show(self, event: Event) -> None:
         if self.out.json:
             about = {"session": self.key.session, "thread": self.key.thread}
-            self.out.emit({**about, "event": event})
+            self.out.emit({**about, "event": complete(event)})
         else:
             self.out.print(Text.assemble(plain(_name(self.key)), event_text(event)))
 

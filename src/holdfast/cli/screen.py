@@ -11,6 +11,7 @@ from .. import events as ev
 from ..codec import typed
 from ..errors import HoldfastError
 from ..events import Event
+from ..events.defaults import complete
 from ..harness.live.log import Delta, Item, Trouble
 from ..harness.live.risk import risk
 from ..transcript import Message
@@ -87,7 +88,7 @@ class Screen:
     def _emit(self, item: Item) -> None:
         name = type(item).__name__.lower()
         if name in ("event", "delta", "trouble"):
-            self.out.emit({name: item})
+            self.out.emit({name: complete(item) if isinstance(item, Event) else item})
 
     def _write(self, text: str, style: str = "") -> None:
         self._prompted = None

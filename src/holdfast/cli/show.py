@@ -13,6 +13,7 @@ from cyclopts import Parameter, validators
 from ..catalog import Query, Row
 from ..errors import LogDamaged, SessionNotFound
 from ..events import Event, Key
+from ..events.defaults import complete
 from ..store import Draft, Store, wall_clock
 from .describe import cut, damaged_text, event_text
 from .listing import whole
@@ -153,7 +154,7 @@ def as_json(item: Event | LogDamaged) -> Any:
     """An event, or in the place of one that cannot be read its number and the error."""
     if isinstance(item, LogDamaged):
         return {"seq": item.seq, "error": {"code": item.code, "message": str(item)}}
-    return item
+    return complete(item)
 
 
 async def _show_text(

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from .. import wire
 from ..events import Event
+from ..events.defaults import compact
 from ..harness.live.delta import Delta
 from ..harness.live.display import Display, from_json, reduce
 from ..harness.live.usage import Usage
@@ -179,7 +180,10 @@ class DisplayPart(Part):
         feed = self._place.feed(display.head)
         async with contextlib.aclosing(feed.parts()) as parts:
             async for item in parts:
-                if isinstance(item, (Event, Delta)) and (shown := reduce(display, item)) != display:
+                if not isinstance(item, (Event, Delta)):
+                    continue
+                news = compact(item) if isinstance(item, Event) else item
+                if (shown := reduce(display, news)) != display:
                     display = shown
                     yield display
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ..catalog import Row
 from ..errors import HoldfastError, SessionMoved
 from ..events import Event, Scope, to_json
+from ..events.defaults import complete
 from ..store import Receipt, Remains, Store
 from ..stores.copy import place_name
 from ..wire import End, failed
@@ -51,13 +52,13 @@ class Naming:
         return row if row.sealed is None else replace(row, sealed=self.called(row.sealed))
 
     def event(self, event: Event) -> Event:
-        """An event as it is shown."""
+        """An event as it is shown: with its defaults written out."""
         if event.kind != MOVED:
-            return event
+            return complete(event)
         about = event.json()
         if not isinstance(about, dict) or not isinstance(to := about.get("to"), str):
             return event
-        return replace(event, data=to_json({**about, "to": self.called(to)}))
+        return complete(replace(event, data=to_json({**about, "to": self.called(to)})))
 
     def error(self, error: HoldfastError) -> HoldfastError:
         """An error as it is shown."""

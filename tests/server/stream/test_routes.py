@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -56,6 +57,18 @@ async def app() -> AsyncGenerator[Litestar, None]:
     made = await asyncio.to_thread(make)
     yield made
     await close_app(made)
+
+
+async def test_events_over_http_have_their_defaults_written_out(app: Litestar) -> None:
+    async with asked(app, "ann") as http:
+        await http.put("/sessions/s")
+        await http.post("/sessions/s/messages?wait=true", json={"content": "Good day?"})
+        page = (await http.get("/sessions/s/events")).json()
+        stream = (await http.get("/sessions/s/events?until=idle")).text
+    (ended,) = [event["data"] for event in page["items"] if event["kind"] == "run.finished"]
+    assert ended == {"status": "done", "due": None, "error": None, "code": None, "stack": None}
+    told = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: ")]
+    assert [event for event in told if "seq" in event] == page["items"]
 
 
 async def test_events_come_page_by_page_and_the_pages_join(app: Litestar) -> None:

@@ -1,0 +1,105 @@
+"""Event data with every default written out.
+
+A log leaves out fields that have their default value; a reader who does not have the payload types
+(an HTTP client, `jq`) cannot know them. What leaves the library therefore passes `complete`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import FieldInfo, fields, replace
+
+from .envelope import Event
+from .payloads import KINDS, Payload
+
+_ERASED = "erased"  # the only field of the data of an event that was erased
+
+
+class Shape(NamedTuple):
+    """What a payload type has beside its required fields: the encoded default of each optional
+    field, and the shape of each field that holds other payloads, one or a list."""
+
+    defaults: dict[str, Raw]
+    nested: dict[str, Shape]
+
+
+def complete(event: Event) -> Event:
+    """The event with the defaults of its kind in its data. Fields that are there stay as they are,
+    unknown ones included; an erased event, or one of an unknown kind or version, is unchanged."""
+    if event.kind not in KINDS or event.v != 1:
+        return event
+    data = _filled(event.data, shape_of(KINDS[event.kind]))
+    return event if data is event.data else replace(event, data=data)
+
+
+def compact(event: Event) -> Event:
+    """The event as a log keeps it, without the fields that have their default: what a fold takes
+    that counts bytes. Undoes `complete`."""
+    if event.kind not in KINDS or event.v != 1:
+        return event
+    data = _emptied(event.data, shape_of(KINDS[event.kind]))
+    return event if data is event.data else replace(event, data=data)
+
+
+@cache
+def shape_of(payload: type[Payload]) -> Shape:
+    """The optional and the nested fields of a payload type."""
+    hints = get_type_hints(payload)
+    optional = [one for one in fields(payload) if not one.required]
+    return Shape(
+        defaults={one.encode_name: Raw(msgspec.json.encode(_default(one))) for one in optional},
+        nested={
+            one.encode_name: shape_of(inner)
+            for one in fields(payload)
+            for inner in _payloads(hints[one.name])
+        },
+    )
+
+
+def _default(field: FieldInfo) -> Any:
+    made = field.default_factory
+    return field.default if made is msgspec.NODEFAULT else made()
+
+
+def _payloads(hint: Any) -> list[type[Payload]]:
+    """The payload type of a field that holds one, or a list of them."""
+    found = [hint, *get_args(hint)]
+    return [one for one in found if isinstance(one, type) and issubclass(one, Payload)]
+
+
+def _filled(data: Raw, shape: Shape) -> Raw:
+    try:
+        found = msgspec.json.decode(data, type=dict[str, Raw])
+    except msgspec.MsgspecError:  # not an object, so no payload of this kind
+        return data
+    missing = shape.defaults.keys() - found.keys()
+    within = shape.nested.keys() & found.keys()
+    if (_ERASED in found and _ERASED not in shape.defaults) or not (missing or within):
+        return data
+    for name in within:
+        found[name] = _each(found[name], shape.nested[name], _filled)
+    added = {name: text for name, text in shape.defaults.items() if name in missing}
+    return Raw(msgspec.json.encode(found | added))
+
+
+def _emptied(data: Raw, shape: Shape) -> Raw:
+    try:
+        found = msgspec.json.decode(data, type=dict[str, Raw])
+    except msgspec.MsgspecError:
+        return data
+    for name in shape.nested.keys() & found.keys():
+        found[name] = _each(found[name], shape.nested[name], _emptied)
+    kept = {name: text for name, text in found.items() if text != shape.defaults.get(name)}
+    return Raw(msgspec.json.encode(kept))
+
+
+def _each(data: Raw, shape: Shape, change: Callable[[Raw, Shape], Raw]) -> Raw:
+    if memoryview(data)[:1] != b"[":
+        return change(data, shape)
+    items = msgspec.json.decode(data, type=list[Raw])
+    return Raw(msgspec.json.encode([change(item, shape) for item in items]))
