@@ -99,7 +99,7 @@ def _emptied(data: Raw, shape: Shape) -> Raw:
 
 
 def _each(data: Raw, shape: Shape, change: Callable[[Raw, Shape], Raw]) -> Raw:
-    if memoryview(data)[:1] != b"[":
+    if bytes(memoryview(data)[:1]) != b"[":
         return change(data, shape)
     items = msgspec.json.decode(data, type=list[Raw])
     return Raw(msgspec.json.encode([change(item, shape) for item in items]))
