@@ -21,6 +21,7 @@ from holdfast.client import Client, Patience
 from holdfast.events import Scope
 from holdfast.server import ServerLimits
 from holdfast.server.app import service_of
+from holdfast.server.reaching import BRIEFLY
 from holdfast.stores.copy import copy_session
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import FaultyStore
@@ -70,6 +71,26 @@ async def some(api: Api) -> None:
         await begin(api, f"{kind}-0", about)
         await begin(api, f"{kind}-1", about)
         await api.ask_for_refund(f"{kind}-1")
+
+
+class Slow(FaultyStore):
+    """A store that takes longer to answer than one may that has just failed."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+
+    async def _strike(self, method: str, call: int, *, after: bool) -> None:
+        if method in ("row", "find", "pending") and not after:
+            await asyncio.sleep(1.5 * BRIEFLY)
+
+
+async def test_a_slow_store_is_not_taken_for_an_unavailable_one() -> None:
+    known: dict[str, Store] = {"main": MemoryStore(), "archive": Slow()}
+    stores = {kind: (lambda options, kind=kind: known[kind]) for kind in known}
+    async with serving(settings(stores)) as api:
+        await begin(api, "s")
+        page = await api("GET", "/sessions")
+        assert ([row["session"] for row in page["items"]], page["missing"]) == (["s"], [])
 
 
 # Lists

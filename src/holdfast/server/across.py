@@ -16,7 +16,6 @@ from ..errors import HoldfastError, InvalidValue, LogDamaged, MissingExtra, Stor
 from ..store import Store
 from .engines import Place
 from .places import Places, rank, same
-from .reaching import BRIEFLY
 
 T = TypeVar("T")
 Fetch: TypeAlias = Callable[[Store, "str | None", int], Awaitable[Page[T]]]
@@ -108,8 +107,7 @@ class _Walk(Generic[T]):
         """What one store has, or None if it cannot be asked and there are others."""
 
         async def work() -> Page[T]:
-            async with asyncio.timeout(BRIEFLY if len(self._kinds) > 1 else None):
-                place = await self._places.place(self._query.tenant, kind)  # which may open it
+            place = await self._places.place(self._query.tenant, kind)  # which may open it
             return await self._fetch(place.store, after, most)
 
         if len(self._kinds) == 1:

@@ -36,10 +36,9 @@ from .beginning import turn
 from .doubt import Doubt
 from .engines import Place
 from .naming import Naming
-from .reaching import BRIEFLY, Reaching
+from .reaching import Reaching
 
 TENANT = "~places:"  # + the tenant whose sessions they are
-LISTED = 5.0  # seconds that a store has for its part of a list
 BATCH = 500  # entries that are read at a time
 OWN = ("file", "sqlite", "postgres", "mongodb")  # whose `location` names the place
 
@@ -79,7 +78,7 @@ class Places:
         self, registry: StoreRegistry, default: str, *, unsure: float | None = None
     ) -> None:
         self._registry, self.default = registry, default
-        self.lookups, self.lists = Reaching(BRIEFLY), Reaching(LISTED)
+        self.lookups, self.lists = Reaching(), Reaching()
         self.doubt = Doubt(self.lookups, unsure)
         self.naming = Naming()
 

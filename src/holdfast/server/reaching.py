@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import HoldfastError, LogDamaged, MissingExtra, StoreError, StoreUnavailable
 
 T = TypeVar("T")
+TIMEOUT = 5.0  # seconds that a store has to answer: a slow one is not an unavailable one
 BRIEFLY = 1.0  # seconds that a store has which did not answer the last time
 GAP = 60.0  # seconds without a question after which an absence counts from anew
 AGAIN = 2.0  # seconds after a failure in which it is not asked
@@ -28,7 +29,9 @@ class Reaching:
     """The stores of a server by their kinds, each with `seconds` to answer, and since when those
     do not that are away."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, seconds: float = TIMEOUT, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._seconds, self._clock = seconds, clock
         self._away: dict[str, _Failed] = {}
         self._left: set[asyncio.Task[Any]] = set()
