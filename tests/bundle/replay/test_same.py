@@ -3,13 +3,18 @@ a store, out of a bundle of each mode, and out of every prefix."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from holdfast import Agent, tool
+from holdfast import Agent, Appended, Harness, Key, NewEvent, PendingQuery, tool
 from holdfast.bundle import Mode, export_bundle
 from holdfast.bundle.replaying import replay
 from holdfast.models import Say, Use
-from holdfast.models.scripted import Step
+from holdfast.models.scripted import ScriptedModel, Step
+from holdfast.store import wall_clock
 from holdfast.stores.memory import MemoryStore
 
 from .scenes import KEY, SCENES, SCOPE, shop, talk
@@ -63,6 +68,34 @@ async def test_a_copy_whose_run_was_ended_by_whoever_made_it_replays() -> None:
     bundle = await export_bundle((store, SCOPE), "local", purpose="copy")
     assert bundle.thread().added > 0
     assert (await replay(bundle, agent)).same
+
+
+class Slow(MemoryStore):
+    """A store that writes a waiting run only once the item that it waits for runs out."""
+
+    async def append(self, key: Key, events: Sequence[NewEvent], **options: Any) -> Appended:
+        if any(event.kind == "run.waiting" for event in events):
+            (item,) = (await self.pending(PendingQuery(tenant=key.tenant))).items
+            assert item.expires is not None
+            await asyncio.sleep((item.expires - wall_clock() + 1) / 1000)
+        return await super().append(key, events, **options)
+
+
+async def test_a_run_that_was_written_late_as_waiting_is_not_taken_for_one_handed_over() -> None:
+    @tool(approval="ask", expires=0.05)
+    async def soon() -> str:
+        """Soon."""
+        return "soon"
+
+    store, agent = Slow(), shop(tools=[soon])
+    model = ScriptedModel([Say(calls=[Use("soon")]), "Done."], per_turn=True)
+    async with Harness(agent, default_model=model, store=store) as harness:
+        session = await harness.get_or_create("s")
+        await session.send("Go.")
+        await session.wait()
+    for who in (None, agent):
+        found = await replay((store, SCOPE), who)
+        assert found.first is None
 
 
 def judging() -> Agent:

@@ -141,13 +141,25 @@ class Track:
 
     @property
     def clock(self) -> int:
-        """The time as it was: that of what comes next. While a run that ran out of its time has
-        not done so yet, that of what came last."""
+        """The time as it was when the next step was decided: that of what came last, for it may
+        have been written much later; of what the clock brought about, the time when it came."""
         coming = self.following()
-        before = self.events[min(self.at, len(self.events)) - 1].at if self.at else 0
-        if coming is None or (not self.late and self.ends_with("limit_time")):
-            return before or self.events[0].at
+        before = self.events[self.at - 1].at if self.at else self.events[0].at
+        if coming is None or not (self.late or _by_the_clock(coming[1])):
+            return before
+        if isinstance(coming[1], ev.PendingWarned):
+            return max(before, min(coming[0].at, self._next_expiry() - 1))
         return coming[0].at
+
+    def _next_expiry(self) -> int:
+        """When the first of the items runs out that are open."""
+        open: dict[str, int] = {}
+        for payload in self.payloads[: self.at]:
+            if isinstance(payload, (ev.PendingOpened, ev.PendingExtended)):
+                open[payload.id] = payload.expires or NEVER
+            elif isinstance(payload, ev.PendingSettled):
+                open.pop(payload.id, None)
+        return min(open.values(), default=NEVER)
 
     def ends_with(self, code: str) -> bool:
         """Whether the run that is going ends so, and nothing but its end comes before."""
@@ -160,7 +172,8 @@ class Track:
 
     def breaks(self) -> Literal["lost", "left"] | None:
         """Whether a driver ends here: its process died, or it handed the run over. Told by what
-        follows, since words may have been replaced."""
+        follows, since words may have been replaced; only a run that waits for a person has no
+        reason, and its next time to look may have passed before the event was written."""
         ahead = self.ahead()
         event, payload = next(ahead, (None, None))
         if isinstance(payload, ev.MessageInterrupted) and not payload.shown:
@@ -168,7 +181,9 @@ class Track:
         if isinstance(payload, ev.RunResumed):
             return None if self._waited else "lost"
         if event is not None and isinstance(payload, ev.RunWaiting):
-            return "left" if payload.due is not None and payload.due <= event.at + 1 else None
+            if payload.reason is None or payload.due is None:
+                return None
+            return "left" if payload.due <= event.at + 1 else None
         return None
 
     def driver(self) -> str:
@@ -324,3 +339,11 @@ def parked(opened: ev.PendingOpened) -> Park:
     what: Any = opened.what
     known = opened.id if opened.id.endswith(CHILD) else None
     return Park(opened.title or "", what=what, detail=own, id=known)
+
+
+def _by_the_clock(payload: Any) -> bool:
+    """Whether a driver wrote this because of the time."""
+    if isinstance(payload, ev.PendingSettled):
+        return payload.outcome == "expired"
+    # A message that a driver writes is that of a timer.
+    return isinstance(payload, (ev.PendingWarned, ev.TimerFired, ev.MessageReceived))
