@@ -20,6 +20,7 @@ from .errors import HarnessClosed, InvalidValue
 from .harness.agents.agent import Agent
 from .harness.host import GRACE
 from .harness.host import Harness as AsyncHarness
+from .stores.patience import ended
 
 T = TypeVar("T")
 
@@ -219,10 +220,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(ended(*asyncio.all_tasks(loop)))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:

@@ -16,6 +16,7 @@ from ..errors import HoldfastError, LeaseHeld, LeaseLost, SessionNotFound
 from ..events import Event, Key, Scope
 from ..store import Lease, Store
 from ..stores.copy import base_of, restore_base
+from ..stores.patience import cancellable, ended
 
 OWNER = "holdfast import"  # who holds the leases
 TTL = 15.0  # seconds that a turn outlives its process
@@ -39,7 +40,8 @@ class Turn:
         while True:
             await asyncio.sleep(TTL / 3)
             try:
-                await self.check()
+                with cancellable():
+                    await self.check()
             except (LeaseLost, SessionNotFound):
                 return
             except HoldfastError:  # the store may be back in time
@@ -85,8 +87,7 @@ async def turn(store: Store, scope: Scope) -> AsyncGenerator[Turn, None]:
     try:
         yield mine
     finally:
-        keeping.cancel()
-        await asyncio.wait([keeping])
+        await ended(keeping)
         await mine.end()
 
 

@@ -20,6 +20,7 @@ from ..harness.session import Session
 from ..store import Store
 from ..stores import connect
 from ..stores.migrations import schema_of
+from ..stores.patience import ended
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .keyboard import Keyboard
 from .options import EVERYWHERE, Common, check_made, default_store, place, shown
@@ -150,9 +151,7 @@ class Chat:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.keyboard.leave()
-            for task in (*tasks, *self._tasks):
-                task.cancel()
-            await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
+            await ended(*tasks, *self._tasks)
         for task in done:
             task.result()
         self.screen.end_line()
@@ -230,9 +229,7 @@ class Chat:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await ended(*tasks)
         if self._broken.is_set():
             self.code = 1
             self._leaving.set()

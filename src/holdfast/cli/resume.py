@@ -22,6 +22,7 @@ from ..harness.runs.decide import decide
 from ..harness.runs.steps import Idle, Plan
 from ..harness.session import Session
 from ..store import Store, wall_clock
+from ..stores.patience import cancellable, ended
 from . import failure
 from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .describe import event_text
@@ -131,9 +132,7 @@ class Serving:
             ends: list[asyncio.Future[Any]] = [work, self._stopped]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, *self._seeing.values()):
-                task.cancel()
-            await asyncio.gather(work, *self._seeing.values(), return_exceptions=True)
+            await ended(work, *self._seeing.values())
         if self._stopped.done():
             return self._stopped.result()
         work.result()
@@ -167,7 +166,8 @@ class Serving:
                 await self._ended(see, self._seeing.pop(see).result())
             await asyncio.sleep(PAUSE if forever else 0)
             try:
-                due = await self._due(forever)
+                with cancellable():
+                    due = await self._due(forever)
             except HoldfastError as error:
                 if not (forever and error.retryable):
                     raise
@@ -230,8 +230,7 @@ class Seeing:
             try:
                 return await self._drive(session) or await self._told(session, telling)
             finally:
-                telling.cancel()
-                await asyncio.gather(telling, return_exceptions=True)
+                await ended(telling)
         except (SessionNotFound, LogReplaced):
             return "gone"
         except HoldfastError as error:
@@ -244,8 +243,8 @@ class Seeing:
             if (end := await self._given_up(session)) is not None:
                 return end
             with contextlib.suppress(TimeoutError):
-                rest = session.live.until(lambda: at_rest(session, Idle))
-                await asyncio.wait_for(rest, PAUSE)
+                async with asyncio.timeout(PAUSE):
+                    await session.live.until(lambda: at_rest(session, Idle))
         return None
 
     async def _told(self, session: Session, telling: asyncio.Future[None]) -> End:

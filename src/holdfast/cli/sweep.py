@@ -15,6 +15,7 @@ from rich.text import Text
 from ..errors import HoldfastError
 from ..sessions import Purged, Retention, Sessions, Swept
 from ..store import Receipt
+from ..stores.patience import cancellable
 from . import failure
 from .failure import UsageError
 from .options import EVERYWHERE, Common, seconds
@@ -145,7 +146,8 @@ async def _purge(plan: Plan, common: Common, *, limit: int) -> Purged:
 async def _for_ever(out: Output, plan: Plan, pause: int, common: Common) -> None:
     while True:
         try:
-            _tell(out, plan, *await _once(out, plan, common))
+            with cancellable():
+                _tell(out, plan, *await _once(out, plan, common))
         except HoldfastError as error:
             if not error.retryable:
                 raise

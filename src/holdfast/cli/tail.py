@@ -16,6 +16,7 @@ from ..catalog import Row
 from ..errors import LogDamaged
 from ..events import Key
 from ..store import CaughtUp, Store
+from ..stores.patience import ended
 from .options import EVERYWHERE, Common
 from .output import Output
 from .show import After, Count, Full, Session, Thread, checked, put, read_on, row_of, start
@@ -91,9 +92,8 @@ async def while_read(work: Coroutine[None, None, None]) -> None:
     finally:
         if pipe is not None:
             loop.remove_reader(pipe)
-        task.cancel()
         left.cancel()
-        await asyncio.wait([task])
+        await ended(task)
     task.result()
 
 

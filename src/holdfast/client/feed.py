@@ -25,6 +25,7 @@ from ..errors import (
 from ..events import Event, MessageCompleted, MessageInterrupted
 from ..harness.live.log import Delta, Item, Trouble
 from ..store import CaughtUp
+from ..stores.patience import cancellable
 from ..wire import (
     CAUGHT_UP,
     DELTA,
@@ -158,12 +159,13 @@ class Feed:
         while True:
             begun, least = time.monotonic(), 0.0
             try:
-                async with contextlib.aclosing(self._connection()) as found:
-                    async for part in found:
-                        waits.again()
-                        yield part
-                        if isinstance(part, End):
-                            return
+                with cancellable():
+                    async with contextlib.aclosing(self._connection()) as found:
+                        async for part in found:
+                            waits.again()
+                            yield part
+                            if isinstance(part, End):
+                                return
                 problem: HoldfastError = ServerUnavailable(problem="the stream was cut")
             except HoldfastError as error:
                 if not passes(error):

@@ -26,6 +26,7 @@ from ..errors import (
     ServerUnavailable,
 )
 from ..events import new_id
+from ..stores.patience import cancellable
 from .strangers import check, locked, read, refused
 
 T = TypeVar("T")
@@ -148,7 +149,8 @@ class Transport:
         waits = Waits(self.total)
         while True:
             try:
-                return await self._once(method, path, headers, content, query, wait)
+                with cancellable():
+                    return await self._once(method, path, headers, content, query, wait)
             except ServerError as error:
                 if not _passes(error):
                     raise

@@ -14,7 +14,7 @@ from ..errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
 from ..events import Event
 from ..harness.live.log import Delta, Trouble
 from ..store import CaughtUp
-from ..stores.patience import ended
+from ..stores.patience import cancellable, ended
 from ..wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
 from .naming import Naming
 from .stream import FAILED, Part, Reading, failure
@@ -183,8 +183,9 @@ async def _watched(flow: Flow, still: Callable[[], Awaitable[bool]]) -> None:
     """End a stream whose reader may not read it any more."""
     while True:
         await asyncio.sleep(LOOK)
-        if not await still():
-            break
+        with cancellable():
+            if not await still():
+                break
     flow.end(End(reason="closed", error=failure(Unauthorized())))
 
 

@@ -36,6 +36,7 @@ from ..errors import (
 )
 from ..events import Key, NewEvent, Scope, new_id
 from ..store import CaughtUp, Lease, Store, wall_clock
+from ..stores.patience import cancellable, ended
 from .auth import Caller
 
 TENANT = "~once:"  # + the tenant whose requests they are
@@ -185,8 +186,7 @@ class Once:
             else:
                 await self._forget(where, lease)
         finally:
-            holding.cancel()
-            await asyncio.gather(holding, return_exceptions=True)
+            await ended(holding)
         return answer
 
     async def _forget(self, where: Key, lease: Lease) -> None:
@@ -200,7 +200,7 @@ class Once:
     async def _hold(self, lease: Lease) -> None:
         while True:
             await asyncio.sleep(TTL / 3)
-            with contextlib.suppress(Exception):  # whatever it is, it may pass
+            with contextlib.suppress(Exception), cancellable():  # whatever it is, it may pass
                 lease = await self._store.renew(lease)
 
     # Tidying

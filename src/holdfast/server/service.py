@@ -13,6 +13,7 @@ from typing import Any
 
 from ..catalog import Row
 from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownAgent, UnknownEngine
+from ..stores.patience import cancellable, ended
 from .adopting import Adopting, serving
 from .audit import Audit
 from .auth import RESERVED, AuthHandler, Caller, Credentials, Known
@@ -114,8 +115,7 @@ class Service:
         self.leave()
         for task in (self._sweeping, self._taking):
             if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await ended(task)
         await self.writing.aclose()
         await asyncio.gather(*self._background, return_exceptions=True)
         grace = self.settings.grace if grace is None else grace
@@ -244,14 +244,16 @@ class Service:
         while True:
             for tenant, kind in sorted(self._elsewhere):
                 try:
-                    await self._serve_in(tenant, kind)
+                    with cancellable():
+                        await self._serve_in(tenant, kind)
                     self._elsewhere.discard((tenant, kind))
                 except HoldfastError as error:  # tried again
                     LOGGER.warning("no work is looked for in the %s store: %s", kind, error.code)
             for tenant, kind in itertools.product(sorted(self._serving), self.places.order):
                 try:
-                    if self.loaders and (tenant, kind) not in self._elsewhere:
-                        await self.adopting.take_up(await self.places.place(tenant, kind))
+                    with cancellable():
+                        if self.loaders and (tenant, kind) not in self._elsewhere:
+                            await self.adopting.take_up(await self.places.place(tenant, kind))
                 except HoldfastError as error:
                     LOGGER.warning("runs of loaded agents are not taken up: %s", error.code)
             await asyncio.sleep(LOOK)
@@ -261,8 +263,9 @@ class Service:
             asked = set() if self._once is None else self._once.tenants
             for tenant in sorted(self._serving | asked):
                 try:
-                    await (await self.once()).sweep(tenant)
-                    await self.adopting.tidy(await self.places.place(tenant))
+                    with cancellable():
+                        await (await self.once()).sweep(tenant)
+                        await self.adopting.tidy(await self.places.place(tenant))
                 except HoldfastError as error:
                     LOGGER.warning("old answers are not swept: %s", error.code)
             await asyncio.sleep(SWEEP)

@@ -29,7 +29,7 @@ from ..events import Event, Scope
 from ..harness.live.log import Delta, Item, Live, Trouble
 from ..harness.session import Session
 from ..store import CaughtUp
-from ..stores.patience import ended
+from ..stores.patience import cancellable, ended
 from ..wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of
 from .goals import Answer, Forever, Goal, Quiet
 from .removing import Removals
@@ -156,11 +156,12 @@ class Reading:
         pause = FIRST
         while True:
             try:
-                async with contextlib.aclosing(self._until_it_fails()) as found:
-                    async for part in found:
-                        pause = FIRST
-                        if self._deltas or not isinstance(part, Delta):
-                            yield part
+                with cancellable():
+                    async with contextlib.aclosing(self._until_it_fails()) as found:
+                        async for part in found:
+                            pause = FIRST
+                            if self._deltas or not isinstance(part, Delta):
+                                yield part
                 return
             except SessionNotFound:
                 yield End(reason="deleted")

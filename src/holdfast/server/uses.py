@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import HoldfastError
 from ..harness.host import Harness
+from ..stores.patience import cancellable
 from .limits import ServerLimits
 
 LOOK = 0.1  # of the idle time: how often unused sessions are looked for
@@ -61,7 +62,7 @@ class Uses:
             await asyncio.sleep(self._limits.idle_seconds * LOOK)
             for harness, session in [*self._unused()]:
                 if (harness, session) not in self._uses:
-                    with contextlib.suppress(HoldfastError):
+                    with contextlib.suppress(HoldfastError), cancellable():
                         await harness.close(session)
 
     def _unused(self) -> Iterator[tuple[Harness, str]]:

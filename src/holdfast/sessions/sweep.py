@@ -23,6 +23,7 @@ from ..codec import check_count
 from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionMoved, SessionNotFound
 from ..events import Scope
 from ..store import Remains
+from ..stores.patience import cancellable, ended
 from .changes import Changes, must_keep
 from .finding import walk
 
@@ -228,13 +229,13 @@ class Sweeper:
         """End; a sweep under way is cut, which is safe."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await ended(task)
 
     async def _run(self) -> None:
         while True:
             try:
-                await self._once()
+                with cancellable():
+                    await self._once()
             except HoldfastError as error:
                 log.warning("a sweep failed and is tried again: %s", error)
             except Exception:

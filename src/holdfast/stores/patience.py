@@ -1,5 +1,6 @@
 """Riding out a backend that is away for a moment: the same attempt again, within a deadline;
-telling whoever waits with it; and ending what waits for one.
+telling whoever waits with it; and ending what waits for one, also where a driver hides that it was
+cancelled.
 
 An attempt must be safe to repeat after a lost reply. A store sees to that: events by
 their ids, everything else by comparing before it sets.
@@ -23,14 +24,40 @@ SILENCE = 2.0  # seconds
 FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts: doubled each time, from … to …
 
 
-async def ended(*tasks: asyncio.Task[Any], pause: float = 0.1) -> None:
+async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
     """Cancel tasks until they have ended, whatever they end with. Once is not enough: a driver
-    may take a cancellation for a reply that came, and wait on."""
+    may take a cancellation for a reply that came, and wait on; or an error of its cleanup takes
+    the place of the cancellation, and the task goes on as after any other error."""
     left = {task for task in tasks if not task.done()}
     while left:
         for task in left:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=pause)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # seen, so that nobody reports it
+
+
+@contextmanager
+def cancellable() -> Iterator[None]:
+    """Raise `CancelledError` where the running task was cancelled within the block, whatever the
+    block made of it: an error that cleanup raised in its place, or a result. For loops that go on
+    after errors, which would otherwise never end."""
+    before = _cancellations()
+    try:
+        yield
+    except Exception as error:
+        if _cancellations() > before:
+            raise asyncio.CancelledError from error
+        raise
+    if _cancellations() > before:
+        raise asyncio.CancelledError
+
+
+def _cancellations() -> int:
+    """How often the running task was cancelled and did not end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 @contextmanager
@@ -54,14 +81,18 @@ async def patiently(
     """What `attempt` returns, repeated while it raises what `passing` says will pass.
 
     Raises `StoreUnavailable` when it did not pass in time, the driver's error as its cause;
-    every other error at once.
+    every other error at once. Whoever is cancelled tries no more, though the driver's cleanup
+    raised another error in place of the cancellation.
     """
     end = time.monotonic() + patience
     pause = FIRST
+    cancelled = _cancellations()
     while True:
         try:
             return await attempt()
         except Exception as error:
+            if _cancellations() > cancelled:
+                raise asyncio.CancelledError from error
             if not passing(error):
                 raise
             wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that a crowd spreads out

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ...stores.patience import ended
+
 
 class Later:
     """Does `work` once, `delay` seconds after it is asked for; asking again before then changes
@@ -35,5 +37,6 @@ class Later:
             self._timer.cancel()
         if self._task is not None and not self._task.done():
             if cut:
-                self._task.cancel()
-            await asyncio.wait({self._task})
+                await ended(self._task)
+            else:
+                await asyncio.wait({self._task})

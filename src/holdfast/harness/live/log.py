@@ -23,7 +23,7 @@ from ...errors import (
 from ...events import Event, Key
 from ...state import State, fold
 from ...store import Store
-from ...stores.patience import ended
+from ...stores.patience import cancellable, ended
 from .delta import Delta
 from .display import Stage
 from .history import History
@@ -170,10 +170,12 @@ class Live:
         pause = FIRST
         while True:
             try:
-                async for item in self.store.follow(self.key, after=self.state.head, log=self.log):
-                    if isinstance(item, Event):
-                        self._arrived(item)
-                        pause = FIRST
+                with cancellable():
+                    follow = self.store.follow(self.key, after=self.state.head, log=self.log)
+                    async for item in follow:
+                        if isinstance(item, Event):
+                            self._arrived(item)
+                            pause = FIRST
             except (SessionNotFound, LogReplaced, LogDamaged) as error:
                 self._fail(error)
                 return

@@ -16,6 +16,7 @@ from ...errors import InvalidValue, NotPending, SessionNotFound
 from ...events import Key, NewEvent
 from ...state import CHILD
 from ...store import Store
+from ...stores.patience import ended
 from ..live.inbox import was
 from ..live.log import Live
 from ..runs.decide import delegates
@@ -119,9 +120,7 @@ class Subagents(Generic[S]):
                 if any(task.result() for task in tasks if task.done()):
                     return True
             finally:
-                for task in (*tasks, other):
-                    task.cancel()
-                await asyncio.gather(*tasks, other, return_exceptions=True)
+                await ended(*tasks, other)
         return False
 
     async def _asks(self, thread: str) -> bool:

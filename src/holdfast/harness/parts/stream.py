@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from ...errors import HarnessClosed, InvalidValue
 from ...events import Event
 from ...store import wall_clock
+from ...stores.patience import ended
 from ..live.inputs import Content, SendOptions, check_options
 from ..live.log import Item, Listener, Trouble
 from ..runs.decide import asks_within, at_rest, delegates
@@ -145,8 +146,7 @@ class Stream:
         finally:
             listener.close()
             if asked is not None:
-                asked.cancel()
-                await asyncio.gather(asked, return_exceptions=True)
+                await ended(asked)
 
     def _conclude(self, watch: Watch, asked: asyncio.Task[None]) -> None:
         """Say why there is nothing more to read, where no event did."""

@@ -11,7 +11,7 @@ from ...errors import HarnessClosed, HoldfastError, RunFailed, SessionNotFound
 from ...events import Event, Key, RunWaiting
 from ...state import State
 from ...store import wall_clock
-from ...stores.patience import ended
+from ...stores.patience import cancellable, ended
 from ..agents.config import Config
 from ..agents.subagents import family
 from ..live.lives import Lives
@@ -200,7 +200,8 @@ class Drivers:
         while True:
             await asyncio.sleep(self._config.ttl / 2)
             try:
-                await self.look()
+                with cancellable():
+                    await self.look()
             except Exception as error:  # whatever it is, look again
                 self._config.log.warning("look_failed", category="storage", error=error)
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 from ...events import Event
+from ...stores.patience import cancellable
 from ..agents.agent import settled
 from .acting import Acting
 from .driving import Driving
@@ -58,9 +59,10 @@ async def _call(driving: Driving, function: object, event: Event) -> None:
             await settled(function(acting, event))  # type: ignore[operator]
 
     try:
-        if driving.state.active is not None and driving.state.abort is None:
-            await driving.watch(run())  # so that it ends when the run is to end
-        else:
-            await run()
+        with cancellable():
+            if driving.state.active is not None and driving.state.abort is None:
+                await driving.watch(run())  # so that it ends when the run is to end
+            else:
+                await run()
     except Exception as error:  # a hook of the program's own may raise anything
         driving.log.error("hook_failed", category="agent", error=error, kind=event.kind)

@@ -8,6 +8,7 @@ import contextlib
 
 from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
 from ...events import Key
+from ...stores.patience import cancellable
 from ..agents.config import Config
 from ..faults import classify
 from ..live.log import Live
@@ -70,7 +71,8 @@ async def _performed(step: Step, driving: Driving) -> None:
     """Perform a step. What goes wrong in our own code, or in what a program plugged in, ends the
     run and not the driver; what the store or the session says is for the caller."""
     try:
-        await perform(step, driving)
+        with cancellable():
+            await perform(step, driving)
     except Exception as error:
         # What cannot be written is of our making, or a model's or a tool's: it ends the run.
         if isinstance(error, HoldfastError) and not isinstance(error, InvalidValue):

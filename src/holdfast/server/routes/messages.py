@@ -21,6 +21,7 @@ from ...harness.parts.threads import messages_of
 from ...harness.runs.results import Result
 from ...harness.session import Session
 from ...models.port import Media
+from ...stores.patience import ended
 from ...wire import (
     Abort,
     Accepted,
@@ -121,16 +122,16 @@ async def _post(
     stream = session.stream(content, **options) if wait else None
     try:
         if stream is None:
-            seq, ended = await session.post(content, **options), False
+            seq, whole = await session.post(content, **options), False
         else:
-            seq, ended = await _read(ask, stream)
+            seq, whole = await _read(ask, stream)
     except InvalidValue as error:
         if error.field == "key" and ask.key is not None:
             raise KeyReused(key=ask.key) from None
         raise
     if ask.key is not None:
         await _same(ask.key, session, seq, data)
-    if stream is not None and ended:
+    if stream is not None and whole:
         return Response(stream.result, status_code=200)
     return Response(accepted(ask, session, seq), status_code=202)
 
@@ -148,15 +149,13 @@ async def _read(ask: Asking, stream: Stream) -> tuple[int, bool]:
         )
         while stream.seq is None and not reading.done():
             await asyncio.wait({reading}, timeout=SOON)
-        ended = reading.done()
-        if ended:
+        whole = reading.done()
+        if whole:
             reading.result()
         assert stream.seq is not None
-        return stream.seq, ended
+        return stream.seq, whole
     finally:
-        for task in (reading, leaving):
-            task.cancel()
-        await asyncio.gather(reading, leaving, return_exceptions=True)
+        await ended(reading, leaving)
 
 
 async def _used_up(stream: Stream) -> None:

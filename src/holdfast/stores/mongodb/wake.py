@@ -16,7 +16,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from ...events import Key
-from ..patience import ended
+from ..patience import cancellable, ended
 from ..wakes import Wakes
 from .batches import named
 from .entry import LIVE, Document
@@ -74,9 +74,10 @@ class Watch:
             # The first look at a log may find it where its follower left it: a wake too many.
             self._added.clear()
             try:
-                keys = list(self._followed)
-                for start in range(0, len(keys), MANY):
-                    await self._look(keys[start : start + MANY])
+                with cancellable():
+                    keys = list(self._followed)
+                    for start in range(0, len(keys), MANY):
+                        await self._look(keys[start : start + MANY])
             except PyMongoError:
                 await asyncio.sleep(PAUSE)
                 continue
@@ -106,10 +107,11 @@ class Watch:
     async def _listen(self) -> None:
         while True:
             try:
-                async with await self._db.logs.watch(_ONLY_HEADS) as changes:
-                    self._wakes.wake_all()  # for what came before it was open
-                    async for change in changes:
-                        self._heard(change)
+                with cancellable():
+                    async with await self._db.logs.watch(_ONLY_HEADS) as changes:
+                        self._wakes.wake_all()  # for what came before it was open
+                        async for change in changes:
+                            self._heard(change)
             except PyMongoError:
                 pass
             self._wakes.wake_all()

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...events import Key
+from ..patience import cancellable, ended
 from ..rules import Extension
 from ..wakes import Wakes
 from .columns import encode
@@ -77,7 +78,8 @@ class Notices:
         """Keep a connection, hear on it if someone follows, and say on it what grew."""
         while True:
             try:
-                await self._connected()
+                with cancellable():
+                    await self._connected()
             except Exception as error:
                 if not passing(error):
                     # Followers still look; a later append tries again to say it.
@@ -113,7 +115,8 @@ class Notices:
             # It may be the caller's connection, and goes back as it came.
             conn.remove_termination_listener(ended)
             if listening and not conn.is_closed():
-                await conn.remove_listener(self._channel, self._heard)
+                with contextlib.suppress(Exception):  # it has broken, and nobody listens on it
+                    await conn.remove_listener(self._channel, self._heard)
 
     async def _say(self, conn: Any) -> None:
         self._said.clear()
@@ -150,7 +153,8 @@ class Notices:
                 self._seen.clear()
                 continue
             try:
-                now = await self._database.run(lambda link: _heads(link, keys), whole=False)  # noqa: B023
+                with cancellable():
+                    now = await self._database.run(lambda link: _heads(link, keys), whole=False)  # noqa: B023
             except Exception:  # noqa: S112 - the store tells whoever reads; here it is tried again
                 continue
             for key in keys:
@@ -165,9 +169,7 @@ class Notices:
         if tasks and self._grown:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._silent.wait(), LOOK)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
 
 
 async def _heads(link: Link, keys: list[Key]) -> dict[Key, tuple[int, int]]:
