@@ -22,6 +22,7 @@ from holdfast import (
     StoreUnavailable,
     Sweeper,
     hook,
+    key,
 )
 from holdfast.bundle import turn
 from holdfast.cli.output import Output
@@ -34,6 +35,7 @@ from holdfast.server.once import Answered, Asked, Once
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.patience import cancellable, ended, patiently
 from holdfast.testing.faults import Fault, FaultyStore
+from holdfast.testing.samples import read_all
 from tests.server.scene import serving, settings
 from tests.server.test_once import ANN
 
@@ -180,21 +182,25 @@ def test_a_program_ends_that_does_not_close_its_harness(method: str) -> None:
     ends_in_a_thread(main())
 
 
-def test_a_program_ends_while_a_hook_hides_its_cancellation() -> None:
+def test_a_driver_goes_no_further_when_a_hook_hides_its_cancellation() -> None:
+    inner = MemoryStore()
+
     async def main() -> None:
         reached = asyncio.Event()
 
-        @hook("run.finished")
+        @hook("message.received")
         async def hides(context: Any, event: Any) -> None:
             reached.set()
             await hiding()
 
         served = Agent("clerk", instructions="Help.", hooks=[hides])
-        one = await harness(FaultyStore(MemoryStore()), served).start()
+        one = await harness(FaultyStore(inner), served).start()
         await (await one.get_or_create("s")).post("Hello")
         await reached.wait()
 
     ends_in_a_thread(main())
+    kinds = [event.kind for event in asyncio.run(read_all(inner, key("s")))]
+    assert kinds == ["session.created", "message.received"]
 
 
 async def test_a_harness_closes_while_a_renewal_hides_its_cancellation() -> None:
