@@ -21,7 +21,7 @@ from typing import NamedTuple
 from .. import servers
 from ..bundle.core.checks import large
 from ..client import checks as client
-from ..crash.checks.clocks import skewed_races
+from ..crash.checks.clocks import set_back, skewed_races
 from ..crash.checks.cuts import cuts, opening_cuts
 from ..crash.checks.damage import corruptions, erasing_beside, headers
 from ..crash.checks.full import full_disks
@@ -34,6 +34,7 @@ from ..crash.outcome import Outcome, Tick
 from ..crash.places import ENCRYPTED, KINDS, SHARED
 from ..crash.scene import OPS
 from ..faults_net import checks as faults_net
+from ..faults_net.closing import killed_listeners
 from ..harness.crash import faults as harness_faults
 from ..harness.crash import kills as harness_kills
 from ..harness.session.crash import kills as session_kills
@@ -72,6 +73,7 @@ def _checks() -> Iterator[Check]:
         yield _counted(
             kind, "wrong clocks", skewed_races, heavy={"rounds": 1000}, small={"rounds": 50}
         )
+        yield _counted(kind, "clock set back", set_back, heavy={"rounds": 50}, small={"rounds": 2})
         for name, check in (("long threads", long_threads), ("receipts", receipts)):
             yield _counted(kind, name, partial(_untold, check), heavy={}, small={})
         yield _counted(kind, "opens", processes.opens, heavy={"rounds": 20}, small={"rounds": 2})
@@ -109,6 +111,13 @@ def _checks() -> Iterator[Check]:
         yield from _encrypted(f"{kind}{ENCRYPTED}", here=kind in KINDS)
     for kind in servers.KINDS:
         yield _counted(kind, "storm", faults_net.storm, heavy=STORM, small=SQUALL)
+    yield _counted(
+        "postgres",
+        "listener killed during close",
+        killed_listeners,
+        heavy={"rounds": 60},
+        small={"rounds": 3},
+    )
     yield Check(
         "file corruptions",
         lambda folder, tick: corruptions(folder, count=None, tick=tick),

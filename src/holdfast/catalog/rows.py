@@ -108,6 +108,7 @@ class Op(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
 RowChange: TypeAlias = tuple[Op, ...]
 Project: TypeAlias = Callable[[Event], RowChange]
 
+SKEW = 5_000  # ms by which the clocks of those who share a store may differ
 MAPS = ("labels", "metadata", "surfaces", "pending")
 LIMITED = (*MAPS, "usage")
 
@@ -233,6 +234,21 @@ def wake(row: Row) -> int | None:
     if row.sealed is not None:
         return None
     return 0 if row.run == "running" else row.due
+
+
+def ahead(now: int) -> int:
+    """The second after which a log cannot have been active yet; where one has been, the clock
+    was set back since."""
+    return (now + SKEW) // 1000
+
+
+def is_due(row: Row, now: int) -> bool:
+    """Whether the log wants a driver now. Where its last activity lies ahead of the clock, what
+    was due by then is due: the clock was set back, and nobody is to wait until it is there
+    again. Timers that were set to a later time still wait for it."""
+    if row.wake is None or row.wake <= now:
+        return row.wake is not None
+    return row.active > ahead(now) and row.wake < (row.active + 1) * 1000
 
 
 def unseals(change: RowChange) -> bool:

@@ -371,9 +371,8 @@ class MemoryStore:
             for key, log in self._logs.items()
             if key.tenant == tenant
             and log.row.agent in agents
-            and (log.lease.owner is None or log.lease.until <= now)
-            and log.row.wake is not None
-            and log.row.wake <= now
+            and not rules.lease_left(log.lease, now)
+            and catalog.is_due(log.row, now)
         ]
         return [key for _, _, key in sorted(due)[:limit]]
 

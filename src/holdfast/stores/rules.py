@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from ..catalog import Project, Row, RowChange, apply, unseals
+from ..catalog import SKEW, Project, Row, RowChange, apply, unseals
 from ..catalog.boxed import size_of
 from ..codec import LIMITS, check_count, check_data, check_name, check_size
 from ..errors import (
@@ -35,13 +36,27 @@ SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # what a r
 APART = 64 << 10  # payloads above this many bytes are kept apart from their events
 
 
+LONGEST_LEASE = 86_400_000  # ms
+
+
 class LeaseState(Struct, frozen=True):
-    """The newest lease of a log; `owner` is None when it was released."""
+    """The newest lease of a log; `owner` is None when it was released. `renewed` is when it was
+    acquired or last renewed; a program that does not know it leaves it as it was, or 0."""
 
     token: int = 0
     owner: str | None = None
     since: int = 0
     until: int = 0
+    renewed: int = 0
+
+
+class LiveLeases(NamedTuple):
+    """What is true of each lease that is live at one moment, for stores that search by it: it
+    ends after `now` and no later than `latest`, and was renewed no later than `renewed`."""
+
+    now: int
+    latest: int
+    renewed: int
 
 
 class Extension(Struct, frozen=True):
@@ -172,6 +187,22 @@ def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
         )
 
 
+def live_leases(now: int) -> LiveLeases:
+    """Which leases are live. One that ends further ahead than it was given for was given by a
+    clock that has been set back since, and has lapsed: or nobody could drive the log until the
+    clock is there again. Of one without `renewed` that is as long as a lease can be."""
+    return LiveLeases(now, now + SKEW + LONGEST_LEASE, now + SKEW)
+
+
+def lease_left(state: LeaseState, now: int) -> int:
+    """For how many ms more a lease is live; 0 where it has lapsed or was released."""
+    live = live_leases(now)
+    lapsed = not live.now < state.until <= live.latest or state.renewed > live.renewed
+    if state.owner is None or lapsed:
+        return 0
+    return min(state.until - now, state.until - state.renewed)
+
+
 def acquire(
     row: Row, state: LeaseState, owner: str, *, ttl: float, steal: str | None, now: int
 ) -> tuple[Lease, LeaseState]:
@@ -179,16 +210,17 @@ def acquire(
     check_name("owner", owner)
     if steal is not None:
         check_name("steal", steal)
-    if not 0.001 <= ttl <= 86_400:
+    if not 0.001 <= ttl <= LONGEST_LEASE // 1000:
         raise InvalidValue(field="ttl", problem=f"is {ttl}", remedy="use 0.001 to 86,400 seconds")
-    if state.owner is not None and state.until > now and steal is None:
+    left = lease_left(state, now)
+    if state.owner is not None and left and steal is None:
         raise LeaseHeld(
             tenant=row.tenant,
             session=row.session,
             thread=row.thread,
             owner=state.owner,
             since=state.since,
-            left=state.until - now,
+            left=left,
         )
     ms = int(ttl * 1000)
     # Never below the clock: a store that lost its leases (a rebuilt index) still
@@ -204,7 +236,7 @@ def acquire(
         ttl=ms,
         reason=steal,
     )
-    return lease, LeaseState(token, owner, now, now + ms)
+    return lease, LeaseState(token, owner, now, now + ms, now)
 
 
 def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, LeaseState]:
@@ -212,7 +244,7 @@ def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, L
     check_fence(row, state, lease)
     until = now + lease.ttl
     renewed = msgspec.structs.replace(lease, until=until)
-    return renewed, LeaseState(state.token, state.owner, state.since, until)
+    return renewed, LeaseState(state.token, state.owner, state.since, until, now)
 
 
 def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> LeaseState:

@@ -462,6 +462,20 @@ class CatalogContract:
             with pytest.raises(InvalidValue):
                 await store.runnable("main", agents=agents, limit=limit)
 
+    async def test_what_was_due_before_the_clock_was_set_back_is_runnable(
+        self, store: Store
+    ) -> None:
+        created, said = ("session.created", {"agent": "a"}), ("message.received", {"text": "hi"})
+        then = wall_clock() + 2 * 86_400_000
+        later = ("run.waiting", {"due": then + 3_600_000})
+        await plant(store, key("said"), created, said, at=then)
+        await plant(store, key("not yet"), created, said, later, at=then)
+        await plant(store, key("now"), created, said, at=1_000)
+        assert await store.runnable("main", agents=["a"]) == [key("now"), key("said")]
+        assert await store.runnable("main", agents=["a"], limit=1) == [key("now")]
+        await store.acquire(key("said"), "driver")
+        assert await store.runnable("main", agents=["a"]) == [key("now")]
+
     async def test_what_is_driven_or_moved_is_not_runnable(self, store: Store) -> None:
         await plant(store, KEY, ("session.created", {"agent": "a"}), ("run.started", {}))
         lease = await store.acquire(KEY, "driver")

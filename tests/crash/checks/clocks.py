@@ -1,4 +1,5 @@
-"""No clock takes part in the order of a log: two processes race whose clocks are hours apart."""
+"""No clock takes part in the order of a log: two processes race whose clocks are hours apart. And
+none that was ahead blocks a session: what its process left undone is taken up."""
 
 from __future__ import annotations
 
@@ -6,14 +7,17 @@ import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 
-from holdfast import key
+from holdfast import Agent, Harness, LogConfig, connect, key
+from holdfast.models.scripted import Say, ScriptedModel
 
 from ..children import Child
 from ..outcome import Outcome, Tick, quiet
-from ..places import open_at
+from ..places import open_at, url
 from ..world import verified
 
 HOUR = 3_600_000
+DAYS = 48 * HOUR
+PATIENCE = 60.0  # seconds until a session counts as blocked
 
 
 def skewed_races(kind: str, folder: Path, *, rounds: int, tick: Tick = quiet) -> Outcome:
@@ -52,3 +56,37 @@ async def _dense(kind: str, folder: Path, count: int, outcome: Outcome) -> None:
     outcome.equal(found, list(range(1, count + 1)), "the numbers")
     await verified(store, outcome, "afterwards")
     await store.aclose()
+
+
+def set_back(kind: str, folder: Path, *, rounds: int, tick: Tick = quiet) -> Outcome:
+    """A process whose clock is two days ahead is killed while it drives a session, or when it has
+    written a message down: a process with the right clock finds it at once and takes it up."""
+    outcome = Outcome()
+    place = url(kind, folder)
+    for number in range(rounds):
+        tick(number, rounds)
+        how = ("drives", "writes")[number % 2]
+        session = f"s{number}"
+        with Child("driver", place, session, str(DAYS), how) as driver:
+            driver.hear()
+            driver.kill()
+        asyncio.run(_taken_up(place, session, how, outcome))
+    return outcome
+
+
+async def _taken_up(place: str, session: str, how: str, outcome: Outcome) -> None:
+    async with connect(place) as store:
+        found = await store.runnable("main", agents=["clerk"])
+        outcome.equal(found, [key(session)], f"{session}, {how}: what is runnable")
+        agent, model = Agent("clerk", instructions="Help."), ScriptedModel([Say("Good day.")])
+        logs = LogConfig(level="silent")
+        async with Harness(agent, store=store, default_model=model, logging=logs):
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    while (row := await store.row(key(session))) is None or row.run != "done":  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+            except TimeoutError:
+                outcome.problems.append(f"{session}, {how}: it was not taken up")
+            else:
+                outcome.counts["takeovers"] += 1
+        outcome.problems += [f"{session}: {damage}" async for damage in store.verify()]

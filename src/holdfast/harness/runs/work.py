@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...catalog import Query
+from ...catalog import Query, is_due
 from ...codec import LIMITS
 from ...events import Key
 from ...store import Store, wall_clock
@@ -59,8 +59,5 @@ class Work:
         return [
             row.key
             for row in page.items
-            if row.agent in self._agents
-            and row.wake is not None
-            and row.wake <= now
-            and not self.vain(row.key, row.head)
+            if row.agent in self._agents and is_due(row, now) and not self.vain(row.key, row.head)
         ]

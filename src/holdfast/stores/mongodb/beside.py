@@ -39,8 +39,11 @@ class Leasing:
             assert entry is not None
             if self._tried is not None and entry.by == self._by:
                 return self._tried
+            now = await self._db.clock.now()
+            if entry.lease.renewed > now:  # by a clock that was ahead, unless ours is behind
+                now = await self._db.clock.asked()
             lease, state = rules.acquire(
-                entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=await self._db.clock.now()
+                entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=now
             )
             self._tried = lease
             return lease if await self._set(entry, state, self._by) else MISSED

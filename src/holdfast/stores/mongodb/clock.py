@@ -22,6 +22,10 @@ class Clock(Protocol):
 
     async def now(self) -> int: ...
 
+    async def asked(self) -> int:
+        """The same, asked for at this moment: this machine may have slept since the last time."""
+        ...
+
 
 class GivenClock:
     """The clock that the caller gave."""
@@ -30,6 +34,9 @@ class GivenClock:
         self._clock = clock
 
     async def now(self) -> int:
+        return self._clock()
+
+    async def asked(self) -> int:
         return self._clock()
 
 
@@ -46,6 +53,10 @@ class ServerClock:
             await self._ask()
         assert self._offset is not None
         return int(time.monotonic() * 1000 + self._offset)
+
+    async def asked(self) -> int:
+        await self._ask()
+        return await self.now()
 
     async def _ask(self) -> None:
         sent = time.monotonic()

@@ -92,12 +92,12 @@ class Entry(NamedTuple):
 def decoded(doc: Document) -> Entry:
     """What a head document says."""
     owner = doc.get("owner")
-    token, since, until = (int(doc.get(name, 0)) for name in ("token", "since", "until"))
+    token, *times = (int(doc.get(name, 0)) for name in ("token", "since", "until", "renewed"))
     return Entry(
         log=doc["_id"],
         version=doc["version"],
         row=row_of(doc),
-        lease=LeaseState(token, owner, since, until),
+        lease=LeaseState(token, owner, *times),
         by=doc.get("by"),
         base=doc.get("base"),
         shared=doc.get("shared", 0),
@@ -239,8 +239,8 @@ def renewed(entry: Entry, row: Row) -> tuple[Entry, Document]:
 def leased(entry: Entry, state: LeaseState, by: str | None) -> tuple[Entry, Document]:
     """The log under another lease, and the update that makes it so."""
     after = entry._replace(lease=state, by=by, version=entry.version + 1)
-    fields = {"token": state.token, "owner": state.owner, "since": state.since}
-    return after, {"$set": {**fields, "until": state.until, "by": by, "version": after.version}}
+    fields = {**msgspec.structs.asdict(state), "by": by, "version": after.version}
+    return after, {"$set": fields}
 
 
 def frozen(entry: Entry) -> tuple[Entry, Document]:

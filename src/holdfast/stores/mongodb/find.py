@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from ... import catalog
 from ...catalog import Page, Pending, PendingQuery, Query, Row
 from ...events import Key
+from .. import rules
 from .entry import LIVE, Document, digest, row_of
 from .schema import Database
 
@@ -170,16 +171,28 @@ async def runnable(db: Database, tenant: str, agents: Sequence[str], limit: int)
     """Logs of these agents that want a driver and have no live lease."""
     if not agents:
         return []
-    now = await db.clock.now()
+    live = rules.live_leases(await db.clock.now())
+    lapsed = [{"until": {"$lte": live.now}}, {"until": {"$gt": live.latest}}]
     where: Document = {
         "tenant": tenant,
         "agent": {"$in": list(agents)},
-        "wake": {"$lte": now},
+        "wake": {"$lte": live.now},
         "state": LIVE,
-        "$or": [{"owner": None}, {"until": {"$lte": now}}],
+        "$or": [{"owner": None}, *lapsed, {"renewed": {"$gt": live.renewed}}],
     }
-    wanted = {"session": 1, "thread": 1}
-    docs = await db.logs.find(
-        where, wanted, sort=[("wake", 1), ("_id", 1)], limit=limit, hint="wake"
-    ).to_list()
-    return [Key(tenant, doc["session"], doc["thread"]) for doc in docs]
+    docs = await _wanting(db, where, limit)
+    ahead = {"active": {"$gt": catalog.ahead(live.now)}}
+    was = {"tenant": tenant, "state": LIVE, "thread": "main", **ahead}
+    if await db.logs.find_one(was, {"_id": 1}, hint="active"):
+        # What was due before the clock was set back: `catalog.is_due`.
+        by_then = {"$multiply": [{"$add": ["$active", 1]}, 1000]}
+        due = {"wake": {"$gt": live.now}, **ahead, "$expr": {"$lt": ["$wake", by_then]}}
+        docs += await _wanting(db, {**where, **due}, limit)
+    docs.sort(key=lambda doc: (doc["wake"], doc["_id"]))
+    return [Key(tenant, doc["session"], doc["thread"]) for doc in docs[:limit]]
+
+
+async def _wanting(db: Database, where: Document, limit: int) -> list[Document]:
+    wanted = {"session": 1, "thread": 1, "wake": 1}
+    found = db.logs.find(where, wanted, sort=[("wake", 1), ("_id", 1)], limit=limit, hint="wake")
+    return await found.to_list()

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ...catalog import SKEW
 from ...errors import SessionNotFound
 from ...events import Key, Scope, new_id
 from ...store import Lease, Remains
@@ -123,8 +124,9 @@ async def finish(db: Database, scope: Scope) -> Counter[str]:
 
 async def drop_owned(db: Database, scope: Scope, upto: int) -> Counter[str]:
     """Remove the blobs and claims that a session had at a time; younger ones belong to one
-    that was grown again."""
-    where = named(scope, at={"$lte": upto})
+    that was grown again. Those from the future do not: the clock was set back since."""
+    ahead = await db.clock.asked() + SKEW
+    where = {**named(scope), "$or": [{"at": {"$lte": upto}}, {"at": {"$gt": ahead}}]}
     blobs = await db.blobs.delete_many(where)
     await db.chunks.delete_many({**where, "log": None})
     claims = await db.claims.delete_many(where)

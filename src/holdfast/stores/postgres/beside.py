@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from msgspec import Raw
 
 from ...errors import BlobNotFound, SessionNotFound
@@ -25,12 +27,14 @@ class Acquire:
         self._steal = steal
         self._taken: tuple[Lease, LeaseState] | None = None
 
-    async def __call__(self, link: Link, now: int) -> Lease:
+    async def __call__(self, link: Link, clock: Callable[[], Awaitable[int]]) -> Lease:
         entry = await existing(link, self._key)
         if self._taken is not None and self._taken[1] == entry.lease:
             return self._taken[0]
+        # Asked behind the lock: a lease that was renewed while we waited for it is not one that
+        # a clock gave which has been set back since.
         lease, state = self._taken = rules.acquire(
-            entry.row, entry.lease, self._owner, ttl=self._ttl, steal=self._steal, now=now
+            entry.row, entry.lease, self._owner, ttl=self._ttl, steal=self._steal, now=await clock()
         )
         await _save_lease(link, entry.id, state)
         return lease
@@ -50,13 +54,14 @@ async def release(link: Link, lease: Lease, head: int | None) -> None:
 
 async def _save_lease(link: Link, id: int, state: LeaseState) -> None:
     await link.run(
-        "UPDATE hf.logs SET version = version + 1, token = $2, owner = $3, since = $4, until = $5"
-        " WHERE id = $1",
+        "UPDATE hf.logs SET version = version + 1, token = $2, owner = $3, since = $4, until = $5,"
+        " renewed = $6 WHERE id = $1",
         id,
         state.token,
         state.owner,
         state.since,
         state.until,
+        state.renewed,
     )
 
 

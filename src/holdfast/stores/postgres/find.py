@@ -11,6 +11,7 @@ from ... import catalog
 from ...catalog import Page, Pending, PendingQuery, Query, Row
 from ...errors import InvalidValue
 from ...events import Key
+from .. import rules
 from .columns import digest
 from .database import Link
 from .schema import LIVE
@@ -171,19 +172,31 @@ def _pending_place(query: PendingQuery, cursor: str) -> list[int]:
 
 
 # Each agent's logs are in order by the index; so few of each are read, whatever their number.
-RUNNABLE = f"""
-SELECT r.session, r.thread FROM unnest($2::text[]) AS a (agent) CROSS JOIN LATERAL (
+_RUNNABLE = f"""
+SELECT r.wake, r.id, r.session, r.thread FROM unnest($2::text[]) AS a (agent) CROSS JOIN LATERAL (
     SELECT l.wake, l.id, l.session, l.thread FROM hf.logs AS l
-    WHERE l.tenant = $1 AND l.agent = a.agent AND l.wake IS NOT NULL AND l.wake <= $3
-        AND (l.owner IS NULL OR l.until <= $3) AND l.state = {LIVE}
-    ORDER BY l.wake, l.id LIMIT $4
-) AS r ORDER BY r.wake, r.id LIMIT $4
+    WHERE l.tenant = $1 AND l.agent = a.agent AND l.wake IS NOT NULL AND {{due}}
+        AND (l.owner IS NULL OR l.until <= $3 OR l.until > $4 OR l.renewed > $5)
+        AND l.state = {LIVE}
+    ORDER BY l.wake, l.id LIMIT $6
+) AS r ORDER BY r.wake, r.id LIMIT $6
 """
+RUNNABLE = _RUNNABLE.format(due="l.wake <= $3")
+# What was due before the clock was set back: `catalog.is_due`.
+LATE = _RUNNABLE.format(due="l.wake > $3 AND l.active > $7 AND l.wake < (l.active + 1) * 1000")
+WAS_AHEAD = (
+    "SELECT 1 FROM hf.logs WHERE tenant = $1 AND thread = 'main' AND active > $2"
+    " ORDER BY active, id LIMIT 1"
+)
 
 
 async def runnable(
     link: Link, now: int, tenant: str, agents: Sequence[str], limit: int
 ) -> list[Key]:
     """Logs of these agents that want a driver and have no live lease."""
-    found = await link.rows(RUNNABLE, tenant, sorted(set(agents)), now, limit)
-    return [Key(tenant, session, thread) for session, thread in found]
+    values = [tenant, sorted(set(agents)), *rules.live_leases(now), limit]
+    found = await link.rows(RUNNABLE, *values)
+    ahead = catalog.ahead(now)
+    if await link.value(WAS_AHEAD, tenant, ahead):
+        found = sorted([*found, *await link.rows(LATE, *values, ahead)], key=tuple)[:limit]
+    return [Key(tenant, session, thread) for _, _, session, thread in found]

@@ -37,7 +37,7 @@ MISSES = 2  # times that others may be quicker before an append waits for the lo
 
 _row = msgspec.json.Decoder(Row).decode
 
-_ENTRY = "id, version, base, shared, token, owner, since, until, doc"
+_ENTRY = "id, version, base, shared, token, owner, since, until, renewed, doc"
 _KEYED = "tenant = $1 AND session = $2 AND thread = $3"
 
 
@@ -110,7 +110,14 @@ async def entry_by_id(link: Link, id: int, *, lock: str = "FOR UPDATE") -> Entry
 
 
 def entry_of(record: Record | Mapping[str, Any]) -> Entry:
-    lease = LeaseState(record["token"], record["owner"], record["since"], record["until"])
+    # What an append tells of a log it knows by its fences alone, without the renewal.
+    lease = LeaseState(
+        record["token"],
+        record["owner"],
+        record["since"],
+        record["until"],
+        record.get("renewed", 0),
+    )
     return Entry(
         record["id"],
         record["version"],

@@ -100,9 +100,10 @@ CREATE TABLE IF NOT EXISTS hf.meta (version integer NOT NULL, oldest integer NOT
 """
 
 LINKS = "ALTER TABLE hf.events ADD COLUMN link bytea;"
+RENEWALS = "ALTER TABLE hf.logs ADD COLUMN renewed bigint NOT NULL DEFAULT 0;"
 
 # One script per version, from the one before; a new schema runs them all.
-MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2)
+MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2, RENEWALS)
 VERSION = len(MIGRATIONS)
 OLDEST = 1  # the oldest program that can still use what these migrations make
 

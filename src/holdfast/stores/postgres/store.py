@@ -97,10 +97,13 @@ class PostgresStore:
         """Run a transaction that goes by the time, which is the server's at that moment."""
 
         async def told(link: Link) -> T:
-            now = self._given_clock() if self._given_clock else await link.value(CLOCK)
-            return await job(link, now)
+            return await job(link, await self._now(link))
 
         return await self._run(told, within=within)
+
+    async def _now(self, link: Link) -> int:
+        now: int = self._given_clock() if self._given_clock else await link.value(CLOCK)
+        return now
 
     # The log
 
@@ -307,7 +310,8 @@ class PostgresStore:
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
         check_key(key)
-        return await self._timed(beside.Acquire(key, owner, ttl, steal))
+        acquire = beside.Acquire(key, owner, ttl, steal)
+        return await self._run(lambda link: acquire(link, lambda: self._now(link)))
 
     async def renew(self, lease: Lease) -> Lease:
         return await self._timed(lambda link, now: beside.renew(link, now, lease))

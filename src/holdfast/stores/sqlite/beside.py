@@ -47,8 +47,8 @@ def release(conn: sqlite3.Connection, recent: Recent, lease: Lease, head: int | 
 
 def _save_lease(conn: sqlite3.Connection, recent: Recent, entry: Entry, state: LeaseState) -> None:
     conn.execute(
-        "UPDATE logs SET token = ?, owner = ?, since = ?, until = ? WHERE id = ?",
-        (state.token, state.owner, state.since, state.until, entry.id),
+        "UPDATE logs SET token = ?, owner = ?, since = ?, until = ?, renewed = ? WHERE id = ?",
+        (state.token, state.owner, state.since, state.until, state.renewed, entry.id),
     )
     recent[entry.row.key] = entry._replace(lease=state)
 

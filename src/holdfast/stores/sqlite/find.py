@@ -16,6 +16,7 @@ from ... import catalog
 from ...catalog import Page, Pending, PendingQuery, Query, Row
 from ...errors import InvalidValue
 from ...events import Key
+from .. import rules
 from .log import row_of
 from .schema import LIVE
 
@@ -177,17 +178,37 @@ def runnable(
     """Logs of these agents that want a driver and have no live lease."""
     if not agents:
         return []
-    sql, values = runnable_sql(now, tenant, agents, limit)
-    return [Key(tenant, session, thread) for _, _, session, thread in conn.execute(sql, values)]
+    found = conn.execute(*runnable_sql(now, tenant, agents, limit)).fetchall()
+    if _was_ahead(conn, now, tenant):
+        late = conn.execute(*runnable_sql(now, tenant, agents, limit, ahead=True))
+        found = sorted([*found, *late])[:limit]
+    return [Key(tenant, session, thread) for _, _, session, thread in found]
 
 
-def runnable_sql(now: int, tenant: str, agents: Sequence[str], limit: int) -> tuple[str, list[Any]]:
-    """The statement for what is runnable, as (SQL, values)."""
+def runnable_sql(
+    now: int, tenant: str, agents: Sequence[str], limit: int, *, ahead: bool = False
+) -> tuple[str, list[Any]]:
+    """The statement for what is runnable, as (SQL, values); or for what was due before the clock
+    was set back (`catalog.is_due`)."""
     marks = ",".join("?" * len(agents))
+    due, values = "wake <= ?", [now]
+    if ahead:
+        due = "wake > ? AND active > ? AND wake < (active + 1) * 1000"
+        values.append(catalog.ahead(now))
     return (
         "SELECT wake, id, session, thread FROM logs INDEXED BY logs_wake"
-        f" WHERE tenant = ? AND agent IN ({marks}) AND wake <= ?"
-        f" AND (owner IS NULL OR until <= ?) AND state = {LIVE}"
-        " ORDER BY wake, id LIMIT ?",
-        [tenant, *agents, now, now, limit],
+        f" WHERE tenant = ? AND agent IN ({marks}) AND {due}"
+        " AND (owner IS NULL OR until <= ? OR until > ? OR renewed > ?)"
+        f" AND state = {LIVE} ORDER BY wake, id LIMIT ?",
+        [tenant, *agents, *values, *rules.live_leases(now), limit],
     )
+
+
+def _was_ahead(conn: sqlite3.Connection, now: int, tenant: str) -> bool:
+    """Whether a session was active later than now, so that the clock was set back since."""
+    found = conn.execute(
+        "SELECT 1 FROM logs INDEXED BY logs_active"
+        " WHERE tenant = ? AND thread = 'main' AND active > ? LIMIT 1",
+        (tenant, catalog.ahead(now)),
+    ).fetchone()
+    return found is not None

@@ -37,7 +37,7 @@ _columns = attrgetter(
 )
 _maps = attrgetter(*catalog.MAPS)
 
-_ENTRY = "id, base, shared, token, owner, since, until, doc"
+_ENTRY = "id, base, shared, token, owner, since, until, renewed, doc"
 _EVENT = "seq, id, kind, v, run, actor, cause, at, data, hash"
 
 INSERT = (
@@ -72,8 +72,8 @@ def entry_by_id(conn: sqlite3.Connection, id: int) -> Entry:
 
 
 def _entry(conn: sqlite3.Connection, record: Record) -> Entry:
-    id, base, shared, token, owner, since, until, doc = record
-    return Entry(id, base, shared, LeaseState(token, owner, since, until), row_of(conn, id, doc))
+    id, base, shared, *lease, doc = record
+    return Entry(id, base, shared, LeaseState(*lease), row_of(conn, id, doc))
 
 
 def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:

@@ -171,6 +171,9 @@ def complete(conn: sqlite3.Connection) -> None:
     columns = {name for _, name, *_ in conn.execute("PRAGMA table_info(events)")}
     if "link" not in columns:
         conn.execute("ALTER TABLE events ADD COLUMN link BLOB")
+    columns = {name for _, name, *_ in conn.execute("PRAGMA table_info(logs)")}
+    if "renewed" not in columns:
+        conn.execute("ALTER TABLE logs ADD COLUMN renewed INTEGER NOT NULL DEFAULT 0")
 
 
 @contextmanager
