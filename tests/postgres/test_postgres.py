@@ -55,11 +55,11 @@ async def begin(store: holdfast.Store, session: str = "s") -> None:
 
 
 async def test_a_new_schema_is_made_and_opening_again_changes_nothing(url: str) -> None:
-    assert await schema_state(url) == (0, 2)
+    assert await schema_state(url) == (0, 3)
     async with holdfast.connect(url) as store:
         await begin(store)
-        assert store.info().schema == 2
-    assert await schema_state(url) == (2, 2)
+        assert store.info().schema == 3
+    assert await schema_state(url) == (3, 3)
     async with holdfast.connect(url) as store:
         assert (await store.row(key("s"))) is not None
 
@@ -74,16 +74,16 @@ async def test_two_schemas_of_one_database_are_two_stores(tmp_path: Path) -> Non
 async def test_with_migrate_never_a_missing_schema_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="holdfast migrate"):
         await holdfast.connect(url + "&migrate=never")
-    assert await schema_state(url) == (0, 2)
+    assert await schema_state(url) == (0, 3)
 
 
 async def test_a_schema_that_needs_a_newer_program_is_refused(url: str, direct: Any) -> None:
     async with holdfast.connect(url):
         pass
-    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 3')
+    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 9, oldest = 4')
     with pytest.raises(StoreTooNew) as refused:
         await holdfast.connect(url)
-    assert (refused.value.found, refused.value.known) == (9, 2)
+    assert (refused.value.found, refused.value.known) == (9, 3)
 
 
 async def test_a_newer_schema_that_keeps_our_function_is_used(url: str, direct: Any) -> None:
@@ -335,6 +335,21 @@ async def test_two_processes_with_wrong_clocks_agree_on_a_lease(
             (event,) = [e async for e in theirs.read(key("s"), after=done.head - 1)]
     (first,) = [e async for e in _reading(url)]
     assert abs(event.at - first.at) < 3_600_000
+
+
+async def test_a_lease_of_an_older_program_holds_after_an_upgrade(url: str, direct: Any) -> None:
+    async with holdfast.connect(url) as store:
+        await begin(store)
+        lease = await store.acquire(key("s"), "driver", ttl=600)
+    # As a program left it that did not know when a lease was renewed.
+    await direct.execute(f'ALTER TABLE "{schema_of(url)}".logs DROP COLUMN renewed')
+    await direct.execute(f'UPDATE "{schema_of(url)}".meta SET version = 2')
+    async with holdfast.connect(url) as store:
+        with pytest.raises(holdfast.LeaseHeld) as held:
+            await store.acquire(key("s"), "other")
+        assert 0 < held.value.left <= 600_000
+        await store.release(await store.renew(lease))
+        assert (await store.acquire(key("s"), "other")).token > lease.token
 
 
 async def _reading(url: str) -> AsyncGenerator[holdfast.Event, None]:

@@ -23,7 +23,10 @@ async def main(url: str, session: str, later: str, how: str) -> None:
 
 
 async def drives(store: Store, session: str) -> None:
-    agent, slow = Agent("clerk", instructions="Help."), ScriptedModel([Say("Wait.", delay=3_600)])
+    agent, slow = (
+        Agent("clerk", instructions="Help."),
+        ScriptedModel([Say("Let me see.", delay=600)]),
+    )
     async with Harness(agent, store=store, default_model=slow, ttl=5.0) as harness:
         opened = await harness.get_or_create(session)
         await opened.post("Hello")
