@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +26,9 @@ from holdfast import (
 from holdfast.bundle import turn
 from holdfast.cli.output import Output
 from holdfast.cli.resume import Serving
-from holdfast.client import Client
+from holdfast.client import Client, Patience
+from holdfast.client.feed import Feed
+from holdfast.client.transport import Transport
 from holdfast.events import Scope
 from holdfast.models.scripted import Say, ScriptedModel
 from holdfast.server import once as once_module
@@ -290,17 +291,22 @@ class Unreachable(httpx.AsyncBaseTransport):
         raise AssertionError("unreachable")
 
 
-@asynccontextmanager
-async def unreachable() -> AsyncIterator[tuple[Client, Unreachable]]:
+async def request(http: httpx.AsyncClient) -> None:
+    await Client("http://server.test", "key", http=http).get_or_create("s")
+
+
+async def stream(http: httpx.AsyncClient) -> None:
+    transport = Transport(["http://server.test"], "key", patience=Patience(), http=http)
+    async for _ in Feed(transport, "/events", ("s", "main"), {}, None).parts():
+        pass
+
+
+@pytest.mark.parametrize("ask", [request, stream])
+async def test_what_a_client_was_told_to_stop_is_not_sent_again(ask: Any) -> None:
     transport = Unreachable()
     async with httpx.AsyncClient(transport=transport) as http:
-        yield Client("http://server.test", "key", http=http), transport
-
-
-async def test_a_cancelled_request_is_not_sent_again() -> None:
-    async with unreachable() as (client, transport):
-        asking = asyncio.create_task(client.get_or_create("s"))
+        asking = asyncio.create_task(ask(http))
         await transport.reached.wait()
         asking.cancel()
         assert await asyncio.wait({asking}, timeout=PATIENCE) == ({asking}, set())
-        assert (asking.cancelled(), transport.requests) == (True, 1)
+    assert (asking.cancelled(), transport.requests) == (True, 1)
