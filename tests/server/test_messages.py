@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
+from holdfast import connect
+from holdfast.harness.live.inbox import settle
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Fail, ScriptedModel
 from holdfast.server import ServerLimits
@@ -169,3 +173,18 @@ async def test_a_message_can_be_asked_again_and_edited_in_a_thread_of_its_own(ap
     again = await api("POST", f"/sessions/one/messages/{seq}/regenerate")
     assert again["thread"] not in ("main", edited["thread"])
     assert again["row"]["parent"]["thread"] == "main"
+
+
+async def test_a_message_sent_again_is_driven_on_when_its_item_was_settled_meanwhile(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:{tmp_path / 's.db'}"
+    message, path = {"content": "Refund"}, "/sessions/one/messages?wait=true"
+    async with serving(settings(url)) as api:
+        await api("PUT", "/sessions/one")
+        [item] = (await api("POST", path, message, status=200, key="k"))["pending"]
+    async with connect(url) as store:
+        await settle(store, holdfast.key("one", tenant="acme"), item["id"], "approved", actor="bob")
+    async with serving(settings(url, harness={"recovery": "leave"})) as api:
+        done = await api("POST", path, message, status=200, key="k")
+        assert (done["status"], done["text"], done["pending"]) == ("done", "Refunded.", [])

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 from .. import events as ev
 from ..errors import InvalidValue
 from ..events import NewEvent
+from ..state import Run
 from ..store import wall_clock
 from .live.inputs import Content, SendOptions
 from .live.log import Listener, Live
@@ -68,18 +69,29 @@ class Session(Standing):
         nothing is left in the queue. Its typed answer is of the type that its message asked
         for here; where another process sent that, give the type, or get plain JSON."""
         self.check()
-        asked = await self._until_it_waits()
-        run = self.live.state.run
-        start = run.seq if run is not None else 1
-        watch = Watch(self.key, -1)
-        async for event in self.live.store.read(self.key, after=start - 1, log=self.live.log):
-            watch.run = run.id if run is not None else None
-            watch.see(event)
+        while True:
+            asked = await self._until_it_waits()
+            run, head = self.live.state.run, self.live.state.head
+            watch = await self._watched(run, head)
+            ended = watch.end is not None and watch.end[0] != "waiting"
+            if ended or asked or self.live.state.head == head:
+                break  # else what it waited for may have been settled while the log was read
         if watch.end is None and (asked or asks_within(self.live.state)):
             watch.end = ("waiting", None, None, self.live.state.head)
         if output_type is None and run is not None and run.output is not None:
             output_type = self.config.outputs.get((self.live.log, run.output), Any)
         return await result_of(self, watch, output_type)
+
+    async def _watched(self, run: Run | None, head: int) -> Watch:
+        """What became of a run up to event `head`."""
+        watch, live = Watch(self.key, -1), self.live
+        start = run.seq if run is not None else 1
+        async for event in live.store.read(
+            self.key, after=start - 1, before=head + 1, log=live.log
+        ):
+            watch.run = run.id if run is not None else None
+            watch.see(event)
+        return watch
 
     async def _until_it_waits(self) -> bool:
         """Wait until there is nothing to do here, nor in the sub-agents that it waits for;

@@ -96,6 +96,17 @@ class Stream:
         mine = watch is not None and state.run is not None and watch.run == state.run.id
         return shown and mine and asks_within(state)
 
+    def _goes_on(self) -> bool:
+        """Whether a run that was seen to wait does not wait any more: what it waited for was
+        settled or has expired, and the events that follow from that are yet to come."""
+        session, watch = self._session, self._watch
+        if watch is None or watch.end is None or watch.end[0] != "waiting":
+            return False
+        state = session.live.state
+        if state.active is None or state.active.id != watch.run:
+            return True
+        return not (at_rest(state, session.config.bounds, wall_clock()) or asks_within(state))
+
     def _behind(self) -> bool:
         """Whether the message waits for its turn, and only a person can bring that about."""
         session, watch = self._session, self._watch
@@ -137,7 +148,7 @@ class Stream:
                         watch.end = ("waiting", None, None, session.live.state.head)
                     if _was(item, before):
                         continue  # it may have waited then, and gone on since
-                    if watch.end is not None or self._behind():
+                    if (watch.end is not None and not self._goes_on()) or self._behind():
                         break
                     if session.live.stuck is not None and isinstance(item, Trouble):
                         raise session.live.stuck
@@ -151,6 +162,8 @@ class Stream:
     def _conclude(self, watch: Watch, asked: asyncio.Task[None]) -> None:
         """Say why there is nothing more to read, where no event did."""
         session = self._session
+        if self._goes_on():
+            watch.end = None
         if watch.end is None and asked.done():
             asked.result()  # a sub-agent that cannot go on is told of here
             if not self._behind():
