@@ -9,7 +9,7 @@ from msgspec import Raw
 from holdfast import events as ev
 from holdfast.codec import LIMITS, erased
 from holdfast.events import KINDS, Event, NewEvent, Payload
-from holdfast.state import OPEN_CALLS, OpenCall, OpenItem, Run, State, Window, fold
+from holdfast.state import OPEN_CALLS, Excess, OpenCall, OpenItem, Run, State, Window, fold
 
 KIND_OF = {payload: kind for kind, payload in KINDS.items()}
 DAY = 1_700_000_000_000
@@ -334,9 +334,24 @@ def test_a_log_whose_calls_never_end_keeps_the_latest() -> None:
     assert list(calls) == [f"c{n}" for n in range(50, OPEN_CALLS + 50)]
 
 
-def test_no_call_of_the_latest_message_is_ever_let_go() -> None:
-    ids = [f"c{n}" for n in range(OPEN_CALLS + 50)]
-    assert list(fold(log(calling("old"), calling(*ids))).calls) == ids
+def test_calls_that_a_message_has_beyond_the_bound_are_counted_until_they_have_outcomes() -> None:
+    ids = [f"c{n}" for n in range(OPEN_CALLS + 2)]
+    said = msgspec.structs.replace(calling(*ids), run="r")
+    begun = msgspec.structs.replace(fact(ev.RunStarted()), run="r")
+    facts = [calling("old"), begun, said]
+    state = fold(log(*facts))
+    assert list(state.calls) == ids[:OPEN_CALLS]
+    assert state.excess == Excess(seq=3, left=2)
+    facts += [finished(ids[0]), wiped(finished(ids[-2]))]
+    assert fold(log(*facts)).excess == Excess(seq=3, left=1)
+    assert fold(log(*facts, finished(ids[-1]))).excess is None
+    ended = msgspec.structs.replace(fact(ev.RunFinished(status="aborted")), run="r")
+    assert fold(log(*facts, ended)).excess is None
+
+
+def test_a_log_that_nobody_drives_counts_no_calls_beyond_the_bound() -> None:
+    state = fold(log(calling(*(f"c{n}" for n in range(OPEN_CALLS + 2)))))
+    assert (len(state.calls), state.excess) == (OPEN_CALLS, None)
 
 
 def test_usage_keeps_a_bounded_number_of_names() -> None:

@@ -23,6 +23,7 @@ from .values import (
     PATH,
     QUEUED,
     CallStatus,
+    Excess,
     File,
     OpenCall,
     OpenItem,
@@ -51,14 +52,7 @@ def _message_completed(work: Work, event: Event, p: ev.MessageCompleted | None) 
     if p is None:
         return
     work.read(event)
-    for call in p.calls:
-        work.calls.setdefault(call.id, OpenCall(call.name, event.seq, "proposed", event.seq))
-    # In a log that nobody drives outcomes may never come: then the oldest calls go.
-    while len(work.calls) > OPEN_CALLS:
-        oldest = next(iter(work.calls))
-        if work.calls[oldest].seq == event.seq:
-            break
-        del work.calls[oldest]
+    _open_calls(work, event, p.calls)
     for name, count in p.usage.items():
         if name in work.usage or len(work.usage) < LIMITS.map_entries:
             work.usage[name] = work.usage.get(name, 0) + count
@@ -80,6 +74,17 @@ def _message_completed(work: Work, event: Event, p: ev.MessageCompleted | None) 
     }
 
 
+def _open_calls(work: Work, event: Event, calls: list[ev.Call]) -> None:
+    for call in calls[:OPEN_CALLS]:
+        work.calls.setdefault(call.id, OpenCall(call.name, event.seq, "proposed", event.seq))
+    # In a log that nobody drives outcomes may never come: then the oldest calls go.
+    while len(work.calls) > OPEN_CALLS:
+        del work.calls[next(iter(work.calls))]
+    left = len(calls) - OPEN_CALLS
+    going = event.run is not None and work.run is not None and work.run.open
+    work.excess = Excess(event.seq, left) if left > 0 and going else None
+
+
 def _run_started(work: Work, event: Event, p: ev.RunStarted | None) -> None:
     p = p or ev.RunStarted()
     work.run = Run(
@@ -94,7 +99,7 @@ def _run_started(work: Work, event: Event, p: ev.RunStarted | None) -> None:
         output=p.output,
         chain=p.chain,
     )
-    work.abort = None
+    work.abort = work.excess = None
     work.driven_by(p.driver)
     # A driver that does not name its inputs takes all that are there.
     work.take(p.inputs or [q.seq for q in work.queue])
@@ -124,7 +129,7 @@ def _run_finished(work: Work, event: Event, p: ev.RunFinished | None) -> None:
     run = work.run or Run(event.run, "running", seq=event.seq, at=event.at)
     status, code = ("interrupted", None) if p is None else (p.status, p.code)
     work.run = replace(run, id=event.run, status=status, code=code)
-    work.abort, work.due = None, p.due if p else None
+    work.abort, work.due, work.excess = None, p.due if p else None, None
     work.drop_contexts("step", "run")
 
 
@@ -160,6 +165,8 @@ def _tool_nested(work: Work, event: Event, p: ev.ToolNested | None) -> None:
 def _tool_finished(work: Work, event: Event, p: ev.ToolFinished | None) -> None:
     work.read(event)
     call = work.calls.pop(event.id.removeprefix("done:") if p is None else p.call, None)
+    if call is None and (excess := work.excess) is not None:
+        work.excess = replace(excess, left=excess.left - 1) if excess.left > 1 else None
     if p is None or p.outcome != "ok":
         return
     if call is not None and call.name == FINAL:

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from .. import events as ev
 
-VERSION = "4"  # of this fold; snapshots made by another one are not used
+VERSION = "5"  # of this fold; snapshots made by another one are not used
 
-OPEN_CALLS = 256  # of earlier messages and the latest together; see _message_completed
+OPEN_CALLS = 256  # that are kept one by one; what a message holds beyond them is `Excess`
 QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each
 OPERATIONS = 10  # on one file that are kept
@@ -79,6 +79,14 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
     parent: str | None = None
     repeat: bool = False
     tell: bool = False
+
+
+class Excess(Struct, frozen=True):
+    """The calls at the end of message `seq` that are not kept one by one, since it holds more
+    than `OPEN_CALLS`: the last `left` of them have no outcome yet."""
+
+    seq: int
+    left: int
 
 
 class OpenItem(Struct, frozen=True, omit_defaults=True):
@@ -178,6 +186,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     head: int = 0
     run: Run | None = None
     calls: dict[str, OpenCall] = {}
+    excess: Excess | None = None
     pending: dict[str, OpenItem] = {}
     queue: tuple[Queued, ...] = ()
     abort: int | None = None

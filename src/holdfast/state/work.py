@@ -22,6 +22,7 @@ class Work:
         self.queue, self.window, self.tasks = start.queue, start.window, start.tasks
         self.rules, self.grants, self.sub = start.rules, start.grants, start.sub
         self.calls, self.pending = dict(start.calls), dict(start.pending)
+        self.excess = start.excess
         self.usage, self.data = dict(start.usage), dict(start.data)
         self.models, self.settings = start.models, start.settings
         self.contexts, self.timers = dict(start.contexts), dict(start.timers)

@@ -21,7 +21,8 @@ from .delta import Delta, Text
 from .risk import risk
 from .usage import Usage, spent
 
-TOOLS = 200  # calls of a run that are shown; of more, the oldest that have ended are not
+TOOLS = 200  # calls of a run that are shown; of more, the oldest that have ended are not, and of a
+# message with more, only the first
 WAITING = 256  # events that may come before a display that nobody looks at is brought up to date
 SUBAGENT = "subagent"  # the tool whose calls are sub-agents
 
@@ -282,7 +283,7 @@ def _message_completed(display: Display, event: Event, p: ev.MessageCompleted | 
     if p is None or not _of_run(display, event):
         return display
     tools = dict(display.tools)
-    for call in p.calls:
+    for call in p.calls[:TOOLS]:
         tools.setdefault(call.id, ToolShown(name=call.name, arguments=call.arguments))
     ended = [id for id, shown in tools.items() if shown.over]
     for id in ended[: max(0, len(tools) - TOOLS)]:

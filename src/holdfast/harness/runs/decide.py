@@ -21,6 +21,7 @@ from .steps import (
     Fire,
     Idle,
     Plan,
+    Refuse,
     Report,
     RunTools,
     Start,
@@ -67,6 +68,8 @@ def _idle(state: State, bounds: Bounds) -> Step:
 
 
 def _running(state: State, run: Run, bounds: Bounds, now: int) -> Step:
+    if (excess := state.excess) is not None:
+        return Refuse(excess.seq, excess.left)  # first: no other step knows these calls
     if (end := _ending(state, run, bounds, now)) is not None:
         return end
     if (step := _open_calls(state)) is not None:

@@ -23,7 +23,7 @@ from .delegation import report, stop_all
 from .driving import Driving
 from .heard import heard
 from .hooks import run_hooks
-from .proposals import outcome, title
+from .proposals import outcome, title, too_many
 from .steps import (
     AskOutcome,
     CallModel,
@@ -33,6 +33,7 @@ from .steps import (
     Finish,
     Fire,
     Plan,
+    Refuse,
     Report,
     RunTools,
     Start,
@@ -41,8 +42,9 @@ from .steps import (
     Wait,
     Warn,
 )
-from .tooling import run_tools
+from .tooling import run_tools, unreadable
 
+BATCH = 500  # outcomes of calls in one append
 SUMMARISE = (
     "Summarise the conversation above for yourself, so that you can go on without it: what the "
     "person wants, what was decided and done, names, numbers and open points. Be short and exact."
@@ -125,6 +127,19 @@ async def _call_model(driving: Driving, step: CallModel) -> None:
     if await driving.write(driving.event("model.called", payload), expected=driving.state.head):
         await run_hooks(driving)
         await call_model(driving)
+
+
+async def _refuse(driving: Driving, step: Refuse) -> None:
+    message = await driving.live.payload(step.seq, ev.MessageCompleted)
+    if message is None:
+        raise unreadable(driving, step.seq)
+    some = message.calls[len(message.calls) - step.left :][:BATCH]
+    before = driving.state.excess
+    written = await driving.write(
+        *(too_many(driving, call.id) for call in some), expected=driving.state.head
+    )
+    if written and driving.state.excess == before:  # they have outcomes that nobody counted
+        raise unreadable(driving, step.seq)
 
 
 async def _run_tools(driving: Driving, step: RunTools) -> None:
@@ -319,6 +334,7 @@ _STEPS: dict[type[Any], Callable[[Driving, Any], Awaitable[None]]] = {
     Start: _start,
     CallModel: _call_model,
     Compact: _compact,
+    Refuse: _refuse,
     RunTools: _run_tools,
     Conclude: _conclude,
     AskOutcome: _ask_outcome,

@@ -12,7 +12,7 @@ import msgspec
 from ... import events as ev
 from ...events import NewEvent, new_id
 from ...models.port import CallChunk
-from ...state import FINAL, Grants
+from ...state import FINAL, OPEN_CALLS, Grants
 from ..agents.config import CALLS
 from ..live.risk import level
 from ..tools import Approval, BadArguments, Tool, ToolResult
@@ -38,23 +38,30 @@ async def proposed(
             return [], [_nudge(driving)] if await _nudged(driving) < NUDGES else []
     calls: list[ev.Call] = []
     events: list[NewEvent] = []
+    ids: set[str | None] = set()
     for n, chunk in enumerate(chunks):
         found = tools.get(chunk.name)
         call = ev.Call(
             id=new_id(),
             name=chunk.name,
             arguments=chunk.arguments,
-            provider_id=chunk.id if chunk.id not in [c.provider_id for c in calls] else None,
+            provider_id=chunk.id if chunk.id not in ids else None,
             fingerprint=found.fingerprint if found else None,
         )
         calls.append(call)
-        driving.judged.add(call.id)
-        if n >= CALLS:
-            problem = f"At most {CALLS} calls at a time: this one was not made."
-            events.append(outcome(driving, call.id, ToolResult(content=problem, failed=True)))
-        else:
+        ids.add(chunk.id)
+        if n < CALLS:
+            driving.judged.add(call.id)
             events.extend(await judged(driving, call, found))
+        elif n < OPEN_CALLS:  # the rest is refused in steps of its own
+            events.append(too_many(driving, call.id))
     return calls, events
+
+
+def too_many(driving: Driving, call: str) -> NewEvent:
+    """A call beyond those that one message may make."""
+    problem = f"At most {CALLS} calls at a time: this one was not made."
+    return outcome(driving, call, ToolResult(content=problem, failed=True))
 
 
 async def judged(

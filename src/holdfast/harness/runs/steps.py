@@ -59,6 +59,13 @@ class Compact(Struct, frozen=True):
     """Put older turns away, so that what a model reads stays small enough."""
 
 
+class Refuse(Struct, frozen=True):
+    """Message `seq` holds more calls than may be made: refuse some of the last `left`."""
+
+    seq: int
+    left: int
+
+
 class RunTools(Struct, frozen=True):
     """Carry these calls out."""
 
@@ -104,6 +111,7 @@ Step: TypeAlias = (
     | Start
     | CallModel
     | Compact
+    | Refuse
     | RunTools
     | Conclude
     | AskOutcome

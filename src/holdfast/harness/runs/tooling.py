@@ -158,15 +158,20 @@ async def _call(driving: Driving, id: str, open: OpenCall) -> ev.Call:
         calls = message.calls if message else []
     found = next((call for call in calls if call.id == id), None)
     if found is None:
-        key = driving.live.key
-        raise LogDamaged(
-            problem=f"event {open.seq} cannot be read any more: abort the run to go on",
-            tenant=key.tenant,
-            session=key.session,
-            thread=key.thread,
-            seq=open.seq,
-        )
+        raise unreadable(driving, open.seq)
     return found
+
+
+def unreadable(driving: Driving, seq: int) -> LogDamaged:
+    """The calls of an event are not to be had any more."""
+    key = driving.live.key
+    return LogDamaged(
+        problem=f"event {seq} cannot be read any more: abort the run to go on",
+        tenant=key.tenant,
+        session=key.session,
+        thread=key.thread,
+        seq=seq,
+    )
 
 
 def started(driving: Driving, ready: Ready) -> NewEvent:
