@@ -31,6 +31,7 @@ Category: TypeAlias = Literal[
 
 WAIT = 60.0  # seconds that a provider may ask us to wait
 TRACE = 20_000  # characters of a traceback
+WORDS = 20_000  # characters of what an error says
 
 
 class Kind(Struct, frozen=True):
@@ -50,6 +51,7 @@ CODES: dict[str, Kind] = {
     "limit_tokens": Kind("run", "warn", False, False, "The run used too many tokens."),
     "limit_cost": Kind("run", "warn", False, False, "The run cost too much."),
     "limit_time": Kind("run", "warn", False, False, "The run took too long."),
+    "limit_size": Kind("run", "warn", False, False, "The model's answer was too long."),
     "no_output": Kind("run", "error", False, False, "The model gave no answer of the wanted kind."),
     "crash_loop": Kind("run", "fatal", False, False, "The run broke off too often."),
     "model_failed": Kind("model", "error", False, False, "The model call failed."),
@@ -208,7 +210,7 @@ def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFA
     """The fault that `error` is, where it came from `source`."""
     fault = make(
         _code(error, source),
-        clean(describe(error)),
+        clean(describe(error)[:WORDS]),
         source=source,
         name=type(error).__name__,
         stack=_trace(error),

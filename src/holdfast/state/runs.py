@@ -74,6 +74,11 @@ def _message_completed(work: Work, event: Event, p: ev.MessageCompleted | None) 
     }
 
 
+def _message_interrupted(work: Work, event: Event, p: ev.MessageInterrupted | None) -> None:
+    if p is not None and p.shown:
+        work.read(event)
+
+
 def _open_calls(work: Work, event: Event, calls: list[ev.Call]) -> None:
     for call in calls[:OPEN_CALLS]:
         work.calls.setdefault(call.id, OpenCall(call.name, event.seq, "proposed", event.seq))
@@ -253,6 +258,7 @@ def _queue_changed(work: Work, event: Event, p: ev.QueueChanged | None) -> None:
 STEPS: dict[str, Step] = {
     "message.received": _message_received,
     "message.completed": _message_completed,
+    "message.interrupted": _message_interrupted,
     "run.started": _run_started,
     "run.resumed": _run_resumed,
     "run.waiting": _run_waiting,

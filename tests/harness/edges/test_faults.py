@@ -38,6 +38,7 @@ TABLE = {
     "limit_tokens": ("run", "warn", False, False),
     "limit_cost": ("run", "warn", False, False),
     "limit_time": ("run", "warn", False, False),
+    "limit_size": ("run", "warn", False, False),
     "no_output": ("run", "error", False, False),
     "crash_loop": ("run", "fatal", False, False),
     "model_failed": ("model", "error", False, False),

@@ -25,6 +25,8 @@ from .subagents import kin
 
 PARALLEL = 10  # tools at once, in one run
 CALLS = 64  # that one message of a model may hold; the rest are refused
+ANSWER = 4 << 20  # characters of one answer of a model: text, reasoning and calls together
+CONTEXT = 4 << 20  # characters that a model is shown beside the conversation
 OUTPUTS = 1_000  # types of answers that are remembered; of older ones the log has the schema
 
 Price = Callable[[str, Mapping[str, int]], "float | None"]

@@ -191,8 +191,8 @@ class History:
 
 
 def _tokens(events: Iterable[Event]) -> int:
-    read = ("message.received", "message.completed", "tool.finished")
-    return sum(len(event.data) // 4 for event in events if event.kind in read)
+    read = ("message.received", "message.completed", "message.interrupted", "tool.finished")
+    return sum(len(e.data) // 4 for e in events if e.kind in read and not _hidden(e))
 
 
 def _calls(event: Event) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ... import events as ev
+from ...codec import LIMITS
 from ...errors import HoldfastError, InvalidValue, ModelError, ModelUnavailable, StoreUnavailable
 from ...events import NewEvent, new_id
 from ...models.port import Model, ModelCall, TextChunk, ThoughtChunk, ToolSpec
@@ -20,13 +21,14 @@ from ..live.later import Later
 from ..live.usage import normalised
 from .contexts import Built, ContextFailed, build
 from .driving import Driving, Flight
-from .heard import Said, heard
+from .heard import AnswerTooLong, Said, heard
 from .output import output_spec, wanted
 from .policy import hidden
 from .proposals import proposed
 
 TRIES = 3  # to end a run while messages come
 DRAFT = 0.25  # seconds between two writes of a draft
+PIECE = LIMITS.draft_bytes // 8  # characters of a draft that are written at a time
 
 
 async def call_model(driving: Driving) -> None:
@@ -75,6 +77,8 @@ async def _answer(driving: Driving) -> tuple[Built, str, Said] | Fault:
     for ref, then in zip(refs, [*refs[1:], None], strict=True):
         try:
             return built, ref, await _patiently(driving, driving.config.model(ref), built)
+        except AnswerTooLong as error:  # another model would be asked for the same
+            return make("limit_size", str(error))
         except Exception as error:  # a model of the program's own may raise anything
             fault = classify(error, source="model", policy=policy)
             driving.log.warning("model_failed", category="model", error=fault, model=ref)
@@ -189,7 +193,7 @@ class Drafts:
 
     async def _write(self) -> None:
         driving, flight = self._driving, self._flight
-        text = flight.text[self._sent :]
+        text = flight.text[self._sent : self._sent + PIECE]
         try:
             await driving.config.store.put_draft(
                 driving.live.key, flight.message, self._sent, text, fence=driving.hold.lease

@@ -14,10 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from ... import events as ev
+from ...errors import InvalidValue
 from ...events import Event, Key
 from ...state import State
 from ...transcript import Message, transcript
 from ..agents.agent import ROLES, Agent, Context, Instructions, Mode, settled
+from ..agents.config import CONTEXT
 from ..faults import Fault, classify, context_outcome
 from ..tools.values import clean
 from .driving import Driving
@@ -128,6 +130,7 @@ async def build(driving: Driving) -> Built:
     for item in driving.config.agent.contexts_in(mode):
         try:
             said = _parts(item.label or item.name, item.role, await rendered(reading, item))
+            check_length(item.name, sum(len(part.content) for part in (*parts, *said)))
         except Exception as error:  # whatever a context of the program's own raises
             fault = classify(error, source="context", policy=policy)
             if context_outcome(policy, mode.context_failure, item.required, None) == "fail":
@@ -139,12 +142,25 @@ async def build(driving: Driving) -> Built:
     parts.extend(await _added(driving, driving.state))
     try:
         system = await _instructions(reading, driving.config.agent, mode)
+        size = len(system) + sum(len(part.content) for part in parts)
+        check_length("instructions and contexts", size)
     except Exception as error:
         raise ContextFailed(classify(error, source="context", policy=policy)) from error
     shown = [part for part in parts if part.role == "system"]
     text = "\n\n".join(filter(None, [system, *(f"## {p.name}\n{p.content}" for p in shown)]))
     notes = tuple(part.content for part in parts if part.role == "message")
     return Built(text, notes, tuple(parts), tuple(skipped))
+
+
+def check_length(what: str, size: int) -> None:
+    """Refuse to show a model more than `CONTEXT` characters beside the conversation."""
+    if size > CONTEXT:
+        raise InvalidValue(
+            field=what,
+            problem=f"makes {size} characters that are shown beside the conversation",
+            remedy=f"show at most {CONTEXT}",
+            limit=CONTEXT,
+        )
 
 
 async def _added(driving: Driving, state: State) -> list[Part]:

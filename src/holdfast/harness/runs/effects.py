@@ -13,7 +13,7 @@ from ...state import ENTRIES
 from ..agents.agent import Agent, Mode, called
 from ..agents.userstate import Edit, change, setting
 from ..live.inputs import MOST
-from .contexts import Reading
+from .contexts import Reading, check_length
 from .custom import custom
 from .driving import Driving
 
@@ -89,6 +89,7 @@ class Effects(Reading):
         """Show the model something from its next call on, or from the next event of kind `on`."""
         id = id or new_id()
         check_name("id", id, limit=128)
+        check_length("content", len(str(content)))
         if len(self._driving.state.contexts) >= ENTRIES and id not in self._driving.state.contexts:
             problem = f"{ENTRIES} contexts were added already"
             raise InvalidValue(field="id", problem=problem, remedy="remove some first")

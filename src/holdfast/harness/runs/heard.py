@@ -7,6 +7,7 @@ that is harmless; everything else is an error of the model.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import reprlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -29,11 +30,19 @@ from ...models.port import (
     TextChunk,
     ThoughtChunk,
 )
+from ..agents.config import ANSWER
 from ..tools.apart import asked_to_stop
 from ..tools.values import clean
 
 REASONS = frozenset(get_args(get_type_hints(EndChunk)["reason"]))
 ROOM = 8  # levels that our own events put around arguments
+
+
+class AnswerTooLong(Exception):
+    """A model says more than one answer may hold."""
+
+    def __init__(self, ref: str) -> None:
+        super().__init__(f"{ref}: the answer is longer than {ANSWER} characters")
 
 
 class Said(Struct):
@@ -63,11 +72,30 @@ class Said(Struct):
 
 
 async def heard(model: Model, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-    """What the model says to this call. Raises `ModelError` for what is no chunk, and
-    `ModelUnavailable` where the model was cancelled though nobody asked for it."""
+    """What the model says to this call. Raises `ModelError` for what is no chunk,
+    `ModelUnavailable` where the model was cancelled though nobody asked for it, and
+    `AnswerTooLong` where it goes on and on, after as much of its text as one answer may hold."""
+    left = ANSWER
     async with aclosing(model.stream(call)) as stream:
         while (chunk := await _next(model.ref, stream)) is not None:
+            if (size := _size(chunk)) > left:
+                if isinstance(chunk, TextChunk | ThoughtChunk) and left:
+                    yield replace(chunk, text=chunk.text[:left])
+                raise AnswerTooLong(model.ref)
+            left -= size
             yield chunk
+
+
+def _size(chunk: Chunk) -> int:
+    """How much of an answer a chunk is, in characters; also an empty one is something."""
+    if isinstance(chunk, TextChunk | ThoughtChunk):
+        return max(1, len(chunk.text))
+    if isinstance(chunk, CallChunk):
+        return len(chunk.name) + len(chunk.id or "") + len(to_json(chunk.arguments)) + 1
+    if isinstance(chunk, BoundChunk):
+        with contextlib.suppress(InvalidValue, TypeError):  # it is refused when it is written
+            return len(to_json(chunk.data)) + 1
+    return 0
 
 
 async def _next(ref: str, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:

@@ -10,10 +10,12 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from ... import events as ev
+from ...codec import LIMITS
 from ...events import NewEvent, new_id
 from ...models.port import FromUser, ModelCall, Text, TextChunk
 from ...state import OpenCall
 from ..agents.agent import settled
+from ..agents.config import ANSWER
 from ..faults import classify, make, public
 from ..tools import ToolResult
 from ..tools.apart import asked_to_stop
@@ -69,7 +71,7 @@ async def take_up(driving: Driving) -> None:
     events = [
         driving.event(
             "message.interrupted",
-            ev.MessageInterrupted(text=draft.text, reason="driver_lost", shown=False),
+            ev.MessageInterrupted(text=draft.text[:ANSWER], reason="driver_lost", shown=False),
             id=draft.message,
         )
         for draft in await driving.config.store.drafts(driving.live.key)
@@ -148,7 +150,7 @@ async def _run_tools(driving: Driving, step: RunTools) -> None:
 
 async def _conclude(driving: Driving, step: Conclude) -> None:
     events: list[NewEvent] = []
-    for id in step.calls:
+    for id in step.calls[:BATCH]:  # of more, the rest is decided on again
         call = driving.state.calls[id]
         events.append(await _concluded(driving, id, call))
         events.extend(
@@ -227,6 +229,8 @@ async def _warn(driving: Driving, step: Warn) -> None:
 async def _fire(driving: Driving, step: Fire) -> None:
     events: list[NewEvent] = []
     for id, timer in [(id, driving.state.timers[id]) for id in step.timers]:
+        if sum(len(event.data) for event in events) > LIMITS.append_bytes // 8:
+            break  # the rest is due as well, and decided on again
         told = await driving.live.payload(timer.seq, ev.TimerSet)
         text = told.text if told else ""
         metadata = {**(told.metadata if told else {}), "timer": id}
@@ -251,14 +255,11 @@ async def _wait(driving: Driving, step: Wait) -> None:
 async def _finish(driving: Driving, step: Finish) -> None:
     await stop_all(driving)  # first: after this run has ended nobody would
     state = driving.state
-    events = [*interrupted(driving, step.code), *forgotten(driving)]
-    how: Any = "superseded" if step.status == "interrupted" else "abandoned"
-    events.extend(_settle(driving, id, how) for id in state.pending)
-    for id, call in state.calls.items():
-        started = call.started is not None and not (call.parked and call.status != "started")
-        text = UNKNOWN if started else f"The run was {step.status}; the call was not made."
-        result = ToolResult(content=text, code="unknown" if started else _code(call.status))
-        events.append(outcome(driving, id, result, "unknown" if started else "cancelled"))
+    events = [*interrupted(driving, step.code), *forgotten(driving), *_closed(driving, step)]
+    while len(events) > BATCH:  # so many calls within calls are open
+        if not await driving.write(*events[:BATCH], expected=state.head):
+            return
+        driving.flight, state, events = None, driving.state, events[BATCH:]
     message = None
     if step.status == "failed":
         fault = make(step.code or "run_failed")
@@ -267,6 +268,18 @@ async def _finish(driving: Driving, step: Finish) -> None:
     if await driving.write(*events, expected=state.head):
         driving.flight = None
         driving.log.info("run_finished", category="run", status=step.status, code=step.code)
+
+
+def _closed(driving: Driving, step: Finish) -> list[NewEvent]:
+    """What settles all that is open in a run that ends."""
+    how: Any = "superseded" if step.status == "interrupted" else "abandoned"
+    events = [_settle(driving, id, how) for id in driving.state.pending]
+    for id, call in driving.state.calls.items():
+        started = call.started is not None and not (call.parked and call.status != "started")
+        text = UNKNOWN if started else f"The run was {step.status}; the call was not made."
+        result = ToolResult(content=text, code="unknown" if started else _code(call.status))
+        events.append(outcome(driving, id, result, "unknown" if started else "cancelled"))
+    return events
 
 
 async def _compact(driving: Driving, step: Compact) -> None:
@@ -305,7 +318,7 @@ async def _summary(driving: Driving, upto: int) -> str:
     )
     try:
         if callable(config.summarise):
-            return clean(str(await settled(config.summarise(messages))))
+            return _short(clean(str(await settled(config.summarise(messages)))))
         async with aclosing(heard(config.model(ref), call)) as chunks:
             said = [chunk.text async for chunk in chunks if isinstance(chunk, TextChunk)]
     except (Exception, asyncio.CancelledError) as error:
@@ -316,6 +329,12 @@ async def _summary(driving: Driving, upto: int) -> str:
         driving.log.warning("summary_failed", category="model", error=fault)
         return ""
     return "".join(said)
+
+
+def _short(summary: str) -> str:
+    if len(summary) > ANSWER:
+        raise ValueError(f"the summary has {len(summary)} characters: keep to {ANSWER}")
+    return summary
 
 
 def _settle(

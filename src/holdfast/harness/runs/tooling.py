@@ -277,7 +277,10 @@ async def _cut(
         return  # not ours to say any more; the next driver says that it is unknown
     stopped = ToolResult(content=f"This call was cancelled. {STOPPED}", code="cancelled")
     open = [item.call.id for item in tasks.values() if item.call.id in driving.state.calls]
-    events = [outcome(driving, id, done[id]) for id in open if id in done]
+    for item in tasks.values():
+        if item.call.id in done and item.call.id in open:
+            await kept(driving, item, done[item.call.id])
+    events: list[NewEvent] = []
     if not driving.stopping:  # else the next driver goes on with them, or asks
         ended = {i.call.id for t, i in tasks.items() if t.done() and is_async(i.tool.function)}
         for id in (id for id in open if id not in done):
