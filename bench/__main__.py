@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from .finding import find
 from .finding_shared import find_mongodb, find_postgres
-from .harness import harness_late, harness_turn
+from .harness import harness_late, harness_recovery, harness_turn
 from .importing import importing
 from .late import late_turn
 from .late_shared import late_mongodb, late_postgres
@@ -49,6 +49,7 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "import": importing,
     "harness-turn": harness_turn,
     "harness-late": harness_late,
+    "harness-recovery": harness_recovery,
     "harness-streams": harness_streams,
     "harness-bytes": harness_bytes,
     "session-deltas": session_deltas,

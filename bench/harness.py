@@ -1,5 +1,6 @@
 """What the harness costs beside the model: a turn of a model that answers at once, early and
-late in a session, and how long a long session takes to open."""
+late in a session, how long a long session takes to open, and how long it takes to answer all that
+was left undone."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-from holdfast import Agent, Harness, tool
+from holdfast import Agent, Harness, NewEvent, connect, key, tool
+from holdfast import events as ev
 from holdfast.harness.session import Session
 from holdfast.models.port import CallChunk, Chunk, EndChunk, FromTools, ModelCall, TextChunk
 
@@ -29,14 +31,16 @@ MACHINE = "Holdfast sqlite"
 
 
 class Instant:
-    """A model that answers at once; `calls` tools first, all in one message."""
+    """A model that answers at once; `calls` tools first, all in one message. `asked` counts how
+    often it was called."""
 
     ref = "instant/one"
 
     def __init__(self, calls: int = 0) -> None:
-        self._calls = calls
+        self._calls, self.asked = calls, 0
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
+        self.asked += 1
         if self._calls and not isinstance(call.messages[-1], FromTools):
             for number in range(self._calls):
                 yield CallChunk("find_order", {"order": number})
@@ -211,4 +215,54 @@ def harness_late(settings: Settings) -> Result:
     for name in list(runs)[1:]:
         found, why = values.get(name, []), absent.get(name, "")
         result.figures.append(Figure(name=name, unit="ms", values=found, absent=why))
+    return result
+
+
+async def leave(storage: str, sessions: int) -> None:
+    """Sessions with a message that nobody has answered."""
+    created = ev.SessionCreated(agent=shop().key)
+    async with connect(storage) as store:
+        for number in range(sessions):
+            events = [
+                NewEvent.of("session.created", created),
+                NewEvent.of("message.received", ev.MessageReceived(text=ASKED)),
+            ]
+            await store.append(key(f"left-{number}"), events, create=True)
+
+
+def recovered(storage: str, sessions: int) -> float:
+    """How many sessions that nobody drove a new process answers, per second."""
+
+    async def main() -> float:
+        await leave(storage, sessions)
+        model = Instant()
+        with steady():
+            start = time.perf_counter()
+            async with Harness(shop(), default_model=model, store=storage) as harness:
+                while model.asked < sessions or list(harness.opened.lives):  # noqa: ASYNC110
+                    await asyncio.sleep(0.002)
+                return sessions / (time.perf_counter() - start)
+
+    return asyncio.run(main())
+
+
+def harness_recovery(settings: Settings) -> Result:
+    """Sessions that were left undone, answered by a process that starts."""
+    left = settings.sizes.left
+    result = Result(name="harness-recovery", title=f"{left:,} sessions without a driver")
+
+    def on(scheme: str, durability: str) -> Callable[[], float]:
+        def run() -> float:
+            with settings.folder() as folder:
+                return recovered(url(scheme, folder, durability), left)
+
+        return run
+
+    runs = {PROCESS: on("sqlite", "process"), MACHINE: on("sqlite", "machine")}
+    values, absent = race(runs, rounds=settings.rounds, step=settings.step)
+    for name in runs:
+        found, why = values.get(name, []), absent.get(name, "")
+        result.figures.append(Figure(name=name, unit="/s", values=found, absent=why))
+    found, why = values.get(MACHINE, []), absent.get(MACHINE, "")
+    result.bars.append(Bar(name=MACHINE, way="least", bar=50, unit="/s", values=found, absent=why))
     return result

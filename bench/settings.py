@@ -44,6 +44,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     turns_harness: int = 150  # of one session, a round; fewer than the window of a model has
     late_harness: int = 2_000
     window_harness: int = 100
+    left: int = 1_000  # sessions that nobody drives, to be taken up
     streams: int = 200  # sessions that stream at once
     chunks: int = 200  # of each of them
     spacing: float = 0.02  # seconds between two
@@ -81,6 +82,7 @@ QUICK = Sizes(
     longer=400,
     window_pushed=10,
     turns_harness=50,
+    left=200,
     late_harness=500,
     chunks=50,
     speaking=1.0,

@@ -23,6 +23,7 @@ from holdfast.models.port import (
     CallChunk,
     Chunk,
     EndChunk,
+    FromUser,
     ModelCall,
     Text,
     TextChunk,
@@ -48,7 +49,8 @@ class Endless:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
         self.calls.append(call)
-        if call.messages[-1].content[-1] == Text("Go."):
+        last = call.messages[-1]
+        if isinstance(last, FromUser) and last.content[-1] == Text("Go."):
             while True:
                 for chunk in self.chunks:
                     await asyncio.sleep(0)
@@ -240,7 +242,8 @@ async def test_a_tool_cannot_add_a_context_that_is_too_long() -> None:
     @tool
     async def add(context: ToolContext) -> str:
         """Add."""
-        await context.add_context("c" * (CONTEXT + 1), scope="session")
+        acting: Any = context
+        await acting.add_context("c" * (CONTEXT + 1), scope="session")
         return "added"
 
     model = script(Say("So.", calls=[Use("add")]), "Better.")

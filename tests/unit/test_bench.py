@@ -45,6 +45,7 @@ TINY = Sizes(
     turns_harness=3,
     late_harness=12,
     window_harness=3,
+    left=5,
     streams=3,
     chunks=5,
     spacing=0.001,

@@ -16,7 +16,7 @@ from ..models.port import Model, Provider
 from ..store import Store
 from ..stores import connect
 from .agents.agent import Agent
-from .agents.config import PARALLEL, Config, Price
+from .agents.config import PARALLEL, RECOVERING, Config, Price
 from .agents.limits import RunLimits
 from .agents.sources import ToolSource, gather, release
 from .faults import ErrorPolicy
@@ -55,6 +55,7 @@ class Serving:
         crashes: int = 3,
         ttl: float = TTL,
         parallel_tools: int = PARALLEL,
+        parallel_recovery: int = RECOVERING,
         price: Price | None = price,
         trace: bool | None = None,
         storage: str | Store | None = None,

@@ -40,6 +40,7 @@ def prepare(given: Mapping[str, Any]) -> dict[str, Any]:
         "tracing": tracing(given["trace"]),
         "ttl": given["ttl"],
         "parallel": given["parallel_tools"],
+        "recovering": given["parallel_recovery"],
         "price": given["price"],
         "summarise": given["summarise"],
     }

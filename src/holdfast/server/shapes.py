@@ -61,6 +61,7 @@ HARNESS = {
     "crashes": WHOLE,
     "default_model": TEXT,
     "fallback_models": TEXTS,
+    "parallel_recovery": WHOLE,
     "parallel_tools": WHOLE,
     "recovery": TEXT,
     "summarise": TEXT,

@@ -24,6 +24,7 @@ from .limits import Bounds
 from .subagents import kin
 
 PARALLEL = 10  # tools at once, in one run
+RECOVERING = 200  # sessions that nobody drives, taken up at once
 CALLS = 64  # that one message of a model may hold; the rest are refused
 ANSWER = 4 << 20  # characters of one answer of a model: text, reasoning and calls together
 CONTEXT = 4 << 20  # characters that a model is shown beside the conversation
@@ -60,6 +61,7 @@ class Config:
     owner: str
     ttl: float
     parallel: int = PARALLEL
+    recovering: int = RECOVERING
     price: Price | None = None
     summarise: Callable[..., Any] | str | None = None
     outputs: Outputs = field(default_factory=Outputs)

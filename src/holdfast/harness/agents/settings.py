@@ -163,6 +163,7 @@ _TESTS: dict[str, Callable[[Any], Iterator[str]]] = {
     "window_tokens": _at_least(1),
     "window_turns": _at_least(1),
     "parallel_tools": _at_least(1),
+    "parallel_recovery": _at_least(1),
     "crashes": _at_least(0),
     "ttl": _ttl,
     "recovery": _one_of("resume", "close", "leave"),

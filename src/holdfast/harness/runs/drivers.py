@@ -4,6 +4,7 @@ now and then, for logs that nobody drives."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 
 from ...codec import typed
@@ -16,9 +17,10 @@ from ..agents.config import Config
 from ..agents.subagents import family
 from ..live.lives import Lives
 from ..live.log import Live
+from .decide import asks_within
 from .driving import Driving
 from .loop import drive
-from .work import Work
+from .work import Slots, Work
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
 SOON, TRIES = 0.05, 40  # seconds between two looks at a lease that is about to be given back
@@ -43,6 +45,9 @@ class Drivers:
         self._again: set[Key] = set()
         self._drives: dict[Key, Driving] = {}
         self._work = Work(config.store, tenant, [*family(config.agent)])
+        self._slots = Slots(config.recovering)
+        self._hurry = asyncio.Event()  # there is more than the last look took up
+        self._one = asyncio.Lock()  # look at a time
         self._nudges: set[asyncio.Task[None]] = set()
         self._alarms = Alarms(self._due)
         self._held: dict[Key, int] = {}  # by somebody else, for so many ms
@@ -94,14 +99,33 @@ class Drivers:
 
     async def look(self) -> None:
         """Drive the logs of this agent, and of those that work for it, that nobody drives and
-        that have something to do."""
-        for where in await self._work.due():
-            try:
-                live = await self._lives.open(where)
-            except HoldfastError as error:
-                self._config.log.warning("open_failed", category="storage", error=error)
-                continue
-            self.wake(live)
+        that have something to do: as many at once as the harness may take up, the rest as soon
+        as these are done."""
+        self._work.begin()
+        await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Take up as many logs as there is room for; where there may be more, see to it that the
+        next look comes as soon as there is room again."""
+        async with self._one:
+            more = True
+            if room := self._slots.free:
+                found, more = await self._work.due(room, self._tasks.keys())
+                for where in found:
+                    await self._take_up(where)
+        if more:
+            self._hurry.set()
+
+    async def _take_up(self, where: Key) -> None:
+        try:
+            live = await self._lives.open(where)
+        except HoldfastError as error:
+            self._work.failed(where)
+            self._config.log.warning("open_failed", category="storage", error=error)
+            return
+        self.wake(live)
+        if where in self._tasks:
+            self._slots.take(where)
 
     async def stop(self, wheres: Iterable[Key], grace: float) -> None:
         """Let drivers reach a safe point; after `grace` seconds stop what they do. What is left
@@ -155,6 +179,7 @@ class Drivers:
         except (SessionNotFound, HarnessClosed):
             pass  # deleted or closed meanwhile
         except Exception as error:  # nothing of one session may hurt the others
+            self._work.failed(key)
             self._held[key] = int(self._config.ttl * 500)  # no sooner than the next look
             stuck = not getattr(error, "retryable", False)
             if stuck:
@@ -165,6 +190,7 @@ class Drivers:
 
     def _driven(self, live: Live) -> None:
         self._tasks.pop(live.key, None)
+        self._slots.give(live.key)
         if live.key in self._again:
             self._again.discard(live.key)
             if not self._closed and live.failure is None:
@@ -196,12 +222,29 @@ class Drivers:
         if not self._work.vain(live.key, live.state.head) and wanting(live.state):
             self.wake(live)
 
+    async def _room(self) -> None:
+        """Wait until more logs may be taken up. Those that wait for a person within a call, which
+        may last for days, leave their room to others."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.ttl / 2):
+                    await self._slots.some()
+                    return
+            known = [self._lives.get(where) for where in self._slots]
+            self._slots.give(*(live.key for live in known if live and asks_within(live.state)))
+
     async def _looking(self) -> None:
         while True:
-            await asyncio.sleep(self._config.ttl / 2)
+            try:
+                async with asyncio.timeout(self._config.ttl / 2):
+                    await self._hurry.wait()
+            except TimeoutError:
+                self._work.begin()
+            self._hurry.clear()
+            await self._room()
             try:
                 with cancellable():
-                    await self.look()
+                    await self._sweep()
             except Exception as error:  # whatever it is, look again
                 self._config.log.warning("look_failed", category="storage", error=error)
 
