@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import pty
@@ -10,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast import Key, Store, key
+from holdfast import Key, Store, connect, key
+from holdfast.harness.sandbox import LocalSandbox
 from holdfast.stores.memory import MemoryStore
 
 from .conftest import Cli, created, said, write
@@ -144,3 +146,24 @@ def test_purge_removes_what_delete_left(tmp_path: Path, shop: str, cli: Cli) -> 
     assert ended.json["remains"] == []
     for path in tmp_path.glob("store.db*"):
         assert b"It is broken" not in path.read_bytes()
+
+
+def test_a_purge_removes_the_work_folders_of_deleted_sessions(
+    tmp_path: Path, shop: str, cli: Cli
+) -> None:
+    async def fill() -> None:
+        sandbox, store = LocalSandbox(tmp_path / "places"), await connect(shop)
+        for session in ("customer-42", "gone"):
+            place = await sandbox.open(key(session), agent="a", resources=None)
+            await place.write("a.txt", b"kept")
+            await sandbox.condemn(key(session).scope, store.info().location)
+        await store.aclose()
+
+    asyncio.run(fill())
+    (tmp_path / "places" / f"{'0' * 32}.gone-0123456789abcdef").mkdir()
+    ended = cli("purge", "--sandbox", f"{tmp_path}/places", "--json")
+    assert (ended.code, ended.json["removed"]["folders"]) == (0, 2)
+    (folder,) = (tmp_path / "places").iterdir()
+    assert (folder / "files/a.txt").read_bytes() == b"kept"
+    ended = cli("purge", "--sandbox", f"{tmp_path}/none")
+    assert (ended.code, "there is no folder" in ended.err) == (2, True)

@@ -17,6 +17,7 @@ from ..catalog import Query, Row
 from ..codec import LIMITS
 from ..errors import DeletionRefused, InvalidValue, SessionNotFound
 from ..events import Key, Scope
+from ..harness.sandbox import LocalSandbox
 from ..sessions import Sessions
 from ..store import Damage, Receipt, Store
 from ..stores.anchors import Anchor, held
@@ -266,22 +267,46 @@ def agreed(verb: str, question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-async def purge(*, common: Common = EVERYWHERE) -> int:
+async def purge(
+    *,
+    sandbox: Annotated[
+        Path | None,
+        Parameter(help="Also remove the work folders that deleted sessions left in this folder."),
+    ] = None,
+    common: Common = EVERYWHERE,
+) -> int:
     """Remove from the store's files what deletes left in free pages and logs. All tenants.
 
     ```
     holdfast purge
+    holdfast purge --sandbox places
     ```
 
-    Best when nobody else has the store open; prints what is left if somebody has.
+    Best when nobody else has the store open; prints what is left if somebody has. `--sandbox` is
+    the folder of the sandbox, as given to `holdfast serve`.
     With `--json`: the receipt as one document.
     """
     out = common.output()
+    if sandbox is not None and not await asyncio.to_thread(sandbox.is_dir):
+        raise UsageError(f"--sandbox: there is no folder {str(sandbox)!r}")
     async with common.open() as store:
         with out.working("purging"):
             receipt = await store.purge()
+            if sandbox is not None:
+                receipt = await _sweep_folders(store, sandbox, receipt)
     _print_receipt(out, receipt)
     return 0
+
+
+async def _sweep_folders(store: Store, sandbox: Path, receipt: Receipt) -> Receipt:
+    async def is_gone(scope: Scope, location: str) -> bool | None:
+        if location != store.info().location:
+            return None
+        return await store.row(Key(scope.tenant, scope.session, "main")) is None
+
+    swept = await LocalSandbox(sandbox).sweep(is_gone)
+    removed = {**receipt.removed, **({"folders": swept.folders} if swept.folders else {})}
+    return Receipt(removed=removed, remains=(*receipt.remains, *swept.remains))
 
 
 def _print_receipt(out: Output, receipt: Receipt) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
+from msgspec.structs import replace
+
 from .. import events as ev
 from ..catalog import Page, Pending, PendingQuery, Query, Row
 from ..errors import InvalidValue
@@ -21,6 +23,7 @@ from .parts.children import holder
 from .parts.stream import Stream
 from .runs.results import Result
 from .sandbox.port import Reason
+from .sandbox.removal import cleared, condemn
 from .serving import TTL, Serving
 from .session import Session
 
@@ -92,8 +95,9 @@ class Harness(Serving):
         return await self.store.find(query, cursor=cursor, limit=limit)
 
     async def delete(self, id: str) -> Receipt:
-        """Stop what is going on in a session, and remove all of it, its sandbox too.
-        `DeletionRefused` where it must be kept, `InvalidValue` where it is another agent's."""
+        """Stop what is going on in a session, and remove all of it, its sandbox too; what could
+        not be removed there is in the receipt. `DeletionRefused` where it must be kept,
+        `InvalidValue` where it is another agent's."""
         self._check_open()
         id = _named(id)
         scope = Scope(self.tenant, id)
@@ -101,8 +105,11 @@ class Harness(Serving):
             self.opened.check_agent(row)
             check_held(row)
         await self.close(id, grace=0.0, reason="delete")
+        sandbox = self.config.sandbox
+        await condemn(sandbox, scope, self.store.info().location)
         receipt = await self.store.delete(scope)
-        await self.config.sandbox.destroy(scope)
+        left = await cleared(sandbox, scope)
+        receipt = replace(receipt, remains=(*receipt.remains, *left))
         if receipt.removed.get("logs"):
             self._notices.tell("session.deleted", id)
         return receipt

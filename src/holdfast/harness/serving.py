@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from ..errors import HarnessClosed
-from ..events import new_id
+from ..errors import HarnessClosed, HoldfastError
+from ..events import Scope, key, new_id
 from ..models.port import Model, Provider
 from ..store import Store
 from ..stores import connect
@@ -25,6 +25,7 @@ from .notices import Listener, Notices
 from .opened import GRACE, Opened
 from .prices import price
 from .sandbox.port import Sandbox
+from .sandbox.removal import Swept
 from .setup import prepare
 from .telemetry.logs import LogConfig, Logs
 
@@ -74,6 +75,7 @@ class Serving:
         self._sources: list[ToolSource] = []
         self._starting = asyncio.Lock()
         self._closing: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -95,6 +97,7 @@ class Serving:
             self._check_open()
             if self._opened is None:
                 self._opened = await self._open()
+                self._sweeping = asyncio.create_task(self._sweep(), name="sweep folders")
                 if self.recovery != "leave":
                     await self._opened.drivers.start()
         return self
@@ -129,6 +132,9 @@ class Serving:
     async def _close(self, grace: float) -> None:
         async with self._starting:  # what is being started is closed as well
             opened = self._opened
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         if opened is not None:
             await opened.aclose(grace)
             await release(self._sources)
@@ -140,6 +146,28 @@ class Serving:
     def _check_open(self) -> None:
         if self._closed:
             raise HarnessClosed(what="the harness")
+
+    async def sweep_folders(self) -> Swept:
+        """Remove the work folders that deleted sessions have left, as a process that was killed
+        or a file that could not be removed leaves them; done at each start too. Nothing for a
+        sandbox that has no `sweep`."""
+        sweep = getattr(self.config.sandbox, "sweep", None)
+        return Swept() if sweep is None else await sweep(self._is_gone)
+
+    async def _is_gone(self, scope: Scope, store: str) -> bool | None:
+        """Whether a session is gone that was being deleted; None for one of another store."""
+        if (scope.tenant, store) != (self.tenant, self.store.info().location):
+            return None
+        return await self.store.row(key(scope.session, "main", scope.tenant)) is None
+
+    async def _sweep(self) -> None:
+        try:
+            swept = await self.sweep_folders()
+        except (HoldfastError, OSError) as error:  # the next start tries again
+            self.logs.log.warning("folders_not_swept", category="sandbox", problem=str(error))
+            return
+        for left in swept.remains:
+            self.logs.log.warning("folder_remains", category="sandbox", problem=left.what)
 
     @property
     def opened(self) -> Opened:

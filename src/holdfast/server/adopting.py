@@ -9,6 +9,7 @@ from typing import Any
 
 from ..catalog import Row
 from ..errors import UnknownAgent
+from ..store import Remains
 from .engines import Engine, Place
 from .loading import Loading
 
@@ -56,13 +57,15 @@ class Adopting:
             if (engine := await self._adopt(place, agent)) is not None:
                 await engine.take_up(place, agent)
 
-    async def clear(self, place: Place, row: Row) -> None:
-        """Remove what a session has outside of its store, such as its work folder."""
+    async def clear(self, place: Place, row: Row) -> tuple[Remains, ...]:
+        """Remove what a session has outside of its store, such as its work folder; what remains
+        of that."""
         await self.adopt(place, row)
         with contextlib.suppress(UnknownAgent):
             _, engine, agent = serving(self._engines, row.agent)
             if (clear := getattr(engine, "clear", None)) is not None:
-                await clear(place, agent, row.session)
+                return await clear(place, agent, row.session) or ()
+        return ()
 
     async def forget(self, place: Place, agent: str) -> None:
         """Forget an agent that was brought, once no session needs it."""

@@ -20,9 +20,10 @@ from ..events import Key, NewEvent, Scope
 from ..harness.agents.agent import Agent
 from ..harness.agents.settings import for_function
 from ..harness.host import GRACE, Harness
+from ..harness.sandbox.removal import cleared, condemn
 from ..harness.session import Session
 from ..models.scripted import ScriptedModel, offline
-from ..store import Receipt, Store
+from ..store import Receipt, Remains, Store
 from .envs import Envs, Supplied
 from .limits import ServerLimits
 from .uses import Uses
@@ -225,13 +226,21 @@ class HoldfastEngine:
         self._uses.forget(harness, id)
         return receipt
 
-    async def clear(self, place: Place, agent: str, id: str) -> None:
+    async def clear(self, place: Place, agent: str, id: str) -> tuple[Remains, ...]:
         """Let go of a session that is about to be removed, and remove what it has outside of the
-        store's own."""
+        store's own; what remains of it."""
         harness = await self._harness(place, agent).start()
         await harness.close(id, grace=0.0, reason="delete")
-        await harness.config.sandbox.destroy(Scope(place.tenant, id))
+        scope, sandbox = Scope(place.tenant, id), harness.config.sandbox
+        await condemn(sandbox, scope, place.store.info().location)
+        left = await cleared(sandbox, scope)
         self._uses.forget(harness, id)
+        return left
+
+    async def tidy(self) -> None:
+        """Remove the work folders that deleted sessions have left."""
+        for harness in self.harnesses:
+            await (await harness.start()).sweep_folders()
 
     async def serve(self, place: Place) -> None:
         for agent in self._keys:

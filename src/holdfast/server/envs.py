@@ -54,6 +54,9 @@ class Supplied:
     def __init__(self, sandbox: Sandbox, envs: Envs) -> None:
         self._sandbox, self._envs = sandbox, envs
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sandbox, name)  # what not every sandbox has
+
     async def open(self, session: Key, *, agent: str, resources: Any) -> Place:
         place = await self._sandbox.open(session, agent=agent, resources=resources)
         made = SuppliedPlace(place, lambda: self._envs.of(session.scope))

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from ..errors import InvalidValue
 from ..harness.sandbox import Place
+from ..harness.sandbox.folder import DEPTH
 from ..wire.files import File
 from . import manifest
 from .manifest import Described
@@ -272,6 +273,9 @@ def check_path(path: Any) -> str:
         )
     if "\0" in path or "\\" in path:
         raise InvalidValue(field="path", problem="holds a character it may not", remedy="use /")
+    if len(parts) > DEPTH:
+        problem, remedy = f"has {len(parts)} names", f"use at most {DEPTH}"
+        raise InvalidValue(field="path", problem=problem, remedy=remedy, limit=DEPTH)
     return path
 
 

@@ -9,6 +9,7 @@ from ..catalog import Row
 from ..errors import HoldfastError, SessionMoved
 from ..events import Event, Scope, to_json
 from ..events.defaults import complete
+from ..harness.sandbox.removal import WHERE
 from ..store import Receipt, Remains, Store
 from ..stores.copy import place_name
 from ..wire import End, failed
@@ -84,7 +85,7 @@ def remains(place: Place, left: tuple[Remains, ...] | list[Remains]) -> tuple[Re
     at, shown = place.store.info().location, f"the {place.kind} store"
 
     def where(text: str) -> str:
-        if text.startswith(LOG):
+        if text.startswith((LOG, WHERE)):
             return text
         before, found, rest = text.partition(at) if at else (text, "", "")
         if not found or before:

@@ -31,7 +31,7 @@ from .writing import Writing
 LOGGER = logging.getLogger("holdfast.server")
 LOOK = 5.0  # seconds between two looks for runs of agents that others loaded
 GUESSES = 8  # unknown keys of one address that are looked up at a time
-SWEEP = 3_600.0  # seconds between two looks for old answers
+SWEEP = 3_600.0  # seconds between two looks for old answers and work folders of deleted sessions
 
 
 class Service:
@@ -268,4 +268,13 @@ class Service:
                         await self.adopting.tidy(await self.places.place(tenant))
                 except HoldfastError as error:
                     LOGGER.warning("old answers are not swept: %s", error.code)
+            await self._tidy_folders()
             await asyncio.sleep(SWEEP)
+
+    async def _tidy_folders(self) -> None:
+        for name, engine in self.engines.items():
+            try:
+                if (tidy := getattr(engine, "tidy", None)) is not None:
+                    await tidy()
+            except HoldfastError as error:
+                LOGGER.warning("work folders of %s are not swept: %s", name, error.code)

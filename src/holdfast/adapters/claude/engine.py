@@ -14,7 +14,7 @@ from ...events import Key, Scope
 from ...harness.agents.agent import Agent
 from ...harness.host import Harness
 from ...server.engines import HoldfastEngine, Place
-from ...store import Receipt, Store
+from ...store import Receipt, Remains, Store
 from .provider import NAMESPACE, ClaudeProvider
 from .reading import all_rows
 from .store import ClaudeSessionStore
@@ -55,8 +55,8 @@ class ClaudeEngine(HoldfastEngine):
         await self.clear(place, agent, id)
         return await super().delete(place, agent, id)
 
-    async def clear(self, place: Place, agent: str, id: str) -> None:
-        await super().clear(place, agent, id)
+    async def clear(self, place: Place, agent: str, id: str) -> tuple[Remains, ...]:
+        left = await super().clear(place, agent, id)
         self._envs.drop(Scope(place.tenant, id))
         if theirs := await _theirs(place, id):
             from claude_agent_sdk import project_key_for_directory  # noqa: PLC0415 - an extra
@@ -65,6 +65,7 @@ class ClaudeEngine(HoldfastEngine):
             project = await asyncio.to_thread(project_key_for_directory, self._cwd)
             for session in sorted(theirs):
                 await sessions.delete({"project_key": project, "session_id": session})
+        return left
 
 
 def claude_engine(

@@ -22,9 +22,10 @@ from ...errors import InvalidValue, OutsideSandbox, SandboxError
 from ...events import Key, Scope, new_id
 from .dockercli import DEAD, END, MISSING, TAKEN, DockerCli, flags, limits, mount, variables
 from .files import Files
-from .folder import Folder, remove
+from .folder import Folder
 from .port import Command, Ran, Reason, digest
 from .process import MARK, Running
+from .removal import IsGone, Swept, WorkFolders, sweep
 
 WORKSPACE = "/workspace"
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,44}[a-z0-9])?")
@@ -93,6 +94,7 @@ class DockerSandbox:
             )
         self._image = image
         self._workspace = Path(workspace)
+        self._sessions = WorkFolders(self._workspace)
         self._prefix = prefix
         self._shared = shared
         self._mounts = mounts
@@ -127,7 +129,16 @@ class DockerSandbox:
         async with self._lock(name):
             await self.cli.call("rm", "--force", name, fine=MISSING)
         if not self._shared:
-            await asyncio.to_thread(remove, self._workspace / digest(session)[:32])
+            await asyncio.to_thread(self._sessions.remove, session)
+
+    async def condemn(self, session: Scope, store: str) -> None:
+        """Write down that a session in this store is being deleted, before it is."""
+        if not self._shared:
+            await asyncio.to_thread(self._sessions.condemn, session, store)
+
+    async def sweep(self, is_gone: IsGone) -> Swept:
+        """Remove what deleted sessions have left."""
+        return Swept() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
 
     async def leave(self, name: str, reason: Reason) -> None:
         """One place of a container is closed; the last of this process ends the container."""
@@ -145,7 +156,7 @@ class DockerSandbox:
         return self._locks.setdefault(name, asyncio.Lock())
 
     def _folder(self, scope: Scope) -> Folder:
-        mine = self._workspace if self._shared else self._workspace / digest(scope)[:32]
+        mine = self._workspace if self._shared else self._sessions.of(scope)
         try:
             mine.mkdir(mode=0o700, parents=True, exist_ok=True)
             return Folder(str(mine.resolve()), seen_as=WORKSPACE)

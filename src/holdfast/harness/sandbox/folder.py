@@ -12,19 +12,17 @@ import builtins
 import errno
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from pathlib import Path
 
 from ...errors import NoSuchFile, OutsideSandbox, SandboxError
 from .patterns import Pattern
 from .port import Entry
+from .removal import remove_tree
 
 LINKS = 40  # followed in one path, as Linux does
-DEPTH = 100  # folders in folders that a list looks into
-GONE = ".gone-"  # in the name of a folder that is being removed
+DEPTH = 100  # names of a path, and folders in folders that a list looks into
 SKIPPED = frozenset({".git", "node_modules"})
 NOT_EMPTY = "Directory not empty: remove what is in it first, or ask for all of it (all=true)"
 _PIECE = 1 << 20
@@ -114,9 +112,11 @@ class Folder:
         """Give a file or folder another path."""
         with self._walk(path) as source:
             name = source.go(path, last=True)
-            os.stat(name, dir_fd=source.at, follow_symlinks=False)
+            found = os.stat(name, dir_fd=source.at, follow_symlinks=False)
             with self._walk(to) as target:
                 new = target.go(to, make=True, last=True)
+                if stat.S_ISDIR(found.st_mode):
+                    _check_depth(len(target.names) + _levels(name, source.at))
                 if "." in (name, new) or _is_there(new, target.at):
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
                 os.rename(name, new, src_dir_fd=source.at, dst_dir_fd=target.at)
@@ -131,7 +131,7 @@ class Folder:
             if not stat.S_ISDIR(found.st_mode):
                 os.unlink(name, dir_fd=walk.at)
             elif all:
-                shutil.rmtree(name, dir_fd=walk.at)
+                _remove_all(path, name, walk.at)
             else:
                 _remove_empty(name, walk.at)
 
@@ -192,6 +192,7 @@ class _Walk:
         no link, or "." if the path is a folder that we are in. `into` enters the last as well;
         `last` takes the last for itself, also if it is a link."""
         left = self.names_of(path)[::-1]
+        _check_depth(len(left) - 1)
         tries = 0
         while left:
             name = left.pop()
@@ -242,6 +243,7 @@ class _Walk:
             raise
 
     def _down(self, name: str, *, make: bool) -> bool:
+        _check_depth(len(self.names) + 1)
         if make:
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self.at)
@@ -290,27 +292,6 @@ class _Walk:
             raise
 
 
-def remove(folder: Path) -> None:
-    """Remove a folder with all in it, also what its owner may not change. Whoever makes it
-    again meanwhile begins with an empty one; what an earlier removal left goes too."""
-    try:
-        with suppress(FileNotFoundError):
-            folder.rename(folder.with_name(f"{folder.name}{GONE}{secrets.token_hex(8)}"))
-        for gone in folder.parent.glob(f"{folder.name}{GONE}*"):
-            _allow(gone)
-            shutil.rmtree(gone)
-    except OSError as error:
-        raise SandboxError(problem=f"cannot remove a folder: {error.strerror}") from error
-
-
-def _allow(folder: Path) -> None:
-    for _, folders, _, opened in os.fwalk(folder):
-        for name in folders:
-            found = os.stat(name, dir_fd=opened, follow_symlinks=False)
-            if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o700 != 0o700:
-                os.chmod(name, 0o700, dir_fd=opened)
-
-
 def _read(file: int, limit: int | None) -> bytes:
     pieces, left = [], limit
     while left is None or left > 0:
@@ -353,6 +334,29 @@ def _remove_empty(name: str, opened: int) -> None:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         raise ValueError(NOT_EMPTY) from error
+
+
+def _remove_all(path: str, name: str, opened: int) -> None:
+    try:
+        remove_tree(name, opened)
+    except SandboxError as error:
+        raise SandboxError(problem=f"{path!r}: {error.problem}", path=path) from error
+
+
+def _check_depth(folders: int) -> None:
+    """Refuse what lies too deep: each folder on the way is held open, and a tree that is too deep
+    cannot be listed."""
+    if folders > DEPTH:
+        raise ValueError(f"lies more than {DEPTH} folders deep: move it further up")
+
+
+def _levels(name: str, opened: int) -> int:
+    """How many folders are in each other, at most, from this one down."""
+    most = 0
+    for folder, folders, _, _ in os.fwalk(name, dir_fd=opened):
+        most = max(most, folder.count("/") + 1)
+        folders[:] = folders if most <= DEPTH else []
+    return most
 
 
 def _is_there(name: str, opened: int) -> bool:

@@ -19,9 +19,10 @@ from typing import Any, Literal
 from ...errors import InvalidValue, SandboxError
 from ...events import Key, Scope
 from .files import Files
-from .folder import Folder, remove
-from .port import Command, Ran, Reason, digest
+from .folder import Folder
+from .port import Command, Ran, Reason
 from .process import Running
+from .removal import IsGone, Swept, WorkFolders, sweep
 
 
 class LocalSandbox:
@@ -55,6 +56,7 @@ class LocalSandbox:
             if not value > 0:
                 raise InvalidValue(field=field, problem=f"is {value}", remedy="pass more than 0")
         self._dir = Path(dir)
+        self._sessions = WorkFolders(self._dir)
         self._env = env
         self._timeout = timeout
         self._limit = output_limit
@@ -65,10 +67,21 @@ class LocalSandbox:
     async def open(self, session: Key, *, agent: str, resources: Any) -> LocalPlace:
         return await asyncio.to_thread(self._open, session.scope)
 
-    async def destroy(self, session: Scope) -> None:
-        """Remove the session's folder; one that all share stays."""
+    async def condemn(self, session: Scope, store: str) -> None:
+        """Write down that a session in this store is being deleted, before it is: `sweep` removes
+        its folder if this process is killed before it does."""
         if not self._shared:
-            await asyncio.to_thread(remove, self._dir / _name(session))
+            await asyncio.to_thread(self._sessions.condemn, session, store)
+
+    async def destroy(self, session: Scope) -> None:
+        """Remove the session's folder; one that all share stays. `SandboxError` says what could
+        not be removed: it is out of the way, and `sweep` tries again."""
+        if not self._shared:
+            await asyncio.to_thread(self._sessions.remove, session)
+
+    async def sweep(self, is_gone: IsGone) -> Swept:
+        """Remove what deleted sessions have left."""
+        return Swept() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
 
     def _open(self, scope: Scope) -> LocalPlace:
         try:
@@ -89,7 +102,7 @@ class LocalSandbox:
         root = self._dir.resolve()
         if self._shared:
             return root, Path(tempfile.gettempdir())
-        mine = root / _name(scope)
+        mine = root / self._sessions.of(scope).name
         for folder in (mine, mine / "files", mine / "tmp"):
             folder.mkdir(mode=0o700, exist_ok=True)
         return mine / "files", mine / "tmp"
@@ -176,7 +189,3 @@ class LocalPlace(Files):
         for running in self._running:
             running.stop()
         await self._idle.wait()
-
-
-def _name(scope: Scope) -> str:
-    return digest(scope)[:32]

@@ -192,7 +192,7 @@ async def _erase_in(
     if dry_run:
         return await sessions.erase_person(user, reason=reason, shared=shared, dry_run=True)
     with ExitStack() as going:
-        agents = await _stop(ask, place, sessions, user, going)
+        agents, left = await _stop(ask, place, sessions, user, going)
         try:
             done = await sessions.erase_person(user, reason=reason, shared=shared)
         except HoldfastError:
@@ -204,7 +204,7 @@ async def _erase_in(
     await _forget(ask, place, done.sessions, done.events)
     for agent in sorted({*agents.values()}):
         await ask.service.adopting.forget(place, agent)
-    return done
+    return replace(done, remains=[*done.remains, *left])
 
 
 async def _forget(
@@ -222,19 +222,20 @@ async def _forget(
 
 async def _stop(
     ask: Asking, place: Place, sessions: Sessions, user: str, going: ExitStack
-) -> dict[str, str]:
+) -> tuple[dict[str, str], list[Remains]]:
     """End the runs of the person's sessions, wherever they are driven, and remove what these
-    have outside of the store; these sessions, and the agents that served them."""
+    have outside of the store; these sessions, the agents that served them, and what remains."""
     agents: dict[str, str] = {}
+    left: list[Remains] = []
     async for row in sessions.walk(user=user):
         if row.hold is not None:
             continue
         if row.run in ("running", "waiting"):
             await _abort(ask, place, row)
         going.enter_context(ask.service.removals.of(row.scope))
-        await ask.service.adopting.clear(place, row)
+        left += await ask.service.adopting.clear(place, row)
         agents[row.session] = row.agent or ""
-    return agents
+    return agents, left
 
 
 async def _abort(ask: Asking, place: Place, row: Row) -> None:

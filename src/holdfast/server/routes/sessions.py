@@ -17,6 +17,7 @@ from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFoun
 from ...events import Key
 from ...harness.live.display import phase as standing
 from ...harness.parts.standing import Status
+from ...harness.sandbox.removal import cleared, condemn
 from ...sessions import Sessions
 from ...sessions.changes import check_held
 from ...store import Receipt
@@ -275,10 +276,12 @@ async def _removed(ask: Asking, place: Place, row: Row) -> Receipt:
     if served is not None:
         _, engine, agent = served
         return await engine.delete(place, agent, row.session)
+    if (sandbox := ask.service.settings.harness.get("sandbox")) is None:
+        return await place.store.delete(row.scope)
+    await condemn(sandbox, row.scope, place.store.info().location)
     receipt = await place.store.delete(row.scope)
-    if (sandbox := ask.service.settings.harness.get("sandbox")) is not None:
-        await sandbox.destroy(row.scope)
-    return receipt
+    left = await cleared(sandbox, row.scope)
+    return replace(receipt, remains=(*receipt.remains, *left))
 
 
 HANDLERS: list[Any] = [create, get_or_create, find, show, status, change, remove]

@@ -1,0 +1,333 @@
+"""Removing work folders: the intent is written down first, nothing recurses, and what could not be
+removed is told, and found again.
+
+A folder that is removed takes another name first, so that whoever makes it again begins with an
+empty one. Everything that blocks here is called in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ...errors import SandboxError
+from ...events import Scope
+from ...store import Remains
+from .port import digest
+
+GONE = ".gone-"  # in the name of a folder that is being removed
+INTENT = ".deleting"  # the end of the name of a file that says that a session is being deleted
+WHERE = "the work folder"  # where something remains, as receipts say it
+REMEDY = (
+    "see to it that they can be removed; the next start of the harness tries again, "
+    "and so does holdfast purge --sandbox FOLDER"
+)
+TRIES = 5  # to remove a folder that others put something into
+PATH = 200  # characters of a path that is told
+_GONE = re.compile(r"[0-9a-f]{32}\.gone-\w+")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+IsGone: TypeAlias = Callable[[Scope, str], Awaitable[bool | None]]
+
+
+class Intent(Struct, frozen=True):
+    """A session that is being deleted, and the location of its store."""
+
+    tenant: str
+    session: str
+    store: str
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.tenant, self.session)
+
+
+class Swept(Struct, frozen=True):
+    """What a sweep did: how many folders it removed, and what it could not remove."""
+
+    folders: int = 0
+    remains: tuple[Remains, ...] = ()
+
+
+class Left:
+    """What could not be removed: how many entries, and the first of them with the reason."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def add(self, path: str, error: OSError) -> None:
+        self.count += 1
+        name = os.fsencode(path).decode("utf-8", "replace")
+        self.first = self.first or f"{name!r}: {error.strerror}"
+
+    def check(self) -> None:
+        """Raise `SandboxError` if there is anything."""
+        if self.count:
+            entries = "entry" if self.count == 1 else "entries"
+            problem = f"cannot remove {self.count} {entries} of a folder ({self.first})"
+            raise SandboxError(problem=problem)
+
+
+# One tree
+
+
+def clear(opened: int, left: Left) -> None:
+    """Remove all that is in an open folder. Folders below it are moved to its top before they are
+    emptied, so that neither the stack nor the open files grow with their depth, and no mount is
+    entered."""
+    names: dict[str, str] = {}  # by what a folder is called at the top: where it was
+    while _pass(opened, names, left):
+        left.count, left.first = 0, ""  # another look may find more that can go
+
+
+def _pass(top: int, names: dict[str, str], left: Left) -> int:
+    """One look at the folder and those at its top; how many entries went."""
+    went = 0
+    for name, is_folder in _entries(top):
+        path = names.get(name, name)
+        try:
+            if is_folder and not _is_removed(name, top):
+                went += _empty(top, name, path, names, left)
+                went += _is_removed(name, top)
+                continue
+            if not is_folder:
+                os.unlink(name, dir_fd=top)
+            went += 1
+        except FileNotFoundError:
+            pass  # somebody else removes it too
+        except OSError as error:
+            left.add(path, error)
+    return went
+
+
+def _is_removed(name: str, above: int) -> bool:
+    """Remove a folder if it is empty; whether it is gone."""
+    try:
+        os.rmdir(name, dir_fd=above)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _empty(top: int, name: str, path: str, names: dict[str, str], left: Left) -> int:
+    """Remove the files of a folder at the top, and move its folders there; how many."""
+    went = 0
+    _allow(name, top)
+    opened = os.open(name, _FOLDER, dir_fd=top)
+    try:
+        for inner, is_folder in _entries(opened):
+            below = f"{path}/{inner}" if len(path) < PATH else path
+            try:
+                if is_folder and not _is_removed(inner, opened):
+                    _allow(inner, opened)
+                    moved = f".{secrets.token_hex(8)}"
+                    os.rename(inner, moved, src_dir_fd=opened, dst_dir_fd=top)
+                    names[moved] = below
+                elif not is_folder:
+                    os.unlink(inner, dir_fd=opened)
+                went += 1
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                left.add(below, error)
+    finally:
+        os.close(opened)
+    return went
+
+
+def _entries(opened: int) -> list[tuple[str, bool]]:
+    with os.scandir(opened) as found:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+
+
+def _allow(name: str, opened: int) -> None:
+    """Let its owner change a folder; one that is another's stays as it is."""
+    with suppress(OSError):
+        found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o700 != 0o700:
+            os.chmod(name, 0o700, dir_fd=opened)
+
+
+def remove_tree(name: str, above: int) -> None:
+    """Remove a folder with all in it (`SandboxError` says what is left)."""
+    _allow(name, above)
+    opened = os.open(name, _FOLDER, dir_fd=above)
+    try:
+        for n in range(TRIES):
+            left = Left()
+            clear(opened, left)
+            left.check()
+            try:
+                os.rmdir(name, dir_fd=above)
+                return
+            except OSError as error:  # somebody has put something into it meanwhile
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or n + 1 == TRIES:
+                    raise
+    finally:
+        os.close(opened)
+
+
+# The folders of sessions
+
+
+class WorkFolders:
+    """A folder for each session in `dir`, named by a hash. Every method blocks."""
+
+    def __init__(self, dir: Path) -> None:
+        self._dir = dir
+
+    def of(self, scope: Scope) -> Path:
+        return self._dir / digest(scope)[:32]
+
+    def condemn(self, scope: Scope, store: str) -> None:
+        """Write down that a session is being deleted, before it is; nothing where it has no
+        folder."""
+        folder = self.of(scope)
+        if not os.path.lexists(folder):
+            return
+        data = msgspec.json.encode(Intent(scope.tenant, scope.session, store))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(f"{folder}{INTENT}", flags, 0o600)
+        try:
+            os.write(file, data)
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def spare(self, scope: Scope) -> None:
+        """Forget that a session was to be deleted."""
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self.of(scope)}{INTENT}")
+
+    def remove(self, scope: Scope) -> None:
+        """Remove a session's folder, and what earlier removals left of it; `SandboxError` says
+        what could not be removed. A folder that is younger than the intent to remove it belongs
+        to a new session, and stays."""
+        folder = self.of(scope)
+        failures: list[SandboxError] = []
+        with suppress(FileNotFoundError):
+            if not _is_younger(folder, f"{folder}{INTENT}"):
+                failures += self._put_away(folder)
+        for name in self._gone(f"{folder.name}{GONE}"):
+            failures += self._remove(name)
+        if failures:
+            raise failures[0]
+        self.spare(scope)
+
+    def _put_away(self, folder: Path) -> list[SandboxError]:
+        """Give a folder another name; one that must keep its name is emptied where it is."""
+        try:
+            folder.rename(folder.with_name(f"{folder.name}{GONE}{secrets.token_hex(8)}"))
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return self._remove(folder.name)
+        return []
+
+    def _remove(self, name: str) -> list[SandboxError]:
+        """Remove a folder; what was wrong, if anything was."""
+        above = os.open(self._dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            remove_tree(name, above)
+        except FileNotFoundError:
+            pass  # somebody else removes it too
+        except SandboxError as error:
+            return [error]
+        except OSError as error:
+            return [SandboxError(problem=f"cannot remove a folder: {error.strerror}")]
+        finally:
+            os.close(above)
+        return []
+
+    def _gone(self, prefix: str = "") -> list[str]:
+        """The folders whose removal was begun."""
+        return [name for name in self._names() if name.startswith(prefix) and GONE in name]
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self._dir))
+        except FileNotFoundError:
+            return []
+
+    def intents(self) -> list[Intent]:
+        """The sessions whose deletion was begun and not finished."""
+        found = []
+        for name in self._names():
+            if name.endswith(INTENT):
+                with suppress(OSError, msgspec.MsgspecError):
+                    data = (self._dir / name).read_bytes()
+                    found.append(msgspec.json.decode(data, type=Intent))
+        return found
+
+    def remove_gone(self) -> Swept:
+        """Remove all folders whose removal was begun, and the intents of those that are gone."""
+        names = [name for name in self._gone() if _GONE.fullmatch(name)]
+        failures = [error for name in names for error in self._remove(name)]
+        remains = tuple(dict.fromkeys(remaining(error.problem) for error in failures))
+        there = {name[:32] for name in self._names() if not name.endswith(INTENT)}
+        for intent in self.intents():
+            if self.of(intent.scope).name not in there:
+                self.spare(intent.scope)
+        return Swept(folders=len(names) - len(failures), remains=remains)
+
+
+def _is_younger(folder: Path, intent: str) -> bool:
+    try:
+        return folder.stat().st_ctime_ns > os.stat(intent).st_mtime_ns
+    except FileNotFoundError:
+        return False
+
+
+# What a harness asks of its sandbox. One of a program's own may have no more than `destroy`.
+
+
+async def condemn(sandbox: Any, scope: Scope, store: str) -> None:
+    """Have a sandbox write down that a session is being deleted, if it can. A disk that takes no
+    more keeps nothing from being deleted."""
+    if (write := getattr(sandbox, "condemn", None)) is not None:
+        with suppress(OSError):
+            await write(scope, store)
+
+
+async def cleared(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
+    """Remove what a deleted session left in a sandbox; what remains of it."""
+    try:
+        await sandbox.destroy(scope)
+    except SandboxError as error:
+        return (remaining(error.problem),)
+    return ()
+
+
+async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> Swept:
+    """Finish the deletions that were begun, of those sessions that `is_gone` says are gone: True
+    for gone, False for there, None for unknown here. Then remove what removals left."""
+    done = 0
+    for intent in await asyncio.to_thread(folders.intents):
+        gone = await is_gone(intent.scope, intent.store)
+        if gone:
+            with suppress(SandboxError):  # told below, if there is a folder left
+                await destroy(intent.scope)
+                done += 1
+        elif gone is False:
+            await asyncio.to_thread(folders.spare, intent.scope)
+    swept = await asyncio.to_thread(folders.remove_gone)
+    return Swept(folders=done + swept.folders, remains=swept.remains)
+
+
+def remaining(problem: str) -> Remains:
+    """Something in a work folder that could not be removed."""
+    return Remains(where=WHERE, what=problem, remedy=REMEDY)
