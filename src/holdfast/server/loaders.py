@@ -11,9 +11,7 @@ import asyncio
 import hashlib
 import os
 import re
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
@@ -25,13 +23,13 @@ from ..errors import InvalidValue
 from ..harness.sandbox import Place
 from ..harness.sandbox.folder import DEPTH
 from ..wire.files import File
-from . import manifest
+from . import git, manifest
 from .manifest import Described
 
 FILES, BYTES = 2_000, 64 << 20  # of one agent, at most
-CLONING = 120.0  # seconds that a repository may take
+ENTRIES = 10_000  # files, folders and links that are looked at
+CLONES = 4  # repositories at a time
 _REF = re.compile(r"[A-Za-z0-9][\w./-]{0,199}")
-_GIT = {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ASKPASS": "true"}
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -79,6 +77,7 @@ async def fetch(loader: Loader, source: Mapping[str, Any]) -> tuple[Loaded, Mapp
     """An agent and its files, which are not written anywhere yet."""
     loader.check(source)
     found = await loader.fetch(source)
+    check_files({path: len(data) for path, data in found.files.items()})
     name, text = _description(found.files)
     described = manifest.read(text, name)
     identity = Identity(
@@ -125,6 +124,9 @@ class InlineLoader:
             raise InvalidValue(
                 field="files", problem=str(error), remedy="give path, content and encoding"
             ) from error
+        if len(files) > FILES:
+            problem, remedy = f"are {len(files)}", f"send at most {FILES}"
+            raise InvalidValue(field="files", problem=problem, remedy=remedy, limit=FILES)
         for file in files:
             check_path(file.path)
         return files
@@ -147,8 +149,8 @@ class LocalLoader:
 
 
 class GitLoader:
-    """The agent is in a repository whose address begins with one of `allowed`:
-    `{"url": …, "ref": …, "subdir": …}`."""
+    """The agent is in a repository whose address is one of `allowed`, or in a folder of one:
+    `{"url": …, "ref": …, "subdir": …}`. Both may be a URL or an absolute path of the server."""
 
     name = "git"
 
@@ -157,71 +159,58 @@ class GitLoader:
             raise InvalidValue(
                 field="allowed", problem="is empty", remedy="name beginnings of addresses"
             )
-        self._allowed = allowed
+        self._allowed = [_address(one, "allowed") for one in allowed]
+        self._turns = asyncio.Semaphore(CLONES)
 
     def check(self, source: Mapping[str, Any]) -> None:
         _only(source, "url", "ref", "subdir")
-        url = _text(source, "url")
-        odd = url.startswith("-") or ".." in url or "@" in url or not url.isprintable()
-        if odd or " " in url or not url.startswith(self._allowed):
+        address = _address(_text(source, "url"), "url")
+        if not any(address.is_below(one) for one in self._allowed):
             raise InvalidValue(
                 field="url", problem="is not allowed here", remedy="ask whoever runs the server"
             )
-        if (ref := source.get("ref")) is not None and not _REF.fullmatch(str(ref)):
+        ref = source.get("ref")
+        if ref is not None and (not isinstance(ref, str) or not _REF.fullmatch(ref)):
             raise InvalidValue(field="ref", problem="is not one", remedy="name a branch or a tag")
         if source.get("subdir") is not None:
             check_path(_text(source, "subdir"))
 
     async def fetch(self, source: Mapping[str, Any]) -> Fetched:
-        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-"))
+        address = _address(_text(source, "url"), "url")
+        subdir = "/".join(PurePosixPath(source.get("subdir") or ".").parts)
         try:
-            commit = await self._clone(source, folder / "clone")
-            files = await asyncio.to_thread(_read, folder / "clone", source.get("subdir") or ".")
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        return Fetched(files, commit)
-
-    async def _clone(self, source: Mapping[str, Any], folder: Path) -> str:
-        ref = ["--branch", str(source["ref"])] if source.get("ref") else []
-        safe = ["-c", "protocol.ext.allow=never", "-c", "core.hooksPath=/dev/null"]
-        url = _text(source, "url")
-        await _git(*safe, "clone", "--depth", "1", "--quiet", *ref, "--", url, str(folder))
-        return (await _git("-C", str(folder), "rev-parse", "HEAD")).strip()
+            async with self._turns, git.cloned(address, source.get("ref")) as clone:
+                listed = await clone.list(subdir, ENTRIES)
+                blobs = {path: blob for path, blob in listed.items() if not _is_hidden(path)}
+                check_files({path: blob.size for path, blob in blobs.items()})
+                return Fetched(await clone.read(blobs), clone.commit)
+        except git.GitError as error:
+            remedy = "see that url, ref and subdir are right"
+            raise InvalidValue(field="url", problem=str(error), remedy=remedy) from error
 
 
-async def _git(*words: str) -> str:
-    program = await asyncio.to_thread(shutil.which, "git")
-    if program is None:
-        raise InvalidValue(
-            field="loader", problem="git is not installed here", remedy="install it on the server"
-        )
-    running = await asyncio.create_subprocess_exec(
-        program,
-        *words,
-        env={"PATH": os.environ.get("PATH", os.defpath), "HOME": os.devnull, **_GIT},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+def _address(text: str, field: str) -> git.Address:
     try:
-        async with asyncio.timeout(CLONING):
-            out, _ = await running.communicate()
-    except TimeoutError:
-        raise _not_loaded("took too long") from None
-    finally:
-        if running.returncode is None:
-            running.kill()
-            await running.wait()
-    if running.returncode != 0:
-        raise _not_loaded("could not be cloned")
-    return out.decode(errors="replace")
-
-
-def _not_loaded(problem: str) -> InvalidValue:
-    return InvalidValue(field="url", problem=problem, remedy="see that url and ref are right")
+        return git.Address.of(text)
+    except git.AddressError as error:
+        remedy = "give one such as https://git.example/agents/"
+        raise InvalidValue(field=field, problem=str(error), remedy=remedy) from error
 
 
 # Files
+
+
+def check_files(sizes: Mapping[str, int]) -> None:
+    """Refuse files that are too many, too large together, or have a path that leads elsewhere."""
+    for path in sizes:
+        check_path(path)
+    if len(sizes) > FILES or sum(sizes.values()) > BYTES:
+        raise _too_much()
+
+
+def _too_much() -> InvalidValue:
+    problem = f"has more than {FILES} files or {BYTES} bytes"
+    return InvalidValue(field="source", problem=problem, remedy="name a smaller one", limit=BYTES)
 
 
 def _read(root: Path, path: str) -> dict[str, bytes]:
@@ -230,25 +219,46 @@ def _read(root: Path, path: str) -> dict[str, bytes]:
     if not folder.is_relative_to(root.resolve()) or not folder.is_dir():
         problem, remedy = "is no folder of an agent", "name one that is"
         raise InvalidValue(field="path", problem=problem, remedy=remedy)
+    sizes = dict(_sizes(folder))
+    check_files(sizes)
     found: dict[str, bytes] = {}
     left = BYTES
-    for file in _paths(folder):
-        data = file.read_bytes()
-        left -= len(data)
-        found[file.relative_to(folder).as_posix()] = data
-        if left < 0 or len(found) > FILES:
-            problem = f"has more than {FILES} files or {BYTES} bytes"
-            raise InvalidValue(field="source", problem=problem, remedy="name a smaller one")
+    for name in sorted(sizes):
+        found[name] = _bytes(folder / name, left)
+        left -= len(found[name])
     return found
 
 
-def _paths(folder: Path) -> Iterator[Path]:
-    for above, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != ".git")
-        for name in sorted(files):
-            path = Path(above, name)
-            if stat.S_ISREG(path.lstat().st_mode):
-                yield path
+def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
+    """The files of a folder, and how large they are."""
+    folders, count = [""], 0
+    while folders:
+        above = folders.pop()
+        with os.scandir(folder / above) as entries:
+            for entry in entries:
+                path = f"{above}{entry.name}"
+                if (count := count + 1) > ENTRIES:
+                    raise _too_much()
+                if entry.is_dir(follow_symlinks=False) and not _is_hidden(entry.name):
+                    check_path(path)
+                    folders.append(f"{path}/")
+                elif entry.is_file(follow_symlinks=False):
+                    yield path, entry.stat(follow_symlinks=False).st_size
+
+
+def _bytes(file: Path, left: int) -> bytes:
+    """A file that has at most so many bytes, and is none other than it was."""
+    opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(opened, "rb") as stream:
+        data = stream.read(left + 1) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
+    if len(data) > left:
+        raise _too_much()
+    return data
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether it is the folder of a repository's own, or in one."""
+    return any(name.lower() == ".git" for name in path.split("/"))
 
 
 def _description(found: Mapping[str, bytes]) -> tuple[str, bytes]:
