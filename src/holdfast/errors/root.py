@@ -36,7 +36,7 @@ class InvalidValue(HoldfastError):
     field: str
     problem: str
     remedy: str
-    limit: int | None = None
+    limit: int | float | None = None
 
     def __str__(self) -> str:
         return f"{self.field}: {self.problem}; {self.remedy}"

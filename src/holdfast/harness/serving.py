@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -19,6 +19,7 @@ from .agents.agent import Agent
 from .agents.config import PARALLEL, RECOVERING, Config, Price
 from .agents.limits import RunLimits
 from .agents.sources import ToolSource, gather, release
+from .agents.subagents import models_of
 from .faults import ErrorPolicy
 from .live.log import Live
 from .notices import Listener, Notices
@@ -146,6 +147,25 @@ class Serving:
     def _check_open(self) -> None:
         if self._closed:
             raise HarnessClosed(what="the harness")
+
+    @property
+    def limits(self) -> RunLimits:
+        """What a run may use, unless its message or its mode says otherwise."""
+        limits: RunLimits = self._settings["bounds"].limits
+        return limits
+
+    @property
+    def named_models(self) -> frozenset[str]:
+        """The models that the agent, its modes, its sub-agents and this harness name."""
+        given = self._settings
+        refs = (given["default_model"], *given["fallbacks"], *models_of(self.agent))
+        return frozenset(filter(None, refs))
+
+    def offer_models(self, refs: Collection[str]) -> None:
+        """Let a model choose only among these for its sub-agents, and clients of a server for
+        their messages: references, `provider/*` or `*`. To be called before the start. What the
+        program itself chooses is not limited."""
+        self._settings["offered"] = frozenset(refs)
 
     async def sweep_folders(self) -> Swept:
         """Remove the work folders that deleted sessions have left, as a process that was killed

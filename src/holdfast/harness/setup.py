@@ -11,7 +11,7 @@ from ..models import registry
 from .agents import settings
 from .agents.agent import Agent, faults
 from .agents.limits import Bounds, RunLimits
-from .agents.subagents import family
+from .agents.subagents import family, models_of
 from .faults import ErrorPolicy
 from .runs.output import output_tool
 from .sandbox import NoSandbox
@@ -73,7 +73,7 @@ def _check(
         found.extend(_types(each))
     found.extend(registry.faults(sources))
     found.extend(wrong)
-    wanted = [*refs, *(ref for each in _family(agent, found) for ref in _models(each))]
+    wanted = [*refs, *(sorted(models_of(agent)) if not found else ())]
     if not found:
         models = registry.Models(sources)
         for ref in dict.fromkeys(filter(None, wanted)):
@@ -90,11 +90,6 @@ def _check(
 def _family(agent: Agent, found: Sequence[str]) -> list[Agent]:
     """The agent, and if nothing is wrong with them, those that work for it."""
     return [agent] if found else [*family(agent).values()]
-
-
-def _models(agent: Agent) -> Iterable[str | None]:
-    yield agent.model
-    yield from (mode.model for mode in agent.modes)
 
 
 def _types(agent: Agent) -> Iterable[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeGuard
 
 from ..errors import InvalidValue, MissingExtra
@@ -87,6 +87,11 @@ class Models:
             close = getattr(provider, "aclose", None)
             if close is not None:
                 await close()
+
+
+def is_listed(ref: str, refs: Collection[str]) -> bool:
+    """Whether a list of models has this one: itself, as `provider/*`, or as `*`."""
+    return ref in refs or f"{ref.partition('/')[0]}/*" in refs or "*" in refs
 
 
 def faults(providers: Iterable[Source]) -> list[str]:

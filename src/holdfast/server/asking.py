@@ -20,6 +20,7 @@ from ..harness.live.log import Live
 from ..harness.session import Session
 from ..wire import SessionView, cursor
 from .auth import Caller
+from .choices import Choices
 from .engines import Engine, Place
 from .headers import base_of
 from .service import Service
@@ -99,6 +100,10 @@ class Asking:
             return
         async with engine.open(place, agent, id, thread) as session:
             yield session
+
+    def choices(self, session: Session) -> Choices:
+        """What a client may choose for the runs of a session."""
+        return Choices.of(session, self.service.settings.models)
 
     async def served(self, place: Place, row: Row) -> tuple[str, Engine, str] | None:
         """The engine of a session, or None where no agent here serves it."""

@@ -34,11 +34,15 @@ def check(service: Service, data: GetOrCreate) -> None:
         problem, remedy = f"mean nothing to the engine {name!r}", "leave them out"
         raise InvalidValue(field="envs", problem=problem, remedy=remedy)
     service.loading.check(data.source, data.files)
-    if data.source is None:
+    brought = data.source is not None
+    if not brought:
         _check_agent(engine, data.agent)
     elif data.agent is not None:
         problem, remedy = "is given beside a source", "give one of them"
         raise InvalidValue(field="agent", problem=problem, remedy=remedy)
+    choices = service.choices(engine, None if brought else engine.agent_key(data.agent))
+    if choices is not None:
+        choices.check_metadata(data.metadata)
 
 
 def _check_agent(engine: Engine, agent: str | None) -> None:
@@ -56,7 +60,8 @@ async def bring(
     first = data.source is not None and new and not again
     if first and await place.store.row(Key(place.tenant, id, "main")) is not None:
         raise SessionExists(tenant=place.tenant, session=id)
-    brought = await service.loading.bring(data.source, data.files, name)
+    choices = service.choices(engine, None)
+    brought = await service.loading.bring(data.source, data.files, name, choices)
     if brought.agent is None:
         return engine.agent_key(data.agent), brought
     agent = service.loading.adopt(brought.agent, engine, place.tenant)

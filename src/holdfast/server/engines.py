@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 from .. import events as ev
-from ..errors import HeadMoved, InvalidValue, RateLimited, UnknownAgent
+from ..errors import HeadMoved, InvalidAgent, InvalidValue, RateLimited, UnknownAgent
 from ..events import Key, NewEvent, Scope
 from ..harness.agents.agent import Agent
+from ..harness.agents.limits import RunLimits
 from ..harness.agents.settings import for_function
 from ..harness.host import GRACE, Harness
 from ..harness.sandbox.removal import cleared, condemn
 from ..harness.session import Session
 from ..models.scripted import ScriptedModel, offline
 from ..store import Receipt, Remains, Store
+from .choices import Choices
 from .envs import Envs, Supplied
 from .limits import ServerLimits
 from .uses import Uses
@@ -91,6 +94,7 @@ class HoldfastEngine:
     `agents` are agents by the names that clients ask for, or functions that take `store`,
     `tenant` and the settings, and return a `Harness` of them. `settings` are those of the
     harness; one that a function does not take is refused (`InvalidValue`), never left out.
+    `run_limits` are its `limits`, and what clients may not exceed.
     """
 
     def __init__(
@@ -99,12 +103,17 @@ class HoldfastEngine:
         *,
         limits: ServerLimits | None = None,
         harness: Callable[..., Harness] = Harness,
+        run_limits: RunLimits | None = None,
         **settings: Any,
     ) -> None:
         if not isinstance(agents, Mapping):
             agents = {agent.key: agent for agent in agents}
         self._made: dict[str, Made] = dict(agents)
         self._settings, self._new = settings, harness
+        if run_limits is not None:
+            self._settings["limits"] = run_limits
+        self._listed: Collection[str] | None = None
+        self._probes: dict[str, Harness] = {}
         self._envs = Envs()
         self.adopted: dict[str, Agent] = {}
         self._adopters: set[tuple[str, str]] = set()  # tenants, and what they brought
@@ -122,7 +131,9 @@ class HoldfastEngine:
 
     def _probe(self, name: str, made: Made) -> str:
         """The key of an agent; all that is wrong with it is found here."""
-        return self._make(made, "memory:", "main").agent.key
+        probe = self._make(made, "memory:", "main")
+        self._probes[probe.agent.key] = probe
+        return probe.agent.key
 
     def _make(self, made: Made, store: Store | str, tenant: str) -> Harness:
         settings = {**self._settings, "store": store, "tenant": tenant}
@@ -159,6 +170,32 @@ class HoldfastEngine:
         if name in self.adopted:
             return name
         raise UnknownAgent(agent=str(name), available=self.agents)
+
+    def offer(self, models: Collection[str]) -> None:
+        """Let clients choose among these models: references, `provider/*` or `*`. Without that,
+        among those that the agent and its harness name."""
+        self._listed = models
+
+    def choices(self, agent: str | None) -> Choices:
+        """What clients may choose for runs of an agent. For one that a client brings, None, they
+        are the models of all agents that are served here, and those of the harness."""
+        if (probe := self._probes.get(agent or "")) is not None:
+            models = probe.named_models if self._listed is None else self._listed
+            return Choices(probe.agent, models, probe.limits)
+        limits, named = self._own
+        models = named if self._listed is None else self._listed
+        brought = self.adopted.get(agent or "") or Agent("agent", instructions="Help.")
+        return Choices(brought, models, limits)
+
+    @cached_property
+    def _own(self) -> tuple[RunLimits, frozenset[str]]:
+        """The limits of the harness, and all models that the operator names."""
+        probes = [*self._probes.values()]
+        limits = self._settings.get("limits") or RunLimits()
+        with suppress(InvalidAgent):  # where the harness has no model of its own
+            plain = self._make(Agent("agent", instructions="Help."), "memory:", "main")
+            probes, limits = [*probes, plain], plain.limits
+        return limits, frozenset(ref for one in probes for ref in one.named_models)
 
     def adopt(self, agent: Agent, tenant: str) -> None:
         """Serve one more agent, for this tenant alone, and in no list (`InvalidAgent`,
@@ -254,6 +291,7 @@ class HoldfastEngine:
         if known is None:
             made = self.adopted[agent] if name is None else self._made[name]
             known = self._make(made, place.store, place.tenant)
+            known.offer_models(self.choices(agent).models)
             self._harnesses[agent, id(place.store), place.tenant] = known
         return known
 

@@ -32,6 +32,7 @@ from ..harness.agents.agent import Agent
 from ..harness.tools import Tool
 from ..wire import File, Source
 from . import manifest
+from .choices import Choices
 from .engines import Engine, Place
 from .loaders import FILES, Identity, Loader, check_path, fetch
 from .manifest import Described
@@ -100,18 +101,27 @@ class Loading:
             check_path(file.path)
             file.data()
 
-    async def bring(self, source: Source | None, files: Sequence[File], engine: str) -> Brought:
+    async def bring(
+        self,
+        source: Source | None,
+        files: Sequence[File],
+        engine: str,
+        choices: Choices | None = None,
+    ) -> Brought:
         """Fetch an agent, with the request's files over its own, and the request's options over
-        what its description says. What `harden` makes of that is final."""
+        what its description says. It may choose what clients may choose. What `harden` makes of
+        that is final."""
         given = {file.path: file.data() for file in files}
         if source is None:
             return Brought(files=given)
         loaded, found = await fetch(self._loaders[source.loader], source.source)
         whole = {**msgspec.to_builtins(loaded.described), **source.options}
-        described = manifest.described(whole, "options")
+        described = wanted = manifest.described(whole, "options")
         manifest.check_asks(described)
         if self._harden is not None:
             described = self._harden(described)
+        if choices is not None:
+            choices.check_described(wanted, described)
         kept = Kept(engine, described)
         return Brought(files={**found, **given}, agent=kept, identity=loaded.identity)
 

@@ -13,11 +13,14 @@ from typing import Any
 
 from ..catalog import Row
 from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownAgent, UnknownEngine
+from ..harness.agents.agent import Agent
+from ..harness.agents.limits import RunLimits
 from ..stores.patience import cancellable, ended
 from .adopting import Adopting, serving
 from .audit import Audit
 from .auth import RESERVED, AuthHandler, Caller, Credentials, Known
-from .engines import Engine
+from .choices import Choices
+from .engines import Engine, HoldfastEngine
 from .flow import Streams
 from .keys import KeyAuth, Keys, split
 from .limits import BUCKETS, Gate, Rate
@@ -41,6 +44,9 @@ class Service:
         settings.check()
         self.settings, self.limits = settings, settings.limits
         self.engines: dict[str, Engine] = dict(settings.engine())
+        for engine in self.engines.values():
+            if settings.models is not None and isinstance(engine, HoldfastEngine):
+                engine.offer(settings.models)
         self._registry = settings.registry()
         unsure = settings.limits.unsure_seconds
         self.places = Places(self._registry, settings.default, unsure=unsure)
@@ -231,6 +237,16 @@ class Service:
         if name not in self.engines:
             raise UnknownEngine(engine=name, available=sorted(self.engines))
         return name, self.engines[name]
+
+    def choices(self, engine: Engine | None, agent: str | None) -> Choices | None:
+        """What clients may choose for runs of an agent, None being one that a client brings. Where
+        nothing here serves it, nothing is offered but what the settings list; an engine that is
+        no harness decides for itself (None)."""
+        if engine is None:
+            unserved = Agent(agent or "agent", instructions="Help.")
+            return Choices(unserved, self.settings.models or (), RunLimits())
+        choices = getattr(engine, "choices", None)
+        return None if choices is None else choices(agent)
 
     def serves(self, row: Row) -> tuple[str, Engine, str]:
         """The engine that drives a session, its name, and the agent's key (`UnknownAgent`)."""

@@ -22,8 +22,11 @@ import msgspec
 from ..errors import HoldfastError, InvalidSettings
 from ..errors.root import instead
 from ..harness.agents.agent import Agent
+from ..harness.agents.limits import RunLimits
+from ..harness.agents.settings import wrong_limits
 from ..harness.host import Harness
 from ..harness.tools import Tool
+from ..models.port import split_ref
 from ..models.scripted import offline
 from ..redact import Redactor
 from ..stores.registry import Builder, StoreRegistry
@@ -39,7 +42,7 @@ from .loading import Harden
 KEYS = "keys"  # the name of the auth that looks into the store
 TABLES = {
     *("agents", "engines", "loaders", "sandbox", "stores"),
-    *("auth", "limits", "audit", "server", "harness"),
+    *("auth", "limits", "run_limits", "audit", "server", "harness"),
 }
 WRITTEN = {  # how one is begun, where something else stands in its place
     "agents": '[agents] with NAME = "module:name"',
@@ -50,6 +53,7 @@ WRITTEN = {  # how one is begun, where something else stands in its place
     "sandbox": '[sandbox] with dir = "places"',
     "engines": '[engines.NAME] with make = "module:name"',
     "limits": "[limits] with NAME = a number",
+    "run_limits": "[run_limits] with steps = 20",
     "server": "[server] with NAME = a value",
     "harness": '[harness] with default_model = "provider/name"',
 }
@@ -77,6 +81,10 @@ class Settings:
     Clients may bring agents by the `loaders`: a mapping by name, or a list of them. `tools` are
     those that such agents may name, and `harden` is given what they say and returns what holds.
     `envs` are the variables that clients may set for the commands of their sessions.
+
+    `models` are those that clients may choose, by reference, `provider/*` or `*`; by default those
+    that the agent, its modes, its sub-agents and the harness name. `run_limits` are the limits of
+    each run, which no client exceeds.
     """
 
     agents: Mapping[str, Made] | Sequence[Agent] = ()
@@ -95,6 +103,8 @@ class Settings:
     tools: Sequence[Tool] = ()
     harden: Harden | None = None
     envs: Sequence[str] = ()
+    models: Sequence[str] | None = None
+    run_limits: RunLimits | None = None
     redactor: Redactor = field(default_factory=Redactor)
     harness: Mapping[str, Any] = field(default_factory=dict)
 
@@ -114,7 +124,9 @@ class Settings:
         if not self.agents and (self.engines or not self.loaders):
             return dict(self.engines)
         return {
-            "holdfast": HoldfastEngine(self.agents, limits=self.limits, **self.harness),
+            "holdfast": HoldfastEngine(
+                self.agents, limits=self.limits, run_limits=self.run_limits, **self.harness
+            ),
             **self.engines,
         }
 
@@ -178,10 +190,15 @@ class Settings:
             yield from _tried(self.engine)
 
     def _list_faults(self) -> Iterator[str]:
-        for name in ("tenants", "origins", "envs"):
+        for name in ("tenants", "origins", "envs", "models"):
             if isinstance(getattr(self, name), str):
                 yield f"{name} is a text: give {shapes.TEXTS.words}"
                 return
+        for ref in self.models or ():
+            if (wrong := _wrong_model(ref)) is not None:
+                yield f"models: {ref!r} {wrong}"
+        if self.run_limits is not None:
+            yield from (f"run_limits.{wrong}" for wrong in wrong_limits(self.run_limits))
         for tenant in self.tenants:
             yield from _tried(functools.partial(check_tenant, tenant))
         for origin in self.origins:
@@ -189,6 +206,16 @@ class Settings:
                 yield f"origin {origin!r} {wrong}"
             elif isinstance(self.auth, NoAuth) and not is_local(origin.partition("://")[2]):
                 yield f"origin {origin!r} is not of this machine, as auth `none` wants it: use keys"
+
+
+def _wrong_model(ref: Any) -> str | None:
+    if ref == "*":
+        return None
+    try:
+        _, name = split_ref(ref)
+    except HoldfastError:
+        return "is no model: write provider/model, provider/* or *"
+    return "has a * in its name: write provider/* or *" if "*" in name and name != "*" else None
 
 
 def _wrong_origin(origin: str) -> str | None:
@@ -237,9 +264,11 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
         faults.append(_no_table(name))
     only_engines = bool(known["engines"]) and not tables.get("agents")
     harness = _harness(known, only_engines, faults)
+    run_limits = _run_limits(known["run_limits"], faults)
+    bounded = {} if run_limits is None else {"run_limits": run_limits}
     server = shapes.fitting("server", known["server"], shapes.SERVER, faults)
     settings = Settings(
-        engines=tabled.engines(known["engines"], harness, faults),
+        engines=tabled.engines(known["engines"], {**harness, **bounded}, faults),
         loaders=tabled.loaders(known["loaders"], faults),
         tools=tabled.tools(server.pop("tools", ()), faults),
         agents=dict(_agents(known["agents"], faults)),
@@ -247,6 +276,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
         auth=_auth(known["auth"], faults),
         audit=_audit(known["audit"], faults),
         limits=_limits(known["limits"], faults),
+        run_limits=run_limits,
         harness={"providers": [offline()], **harness},
     )
     for name, value in server.items():
@@ -363,6 +393,11 @@ def _audit(table: Mapping[str, Any], faults: list[str]) -> Sink | None:
     elif "path" in table and "sink" not in table:
         faults.append('audit.sink is missing: write sink = "file"')
     return None
+
+
+def _run_limits(table: Mapping[str, Any], faults: list[str]) -> RunLimits | None:
+    given = shapes.fitting("run_limits", table, shapes.RUN_LIMITS, faults)
+    return RunLimits(**given) if given else None
 
 
 def _limits(table: Mapping[str, Any], faults: list[str]) -> ServerLimits:

@@ -52,11 +52,13 @@ SERVER = {
     "docs": FLAG,
     "envs": TEXTS,
     "grace": SECONDS,
+    "models": TEXTS,
     "origins": TEXTS,
     "tenants": TEXTS,
     "tools": TEXTS,
     "two_person": FLAG,
 }
+RUN_LIMITS = {"steps": WHOLE, "tokens": WHOLE, "cost": NUMBER, "seconds": SECONDS}
 HARNESS = {
     "crashes": WHOLE,
     "default_model": TEXT,
@@ -84,6 +86,7 @@ ENGINE = {"make": TEXT, "agents": TABLE}
 HOMES = {  # the tables that have settings of fixed names
     "server": {*SERVER},
     "limits": {*ServerLimits.__struct_fields__},
+    "run_limits": {*RUN_LIMITS},
     "harness": {*HARNESS},
     "auth": {name for known in AUTH.values() for name in known},
     "audit": {*AUDIT},

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ...errors import ToolMissing
+from ...errors import InvalidValue, ToolMissing
 from ...events import Key
 from ...models.port import Model
-from ...models.registry import Models
+from ...models.registry import Models, is_listed
 from ...redact import Redactor
 from ...state import State
 from ...store import Store, wall_clock
@@ -21,7 +21,7 @@ from ..telemetry.logs import Log
 from ..telemetry.spans import Tracing
 from .agent import DELEGATION, Agent, Mode
 from .limits import Bounds
-from .subagents import kin
+from .subagents import kin, models_of
 
 PARALLEL = 10  # tools at once, in one run
 RECOVERING = 200  # sessions that nobody drives, taken up at once
@@ -44,7 +44,9 @@ class Outputs(dict[tuple[str, int], Any]):
 
 @dataclass(kw_only=True)
 class Config:
-    """One harness. `owner` names it in leases and runs; `ttl` is how long a lease lasts."""
+    """One harness. `owner` names it in leases and runs; `ttl` is how long a lease lasts. `offered`
+    are the models that clients of a server may choose, and models for their sub-agents; None: any
+    that there is. The program itself may always choose any."""
 
     agent: Agent
     store: Store
@@ -64,6 +66,7 @@ class Config:
     recovering: int = RECOVERING
     price: Price | None = None
     summarise: Callable[..., Any] | str | None = None
+    offered: Collection[str] | None = None
     outputs: Outputs = field(default_factory=Outputs)
     places: dict[Key, Place] = field(default_factory=dict)
     opening: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -78,6 +81,12 @@ class Config:
         if agent is None:
             raise ToolMissing(session=key.session, agent=state.sub.agent, tool=DELEGATION)
         return replace(self, agent=agent)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The models that the agent, its modes, its sub-agents and the harness name."""
+        refs = (self.default_model, *self.fallbacks, *models_of(self.agent))
+        return frozenset(filter(None, refs))
 
     def mode(self, state: State) -> Mode:
         return self.agent.mode(state.mode)
@@ -108,3 +117,13 @@ class Config:
                     key, agent=self.agent.key, resources=self.resources
                 )
             return self.places[key]
+
+
+def check_offered(ref: str, offered: Collection[str] | None, field: str = "model") -> None:
+    """Refuse a model that is not among those that may be chosen; None: all may."""
+    if offered is not None and not is_listed(ref, offered):
+        raise InvalidValue(
+            field=field,
+            problem=f"{ref[:200]!r} is not offered here",
+            remedy=f"choose one of: {', '.join(sorted(offered)) or 'none'}",
+        )

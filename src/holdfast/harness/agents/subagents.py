@@ -153,6 +153,21 @@ def family(agent: Agent) -> dict[str, Agent]:
     return found
 
 
+def models_of(agent: Agent) -> frozenset[str]:
+    """The models that the agent names, and all that work for it, in any mode."""
+    agents = family(agent).values()
+    modes = (mode.model for one in agents for mode in one.modes)
+    return frozenset(filter(None, (*(one.model for one in agents), *modes)))
+
+
+def steps_of(agent: Agent) -> list[int]:
+    """How many steps the modes of the agent allow, and of all that work for it."""
+    found = [mode.steps for mode in agent.modes]
+    for item in agent.subagents:
+        found += [item.steps, *steps_of(item.within(agent))]
+    return [steps for steps in found if steps is not None]
+
+
 def tools_named(agent: Agent) -> Callable[[str], list[Tool]]:
     """Finds the tools of a name that the agent has, or any that works for it, in any mode."""
 

@@ -18,6 +18,7 @@ from ...errors import HeadMoved, HoldfastError, SessionNotFound, ToolError
 from ...events import Event, Key, NewEvent
 from ...state import CHILD, State
 from ..agents.agent import DELEGATION
+from ..agents.config import check_offered
 from ..agents.subagents import SubAgent
 from ..tools.values import Park
 from .decide import next_due
@@ -99,6 +100,7 @@ def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) ->
     if wanted is not None:
         try:
             config.models.check(wanted)
+            check_offered(wanted, config.offered)
         except HoldfastError as error:
             raise ToolError(problem=str(error)) from error
         return wanted

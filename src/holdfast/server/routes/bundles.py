@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -14,10 +15,12 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromQuery, QueryParameter
 
 from ...bundle import Mode, export_bundle, import_bundle, validate_bundle
+from ...bundle.check import Checked, check_bundle
 from ...catalog import Row
 from ...errors import Forbidden, HoldfastError, LeaseHeld, SessionNotFound, UnknownAgent
 from ...events import Scope
 from ...wire.bundles import BundleShown, BundleTaken
+from ..adopting import serving
 from ..asking import Ask, Asking, SessionId
 from ..engines import Place
 from ..failure import JSON
@@ -122,9 +125,11 @@ async def take(
         check_id(session)
     data = await request.body()
     caller, all = ask.caller, ask.caller.may("sessions:all")
-    bundle = await validate_bundle(data, allow_secrets=True)
-    facts = bundle.document.session
+    checked = await check_bundle(data, allow_secrets=True)
+    facts = checked.bundle.document.session
     _check_owner(ask, facts.user)
+    if purpose == "continue":
+        await _check_choices(ask, checked)
     id = session if session is not None else facts.session
     check_id(id)
     place = await ask.service.places.place(caller.tenant, store)
@@ -154,6 +159,16 @@ async def take(
     ask.note(session=done.session)
     told = {name: getattr(done, name) for name in done.__struct_fields__}
     return BundleTaken(**told, warnings=await _unserved(ask, place, row))
+
+
+async def _check_choices(ask: Asking, checked: Checked) -> None:
+    """Refuse a session that would go on with models or limits that clients may not choose. One
+    that no agent here serves does not go on."""
+    agent = checked.bundle.document.session.agent
+    with suppress(UnknownAgent):
+        _, engine, key = serving(ask.service.engines, agent)
+        if (choices := ask.service.choices(engine, key)) is not None:
+            await asyncio.to_thread(choices.check_bundle, checked.bundle, checked.states)
 
 
 async def _unserved(ask: Asking, place: Place, row: Row) -> list[str]:

@@ -36,6 +36,7 @@ from ...wire import (
     cursor,
 )
 from ..asking import Ask, Asking, SessionId, Thread, check_metadata
+from ..choices import check_again
 from ..limits import ServerLimits
 
 Wait = Annotated[bool, QueryParameter(description="Wait until its run waits or has ended.")]
@@ -111,6 +112,7 @@ async def _post(
 ) -> Response[Accepted | Result]:
     check_metadata(*data.metadata)
     content = media(data.content, ask.service.limits)
+    await _check_choices(ask, session, data)
     options: SendOptions = {
         "busy": data.busy,
         "key": ask.once,
@@ -134,6 +136,16 @@ async def _post(
     if stream is not None and whole:
         return Response(stream.result, status_code=200)
     return Response(accepted(ask, session, seq), status_code=202)
+
+
+async def _check_choices(ask: Asking, session: Session, data: SendMessage) -> None:
+    """Refuse a model that is not offered, and limits above those of the operator."""
+    choices = ask.choices(session)
+    if data.model is not None:
+        choices.check_model(data.model)
+    if data.limits:
+        limits = {str(name): value for name, value in data.limits.items()}
+        choices.check_limits(limits, session.config.mode(await session.catch_up()))
 
 
 async def _read(ask: Asking, stream: Stream) -> tuple[int, bool]:
@@ -309,6 +321,7 @@ async def edit(
     """Go back to before a message and send other words, in a thread of its own."""
     check_said("text", data.text)
     async with ask.session(session_id, thread) as session:
+        await check_again(session, seq, ask.choices(session))
         forked = await session.thread.edit(seq, data.text, actor=ask.actor, thread=ask.once)
     return await _thread(ask, session_id, forked.key.thread)
 
@@ -323,6 +336,7 @@ async def regenerate(
 ) -> SessionView:
     """Ask a message again, in a thread of its own."""
     async with ask.session(session_id, thread) as session:
+        await check_again(session, seq, ask.choices(session))
         forked = await session.thread.regenerate(seq, actor=ask.actor, thread=ask.once)
     return await _thread(ask, session_id, forked.key.thread)
 

@@ -239,6 +239,10 @@ async def change(ask: Ask, session_id: SessionId, data: JSONBody[ChangeSession])
     place, row = await ask.find(session_id)
     if data.title is not None:
         await ask.engine_of(place, row)  # before anything is changed
+    served = await ask.served(place, row)
+    choices = ask.service.choices(served[1] if served else None, row.agent)
+    if choices is not None:
+        choices.check_metadata(data.metadata)
     sessions = Sessions(place.store, tenant=place.tenant, actor=ask.actor)
     if data.metadata or data.drop:
         await sessions.update_metadata(session_id, data.metadata, drop=data.drop)

@@ -92,6 +92,7 @@ async def choose_model(
     async with ask.session(session_id, thread) as session:
         if data.model is None:
             return _model(session, await session.model.clear(mode=data.mode))
+        ask.choices(session).check_model(data.model)
         return _model(session, await session.model.set(data.model, mode=data.mode))
 
 
