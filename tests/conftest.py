@@ -72,6 +72,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _far_from_the_users_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Servers of a test, in child processes too, keep their local tokens apart from the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def blocking_the_loop_fails() -> Iterator[None]:
     """A blocking call of Holdfast on the event loop raises `BlockingError`. Threads, plain
     functions and the tests themselves may block."""

@@ -35,7 +35,7 @@ models
 harness
 sync
 bundle
-wire
+wire local_token
 server client
 adapters
 testing

@@ -41,6 +41,7 @@ Cli = Callable[..., Ended]
 def _far_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("HOLDFAST_STORE", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from holdfast import Sessions
-from holdfast.cli.options import place
 from holdfast.store import wall_clock
+from holdfast.stores.address import place
 from holdfast.stores.sqlite import SqliteStore
 
 HOUR = 3_600_000  # ms

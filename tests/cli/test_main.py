@@ -14,14 +14,16 @@ import holdfast
 from holdfast import StoreUnavailable
 from holdfast.cli import listing
 from holdfast.cli.app import VERBS, options_behind_verb
-from holdfast.cli.options import data_folder, default_store, place
+from holdfast.cli.options import data_folder, default_store
+from holdfast.stores.address import place
 from holdfast.stores.memory import MemoryStore
 
 from .conftest import Cli, sample, write
 from .programs import ARGUMENTS, append, start, without
 
 NAMES = [verb.__name__ for verb in VERBS]
-NEEDS_STORE = [name for name in NAMES if name not in ("doctor", "demo", "chat", "new", "serve")]
+STORELESS = ("doctor", "demo", "chat", "new", "serve", "token")
+NEEDS_STORE = [name for name in NAMES if name not in STORELESS]
 
 
 @pytest.mark.parametrize("verb", NEEDS_STORE)

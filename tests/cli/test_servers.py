@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.cli.app import VERBS
-from holdfast.cli.options import shown
+from holdfast.stores.address import shown
 
 from .conftest import Cli
 from .programs import ARGUMENTS, start
@@ -20,9 +20,8 @@ URLS = {
     "postgres": "postgresql://ann:{}@127.0.0.1:{}/shop?patience=1",
     "mongodb": "mongodb://ann:{}@127.0.0.1:{}/shop?patience=1",
 }
-VERB_NAMES = [
-    verb.__name__ for verb in VERBS if verb.__name__ not in ("demo", "doctor", "new", "serve")
-]
+STORELESS = ("demo", "doctor", "new", "serve", "token")
+VERB_NAMES = [verb.__name__ for verb in VERBS if verb.__name__ not in STORELESS]
 
 
 @pytest.fixture

@@ -60,12 +60,18 @@ class Served:
         *options: str,
         port: int | None = None,
         program: str = PROGRAM,
-        agent: str = "shop=shop:shop",
+        agent: str | None = "shop=shop:shop",
+        auth: str | None = "none",
     ) -> None:
         (folder / "shop.py").write_text(program)
         self.port = free_port() if port is None else port
         self.url = f"http://127.0.0.1:{self.port}"
-        words = ["serve", agent, "--store", "sqlite:x.db", "--port", str(self.port)]
+        words = ["serve", "--port", str(self.port)]
+        if agent is not None:  # else all of it stands in a file
+            words.append(agent)
+            words += [] if "--store" in options else ["--store", "sqlite:x.db"]
+        if auth is not None and "--auth" not in options:
+            words += ["--auth", auth]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "holdfast.cli", *words, *options],
             cwd=folder,

@@ -106,7 +106,7 @@ def url_in(text: str) -> str:
 
 
 def test_agents_have_their_own_names(folder: Path) -> None:
-    words = ("front_shop:agent", "front_desk:agent", "--store", "sqlite:x.db")
+    words = ("front_shop:agent", "front_desk:agent", "--store", "sqlite:x.db", "--auth", "none")
     with served(folder, *words, "--model", "scripted/offline") as server:
         url = url_in(line(server))
         for agent in ("shop", "desk"):
@@ -471,9 +471,10 @@ def test_ctrl_c_says_what_becomes_of_runs_and_the_second_ends_at_once(
         else:
             server.process.send_signal(signal.SIGINT)
 
-    words = ("--store", "sqlite:x.db", "--workers", workers, "--grace", "600")
+    words = ("--store", "sqlite:x.db", "--workers", workers, "--grace", "600", "--auth", "none")
     with served(folder, "shop:shop", *words, program=endless) as server:
         url = url_in(line(server))
+        assert line(server).startswith("WARNING")
         httpx.put(f"{url}/sessions/c", json={}, timeout=PATIENCE)
         httpx.post(f"{url}/sessions/c/messages", json={"content": "Slow"}, timeout=PATIENCE)
         stop()

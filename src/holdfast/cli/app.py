@@ -28,6 +28,7 @@ from .serve import serve
 from .show import show
 from .sweep import sweep
 from .tail import tail
+from .token import token
 from .unseal import unseal
 from .upkeep import anchors, delete, purge, repair, verify
 
@@ -52,6 +53,7 @@ VERBS: dict[Callable[..., Any], Group] = {
     abort: RUNNING,
     resume: RUNNING,
     serve: RUNNING,
+    token: RUNNING,
     sessions: READING,
     show: READING,
     tail: READING,

@@ -19,11 +19,12 @@ from ..harness.live.log import Trouble
 from ..harness.session import Session
 from ..store import Store
 from ..stores import connect
+from ..stores.address import place, shown
 from ..stores.migrations import schema_of
 from ..stores.patience import ended
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .keyboard import Keyboard
-from .options import EVERYWHERE, Common, check_made, default_store, place, shown
+from .options import EVERYWHERE, Common, check_made, default_store
 from .orders import HELP, Orders
 from .resume import RETRYABLE, at_rest
 from .screen import Screen

@@ -15,7 +15,8 @@ from ..adapters.claude.files import Problem, Transcript, find, projects_folder
 from ..adapters.claude.summaries import fold
 from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
 from ..errors import InvalidValue, SessionNotFound
-from .options import EVERYWHERE, Common, look_into, place
+from ..stores.address import place
+from .options import EVERYWHERE, Common, look_into
 from .output import Output, plain
 from .render import number
 

@@ -15,13 +15,15 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
+from .. import local_token
 from ..errors import HoldfastError
 from ..events import Scope, new_id
 from ..store import Store, StoreInfo
 from ..stores import connect
+from ..stores.address import place, shown
 from ..stores.migrations import schema_of
 from .failure import scrubbed
-from .options import EVERYWHERE, Common, check_made, place, shown
+from .options import EVERYWHERE, Common, check_made
 from .output import Output, plain
 from .render import fact, size
 from .vault import lacking
@@ -38,6 +40,21 @@ class Finding(Struct, kw_only=True):
     problems: list[str] = []
 
 
+class Token(Struct, kw_only=True):
+    """A local token as it may be shown: whose it is, and whether that server runs."""
+
+    port: int
+    store: str
+    served: bool
+
+
+class Tokens(Struct, kw_only=True):
+    """The local tokens of this user, and what is wrong with their files."""
+
+    found: list[Token] = []
+    wrong: list[str] = []
+
+
 def doctor(*, common: Common = EVERYWHERE) -> int:
     """Say what this machine has and how the store is: versions, kind, durability, limits.
 
@@ -46,15 +63,23 @@ def doctor(*, common: Common = EVERYWHERE) -> int:
     ```
 
     Opens the store and writes a mark that it takes away again; a store that does not exist
-    is not created. The exit code is 1 when there is a problem. With `--json`: one document.
+    is not created. Names the servers that have a local token, but shows no token. The exit code
+    is 1 when there is a problem. With `--json`: one document.
     """
     out = common.output()
     finding = examine(common.url, common.tenant)
+    tokens = Tokens(wrong=local_token.faults())
+    if not tokens.wrong:
+        tokens.found = [
+            Token(port=one.port, store=one.store, served=one.served()) for one in local_token.find()
+        ]
+    problems = [*finding.problems, *tokens.wrong]
     if out.json:
-        out.emit({"ok": not finding.problems, **versions(), "store": finding})
+        told = {"ok": not problems, **versions(), "store": finding, "tokens": tokens}
+        out.emit(told)
     else:
-        _print(out, finding)
-    return int(bool(finding.problems))
+        _print(out, finding, tokens)
+    return int(bool(problems))
 
 
 def versions() -> dict[str, str]:
@@ -124,7 +149,7 @@ def _examine_folder(path: Path, finding: Finding) -> None:
         finding.problems.append(f"there is no store, and none can be made in {str(folder)!r}")
 
 
-def _print(out: Output, finding: Finding) -> None:
+def _print(out: Output, finding: Finding, tokens: Tokens) -> None:
     for name, found in versions().items():
         out.print(fact(name, found))
     out.print("", fact("store", finding.url))
@@ -136,10 +161,14 @@ def _print(out: Output, finding: Finding) -> None:
     if finding.info is not None:
         for name, value in _about(finding.info):
             out.print(fact(name, str(value)))
+    for token in tokens.found:
+        runs = "running" if token.served else "not running"
+        out.print(fact("token", plain(f"port {token.port}, {token.store}, {runs}")))
     out.print("")
-    for problem in finding.problems:
+    problems = [*finding.problems, *tokens.wrong]
+    for problem in problems:
         out.print(Text(plain(f"problem: {problem}"), style="red"))
-    if not finding.problems:
+    if not problems:
         out.print(Text("all is well", style="green"))
 
 

@@ -17,11 +17,12 @@ from ..errors import SessionExists
 from ..events import Scope
 from ..store import Store
 from ..stores import connect
+from ..stores.address import place
 from ..stores.memory import MemoryStore
 from .bundlefiles import Format, Read, read_file, tell_loss, told_format
 from .export import Counter
 from .failure import UsageError
-from .options import EVERYWHERE, Common, look_into, place
+from .options import EVERYWHERE, Common, look_into
 from .output import Output, plain
 from .render import number
 

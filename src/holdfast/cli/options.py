@@ -17,20 +17,20 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from cyclopts import Group, Parameter
 
 from ..errors import InvalidValue
 from ..store import Store
 from ..stores import connect
+from ..stores.address import place, shown
 from ..stores.migrations import SchemaState, schema_of
 from ..stores.patience import slow
 from .failure import UsageError
 from .output import Output
 
 COMMON = Group("Options of every verb", sort_key=90)
-HERE = ("sqlite", "file")  # the stores that live at a path on this machine
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 WAITED = "{} does not answer yet: it is waited for"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,30 +83,6 @@ def data_folder(
 def default_store() -> str:
     """The URL of the store that is used when none is named."""
     return "sqlite:" + quote(str(data_folder() / "holdfast.db"), safe="/:\\")
-
-
-def place(url: str) -> Path | None:
-    """Where on this machine the store is, if it is at a path."""
-    scheme, _, rest = url.partition(":")
-    if scheme not in HERE:
-        return None
-    return Path(unquote(rest.partition("?")[0].removeprefix("//")))
-
-
-def shown(url: str) -> str:
-    """The URL as it may be printed: of a server, where it is and nothing else; not even that
-    where a stray character could make a part of a password look like a part of the address."""
-    scheme, _, rest = url.partition(":")
-    if scheme in HERE or not rest:
-        return url
-    address = _ADDRESS.fullmatch(rest)
-    return f"{scheme}:{'//' + address['host'] + (address['path'] or '') if address else '…'}"
-
-
-_HOST = r"(?:[\w.%-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?"
-_ADDRESS = re.compile(
-    rf"//(?:[^@/?#]*@)?(?P<host>{_HOST}(?:,{_HOST})*)(?P<path>/[\w.%-]*)?(?:\?[^@]*)?"
-)
 
 
 async def check_there(url: str) -> None:

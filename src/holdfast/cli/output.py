@@ -91,6 +91,10 @@ class Output:
         """Say something beside the result, such as where to read on."""
         self.remarks.print(Text(text, style="dim"), soft_wrap=True)
 
+    def warn(self, text: str) -> None:
+        """Say something beside the result that nobody should overlook."""
+        self.remarks.print(Text(text, style="bold red"), soft_wrap=True)
+
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
         """A progress display with the time, where somebody watches; takes the state so far."""

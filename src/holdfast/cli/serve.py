@@ -13,14 +13,20 @@ from cyclopts import Parameter, validators
 
 from ..errors import MissingExtra
 from ..harness.agents.agent import Agent
+from ..stores.address import shown
 from .agents import Choice, ModelRef, choose, find
 from .failure import UsageError
-from .options import EVERYWHERE, WAITED, Common, data_folder, default_store, shown
+from .options import EVERYWHERE, WAITED, Common, data_folder, default_store
 
 if TYPE_CHECKING:
     from ..server.running import Plan
     from ..server.starting import Began
 
+OPEN = (
+    "WARNING: this server asks for no token. Every program and every user of this machine may use "
+    "it, and so may everybody whose requests a proxy on this machine forwards here. Leave out "
+    '`--auth none` (kind = "none" in a file), or use keys.'
+)
 Port = Annotated[
     int,
     Parameter(
@@ -43,11 +49,12 @@ def serve(
     host: Annotated[str, Parameter(help="The address to listen at.")] = "127.0.0.1",
     port: Port = 7700,
     auth: Annotated[
-        Literal["keys", "secret", "none"] | None,
+        Literal["keys", "secret", "local", "none"] | None,
         Parameter(
             help="Who may ask: those with a key (`holdfast keys create`), with the secret in "
-            "$HOLDFAST_SECRET, or everybody on this machine. Default: none on a loopback "
-            "address, else keys."
+            "$HOLDFAST_SECRET, or with the local token (`holdfast token`); `none` asks for nothing "
+            "and is open to every program on this machine, proxies too. Default: local on a "
+            "loopback address, else keys."
         ),
     ] = None,
     model: ModelRef = None,
@@ -101,7 +108,7 @@ def serve(
         config=None if config is None else str(config),
         agents=named,
         store=None if config is not None else common.url,
-        auth=auth or ("none" if local else "keys") if config is None else None,
+        auth=auth or ("local" if local else "keys") if config is None else None,
         model=speaks.default,
         chosen=speaks.ref is None or speaks.offline is not None,
         host=host,
@@ -140,6 +147,12 @@ class _Words:
         name = f"[{plan.host}]" if ":" in plan.host else plan.host
         where = self._store
         say(f"serving {scheme}://{name}:{began.port}/v1 from {where}; Ctrl-C ends it")
+        if began.token is not None:
+            say(f"local token: {began.token}")
+            say(
+                "send it as `Authorization: Bearer TOKEN`; your clients on this machine find it by "
+                f"themselves, and `holdfast token --port {began.port}` prints it"
+            )
         if self._speaks.offline is not None:
             model = self._speaks.default
             say(f"no vendor is asked, since {self._speaks.offline}: the model is {model}")
@@ -151,6 +164,8 @@ class _Words:
             say(f"there are no keys, so nobody may ask: `{command}` makes one{where}")
         elif not began.known:
             say("there are no keys, and none can be made for it in memory: nobody may ask")
+        if began.open:
+            self._out.warn(OPEN)
 
     def ending(self, grace: float) -> None:
         self._out.remark(

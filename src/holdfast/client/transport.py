@@ -24,14 +24,18 @@ from ..errors import (
     RateLimited,
     ServerError,
     ServerUnavailable,
+    Unauthorized,
 )
 from ..events import new_id
 from ..stores.patience import cancellable
-from .strangers import check, locked, read, refused
+from .credentials import Credentials, is_loopback
+from .strangers import check, locked, read
+from .strangers import refused as refusal
 
 T = TypeVar("T")
 
 FIRST, LONGEST = 0.1, 5.0  # seconds between two attempts: doubled each time, from … to …
+UNKNOWN = 401  # the server does not know who asks
 PASSING = (502, 503, 504)  # of a proxy, or of a server that goes or comes
 LATER = ("rate_limited", "request_too_slow", "store_unavailable", "harness_closed")
 PLAIN = "".join(chr(n) for n in range(33, 127) if chr(n) != "%")  # what a key may hold as it is
@@ -86,7 +90,8 @@ class Transport:
         self._urls = [address(url) for url in urls]
         self._at = 0
         self.patience = patience
-        self._headers = {} if key is None else {"authorization": f"Bearer {_checked(key)}"}
+        # Where requests of a client of the program's own go, such as to a proxy, is not known here.
+        self._credentials = Credentials(key, local=http is None)
         self._given, self._http = http, http
         self._opening = asyncio.Lock()
         self._closed = False
@@ -107,7 +112,7 @@ class Transport:
             if self._closed:
                 raise HarnessClosed(what="the client")
             if self._http is None:
-                self._http = await asyncio.to_thread(_http)  # it reads certificates
+                self._http = await asyncio.to_thread(_http, self._urls)  # it reads certificates
             return self._http
 
     async def call(
@@ -126,7 +131,7 @@ class Transport:
         idempotency key, so that it happens once. The server may take `wait` seconds longer. An
         answer that no server of ours gives is a `WrongServer`."""
         told = await self.raw(method, path, body=body, query=query, key=key, wait=wait, media=media)
-        return read(told, answer, self._urls[self._at])
+        return read(told, answer, self.url(""))
 
     async def raw(
         self,
@@ -146,11 +151,18 @@ class Transport:
         if method != "GET":
             headers["idempotency-key"] = new_id() if key is None else quote(key, safe=PLAIN)
         content = body if isinstance(body, bytes) else b"" if body is None else encoded(body)
-        waits = Waits(self.total)
+        waits, refused = Waits(self.total), set[str]()
         while True:
+            url = self.url("")
+            shown = await self._credentials.bearer(url, refused)
             try:
+                asked = {**headers, **_bearer(shown)}
                 with cancellable():
-                    return await self._once(method, path, headers, content, query, wait)
+                    return await self._once(method, url, path, asked, content, query, wait)
+            except Unauthorized:
+                if not await self._has_other(url, shown, refused):
+                    raise
+                continue
             except ServerError as error:
                 if not _passes(error):
                     raise
@@ -166,6 +178,7 @@ class Transport:
     async def _once(
         self,
         method: str,
+        url: str,
         path: str,
         headers: Mapping[str, str],
         content: bytes,
@@ -177,19 +190,26 @@ class Transport:
         try:
             response = await http.request(
                 method,
-                self.url(path),
-                headers={**headers, **self._headers},
+                f"{url}{path}",
+                headers=headers,
                 content=content or None,
                 params=_plain(query),
                 timeout=timeout,
+                follow_redirects=False,
             )
         except (httpx.TransportError, httpx.DecodingError) as error:
-            raise self._unreachable(error) from None
+            raise self._unreachable(error, url) from None
         self._reached = True
-        check(response, self._urls[self._at])
+        check(response, url)
         if response.status_code >= 400:
-            raise refused(response.content, response.status_code, self._urls[self._at])
+            raise refusal(response.content, response.status_code, url)
         return response.content
+
+    async def _has_other(self, url: str, shown: str | None, refused: set[str]) -> bool:
+        """Whether there is something else to show at an address that refused this."""
+        if shown is not None:
+            refused.add(shown)
+        return shown is not None and await self._credentials.bearer(url, refused) is not None
 
     @contextlib.asynccontextmanager
     async def lines(
@@ -197,22 +217,38 @@ class Transport:
     ) -> AsyncGenerator[AsyncGenerator[bytes, None], None]:
         """The lines of a stream, until it ends or breaks (`ServerUnavailable`). What is no stream
         of this type is a `WrongServer`."""
-        timeout = httpx.Timeout(self.patience.connect, read=self.patience.silence, pool=None)
-        headers = {"accept": accept, "accept-encoding": "identity", **self._headers}
-        http = await self._open()
+        url, refused = self.url(""), set[str]()
         try:
-            async with http.stream(
-                "GET", self.url(path), headers=headers, params=_plain(query), timeout=timeout
-            ) as response:
-                self._reached = True
-                check(response, self._urls[self._at], accept)
-                if response.status_code >= 400:
-                    told = await response.aread()
-                    raise refused(told, response.status_code, self._urls[self._at])
-                async with contextlib.aclosing(split(response.aiter_raw())) as found:
-                    yield found
+            while True:
+                shown = await self._credentials.bearer(url, refused)
+                async with self._stream(f"{url}{path}", query, accept, shown) as response:
+                    self._reached = True
+                    unknown = response.status_code == UNKNOWN
+                    if unknown and await self._has_other(url, shown, refused):
+                        continue
+                    check(response, url, accept)
+                    if response.status_code >= 400:
+                        raise refusal(await response.aread(), response.status_code, url)
+                    async with contextlib.aclosing(split(response.aiter_raw())) as found:
+                        yield found
+                    return
         except (httpx.TransportError, httpx.StreamError, httpx.DecodingError) as error:
-            raise self._unreachable(error) from None
+            raise self._unreachable(error, url) from None
+
+    @contextlib.asynccontextmanager
+    async def _stream(
+        self, address: str, query: Query, accept: str, shown: str | None
+    ) -> AsyncGenerator[httpx.Response, None]:
+        http, patience = await self._open(), self.patience
+        async with http.stream(
+            "GET",
+            address,
+            headers={"accept": accept, "accept-encoding": "identity", **_bearer(shown)},
+            params=_plain(query),
+            timeout=httpx.Timeout(patience.connect, read=patience.silence, pool=None),
+            follow_redirects=False,
+        ) as response:
+            yield response
 
     def url(self, path: str) -> str:
         return f"{self._urls[self._at]}{path}"
@@ -231,21 +267,27 @@ class Transport:
         others = patience.connect * (len(self._urls) - 1)
         return min(patience.reach + others, patience.total)
 
-    def _unreachable(self, error: Exception) -> ServerUnavailable:
+    def _unreachable(self, error: Exception, url: str) -> ServerUnavailable:
         """What is raised where an address does not answer. One that takes connections is there,
         whatever becomes of them."""
         lock = locked(error)
         why = type(error).__name__ if lock is None else lock
-        problem = f"{self._urls[self._at]} cannot be reached ({why})"
+        problem = f"{url} cannot be reached ({why})"
         self._reached |= not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
         if not self._reached and lock is None:
             problem += ": start a server there (`holdfast serve`), or give the client its address"
         return ServerUnavailable(problem=problem)
 
 
-def _http() -> httpx.AsyncClient:
+def _http(urls: Sequence[str]) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-    return httpx.AsyncClient(limits=limits, follow_redirects=False)
+    # No proxy of the environment has anything to do with this machine, or to see of its token.
+    here = {f"all://{urlsplit(url).netloc}": None for url in urls if is_loopback(url)}
+    return httpx.AsyncClient(limits=limits, follow_redirects=False, mounts=here)
+
+
+def _bearer(shown: str | None) -> dict[str, str]:
+    return {} if shown is None else {"authorization": f"Bearer {shown}"}
 
 
 def address(url: str) -> str:
@@ -260,13 +302,6 @@ def address(url: str) -> str:
         raise InvalidValue(field="url", problem=problem, remedy="give the key as `key`")
     whole = url.rstrip("/")
     return whole.removesuffix("/v1") if parts.path.rstrip("/").endswith("/v1") else whole
-
-
-def _checked(key: str) -> str:
-    if not key.isascii() or not key.isprintable() or not key.strip():
-        problem, remedy = "cannot stand in a header", "give it as it was made"
-        raise InvalidValue(field="key", problem=problem, remedy=remedy)
-    return key
 
 
 def _passes(error: ServerError) -> bool:

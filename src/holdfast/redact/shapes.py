@@ -28,7 +28,7 @@ _AWS = ("AKIA", "ASIA", "AGPA", "AIDA", "ANPA", "AROA", "AIPA", "ABIA", "ACCA")
 
 SHAPES = (
     Shape("sk", ("sk-",), rf"(?=[A-Za-z_-]{{0,64}}\d){_W}{{16,}}+"),
-    Shape("holdfast", ("hk_",), rf"{_A}{{40,}}+"),
+    Shape("holdfast", ("hk_", "hl_"), rf"{_A}{{40,}}+"),
     Shape("github", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), rf"{_A}{{20,}}+"),
     Shape("github", ("github_pat_",), r"\w{20,}+"),
     Shape(

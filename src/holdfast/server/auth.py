@@ -123,6 +123,35 @@ class SharedSecret:
         return self._caller if hmac.compare_digest(given, self._secret) else None
 
 
+class LocalTokenAuth:
+    """The user of this machine that started the server, by the token that only they can read (see
+    `holdfast.local_token`). All who have it are one principal. Without a token, nobody is known."""
+
+    def __init__(
+        self, token: str | None = None, *, tenant: str = "main", principal: str = "local"
+    ) -> None:
+        self._token = None if token is None else token.encode()
+        self._caller = caller(tenant, principal, SCOPES)
+
+    def __repr__(self) -> str:
+        return "LocalTokenAuth(…)"
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has a token."""
+        return self._token is not None
+
+    def taking(self, token: str) -> LocalTokenAuth:
+        """The same, with this token."""
+        about = self._caller
+        return LocalTokenAuth(token, tenant=about.tenant, principal=about.principal)
+
+    async def authenticate(self, shown: Credentials) -> Caller | None:
+        given = (shown.bearer() or "").encode("utf-8", "surrogateescape")
+        known = self._token is not None and hmac.compare_digest(given, self._token)
+        return self._caller if known else None
+
+
 class NoAuth:
     """Everybody on this machine, and nobody else: a request must come from a loopback address,
     be meant for one, and have passed no proxy, so that no page of the web reaches it."""

@@ -28,7 +28,7 @@ from ..events import new_id
 from ..store import wall_clock
 from . import once
 from .audit import AuditRecord
-from .auth import FORWARDED, Caller, Credentials, NoAuth, is_loopback
+from .auth import FORWARDED, Caller, Credentials, LocalTokenAuth, NoAuth, is_loopback
 from .failure import JSON, SHOWN, Answer, answer
 from .front import ASKED
 from .headers import asks_for, check_once, check_plain, guarded, methods, repeats
@@ -42,6 +42,10 @@ FROM_ELSEWHERE = "requests from elsewhere or through a proxy are not answered he
 LOCAL_ONLY = (
     "this server has no keys, and answers only programs and pages of this machine: serve it with "
     "keys for any others, and with --origin for pages"
+)
+NOT_LOCAL = (
+    "this server takes its local token: run `holdfast token` as the user that started it, and send "
+    "`Authorization: Bearer TOKEN`"
 )
 OURS = ("ask", "request", "data", "last_event_id")  # parameters that are not in a query
 KEPT = ("content-type", "location")  # headers of an answer that are remembered with it
@@ -125,7 +129,8 @@ class Passing:
         with service.doubting(shown, address):
             caller = await service.authenticate(shown)
         if caller is None:
-            if not isinstance(service.settings.auth, NoAuth):  # where nothing can be guessed
+            # Where nothing can be guessed, nobody is kept out who shares an address with others.
+            if not isinstance(service.settings.auth, (NoAuth, LocalTokenAuth)):
                 service.refusals.take(address)
             raise _unknown(service, shown)
         self._scope["state"]["still"] = functools.partial(service.still, shown, caller)
@@ -360,6 +365,8 @@ def _unknown(service: Service, shown: Credentials) -> Unauthorized:
     here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
     if isinstance(service.settings.auth, NoAuth):
         return Unauthorized(problem=LOCAL_ONLY if here else FROM_ELSEWHERE)
+    if isinstance(service.settings.auth, LocalTokenAuth):
+        return Unauthorized(problem=NOT_LOCAL)
     return Unauthorized()
 
 

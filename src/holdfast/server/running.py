@@ -4,6 +4,7 @@ handed over before a process goes."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import errno
 import functools
@@ -11,6 +12,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -25,12 +27,14 @@ import msgspec
 import uvicorn
 from litestar import Litestar
 from msgspec import Struct
+from msgspec.structs import replace
 from uvicorn.config import LOGGING_CONFIG
 from uvicorn.supervisors import Multiprocess
 
 from ..errors import HoldfastError, InvalidSettings
+from ..local_token import LocalToken, keep
 from .app import create_app
-from .auth import NoAuth, is_loopback
+from .auth import LocalTokenAuth, NoAuth, is_loopback
 from .engines import Chosen
 from .refusing import Protocol
 from .settings import Settings, read
@@ -66,7 +70,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     sandbox: str | None = None
 
     def settings(self) -> Settings:
-        """The settings that this comes to (`InvalidSettings` with every fault)."""
+        """The settings that this comes to (`InvalidSettings` with every fault). One that asks for
+        a local token lets nobody in before `admit`, since the port may not be known yet."""
         if self.config is not None:
             settings = Settings.load(Path(self.config))
         else:
@@ -86,14 +91,30 @@ class Plan(Struct, frozen=True, kw_only=True):
             settings.grace = self.grace
         if self.origins:
             settings.origins = self.origins
+        if isinstance(settings.auth, LocalTokenAuth):
+            settings.auth = settings.auth.taking(secrets.token_urlsafe())
         settings.check()
         self._check(settings)
         return settings
+
+    def admit(self, settings: Settings) -> LocalToken | None:
+        """Let those in who have the local token, if the settings ask for one; it is made if need
+        be (`InvalidValue`). Each worker reads it from its file: it is in no argument and in no
+        variable."""
+        if not isinstance(settings.auth, LocalTokenAuth):
+            return None
+        token = keep(self.port, settings.registry().address(settings.default))
+        settings.auth = settings.auth.taking(token.token)
+        return token
 
     def _check(self, settings: Settings) -> None:
         faults = []
         if isinstance(settings.auth, NoAuth) and not is_loopback(self.host):
             faults.append(f"without auth only this machine is served, not {self.host!r}: use keys")
+        if isinstance(settings.auth, LocalTokenAuth) and not is_loopback(self.host):
+            faults.append(
+                f"with a local token only this machine is served, not {self.host!r}: use keys"
+            )
         faults += tls_faults(self.cert, self.key)
         if self.workers > 1 and settings.default == "memory":
             faults.append("several workers need a store that they share, not memory")
@@ -110,7 +131,9 @@ def app() -> Litestar:
     """The app of a worker."""
     plan = msgspec.json.decode(os.environ[VARIABLE], type=Plan)
     try:
-        made = create_app(plan.settings())
+        settings = plan.settings()
+        plan.admit(settings)
+        made = create_app(settings)
     except HoldfastError as error:  # what the parent did not meet, a moment ago
         LOGGER.error("%s", error)
         sys.exit(FAILED)
@@ -287,18 +310,27 @@ def run(
     settings = plan.settings()
     known = asyncio.run(known_callers(settings, waiting))
     sockets = bound(plan.host, plan.port)
-    port = int(sockets[0].getsockname()[1])
+    passing = plan.port == 0  # nobody will serve at this port again by name
+    plan = replace(plan, port=int(sockets[0].getsockname()[1]))
     os.environ[VARIABLE] = msgspec.json.encode(plan).decode()
-    began = Began(port=port, kept=settings.default != "memory", known=known)
+    token = plan.admit(settings)
+    began = Began(
+        port=plan.port,
+        kept=settings.default != "memory",
+        known=known,
+        token=token.token if token is not None else None,
+        open=isinstance(settings.auth, NoAuth),
+    )
     config = _config(plan, settings)
     calls = (lambda: begun(began), lambda: ending(settings.grace))
     # uvicorn hands the signal on when all is done: it was heeded, and nothing has failed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    if plan.workers == 1:
-        Server(config, *calls).run(sockets)
-        return
-    workers = Workers(config, sockets, *calls)
-    workers.run()
+    with contextlib.nullcontext() if token is None else token.serving(passing=passing):
+        if plan.workers == 1:
+            Server(config, *calls).run(sockets)
+            return
+        workers = Workers(config, sockets, *calls)
+        workers.run()
     if workers.interrupted:
         raise KeyboardInterrupt
     if not workers.told:

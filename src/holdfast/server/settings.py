@@ -33,7 +33,7 @@ from ..stores.registry import Builder, StoreRegistry
 from . import shapes
 from . import tables as tabled
 from .audit import FileAudit, LogAudit, Sink
-from .auth import AuthHandler, NoAuth, SharedSecret, check_tenant, is_local
+from .auth import AuthHandler, LocalTokenAuth, NoAuth, SharedSecret, check_tenant, is_local
 from .engines import Engine, HoldfastEngine, Made
 from .limits import ServerLimits
 from .loaders import Loader
@@ -157,7 +157,10 @@ class Settings:
 
     def check(self) -> None:
         """Refuse what cannot work; every fault is listed."""
-        if found := [*self._faults()]:
+        found = [*self._faults()]
+        if isinstance(self.auth, LocalTokenAuth) and not self.auth.ready:
+            found.append("auth `local` is for `holdfast serve`, which keeps the token: use keys")
+        if found:
             raise InvalidSettings(faults=found)
 
     def _faults(self) -> Iterator[str]:
@@ -364,7 +367,7 @@ def _auth(table: Mapping[str, Any], faults: list[str]) -> AuthHandler | str:
     kind = table.get("kind", KEYS)
     if not isinstance(kind, str) or kind not in shapes.AUTH:
         found = repr(kind) if isinstance(kind, str) else shapes.sort(kind)
-        faults.append(f"auth.kind is {found}: use keys, secret or none")
+        faults.append(f"auth.kind is {found}: use keys, secret, local or none")
         return KEYS
     given = shapes.fitting("auth", table, shapes.AUTH[kind], faults)
     given.pop("kind", None)
@@ -373,6 +376,8 @@ def _auth(table: Mapping[str, Any], faults: list[str]) -> AuthHandler | str:
     try:
         if kind == "none":
             return NoAuth(**given)
+        if kind == "local":
+            return LocalTokenAuth(**given)
         unset = any(fault.startswith("auth.secret:") for fault in faults)
         if kind == "secret" and "secret" in given and not unset:
             return SharedSecret(**given)

@@ -43,6 +43,7 @@ TABLE = Shape("a table", lambda value: isinstance(value, dict))
 
 AUTH = {
     "keys": {"kind": TEXT},
+    "local": {"kind": TEXT, "tenant": TEXT, "principal": TEXT},
     "none": {"kind": TEXT, "tenant": TEXT, "principal": TEXT},
     "secret": {"kind": TEXT, "secret": TEXT, "tenant": TEXT, "principal": TEXT, "scopes": TEXTS},
 }

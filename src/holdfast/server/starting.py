@@ -19,11 +19,17 @@ from .settings import KEYS, Settings
 
 class Began(Struct, frozen=True, kw_only=True):
     """A server that begins to serve: `kept` is whether sessions outlive it, `known` whether
-    there is anybody whom it would let in."""
+    there is anybody whom it would let in, `token` its local token, `open` whether it asks for
+    nothing."""
 
     port: int
     kept: bool
     known: bool
+    token: str | None = None
+    open: bool = False
+
+    def __repr__(self) -> str:
+        return f"Began(port={self.port})"
 
 
 def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:

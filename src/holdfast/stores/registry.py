@@ -20,6 +20,7 @@ from ..codec import check_name
 from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, UnknownStore
 from ..store import Store
 from . import connect
+from .address import address
 from .patience import ended
 
 Options: TypeAlias = Mapping[str, Any]
@@ -50,6 +51,7 @@ PARTS = ("database", "schema")  # what divides a server: one of those listed, ne
 class _Kind:
     build: Builder = field(repr=False)
     allow: Mapping[str, Permitted] = field(repr=False)
+    url: str | None = field(repr=False)
 
 
 class StoreRegistry:
@@ -102,6 +104,12 @@ class StoreRegistry:
         """The kind that was registered first; `memory` only where there is no other."""
         return next((kind for kind in self._kinds if kind != "memory"), "memory")
 
+    def address(self, kind: str) -> str:
+        """Where the store of a kind is, without credentials; for the host, never for clients. Of
+        a function that makes a store it is the kind alone."""
+        url = self._kinds[kind].url
+        return f"{kind}:" if url is None else address(url)
+
     def takes_options(self, kind: str) -> bool:
         """Whether a client may send options with this kind."""
         return kind in self._kinds and bool(self._kinds[kind].allow)
@@ -123,7 +131,8 @@ class StoreRegistry:
         for name, permitted in allowed.items():
             _check_allowed(name, permitted)
         build = _at(kind, source) if isinstance(source, str) else source
-        self._kinds[kind] = _Kind(build, allowed)
+        url = source if isinstance(source, str) else None
+        self._kinds[kind] = _Kind(build, allowed, url)
         self._named[kind] = None
 
     def check(self, kind: str, options: Options | None = None) -> None:

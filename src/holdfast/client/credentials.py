@@ -1,0 +1,57 @@
+"""What a client shows to a server: its key, or on this machine, without one, the server's local
+token. That goes to loopback addresses alone, past any proxy, and never along with a redirect."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from ..errors import InvalidValue
+from ..local_token import find
+
+PORTS = {"http": 80, "https": 443}
+
+
+class Credentials:
+    """How a server knows this client. With `local`, a client that has no key looks for the token
+    of the server that runs at a loopback address."""
+
+    def __init__(self, key: str | None, *, local: bool) -> None:
+        self._key = None if key is None else _checked(key)
+        self._local = local and key is None
+
+    def __repr__(self) -> str:
+        return "Credentials(…)"
+
+    async def bearer(self, url: str, refused: Collection[str] = ()) -> str | None:
+        """What to show at this address, that it has not refused. A local token is looked for each
+        time: the server may have ended, and another program have taken its port."""
+        if self._local and is_loopback(url):
+            return await asyncio.to_thread(_token, url, refused)
+        return None if self._key in refused else self._key
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine and cannot be of another."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _token(url: str, refused: Collection[str]) -> str | None:
+    """The token of the server that runs at an address of this machine."""
+    parts = urlsplit(url)
+    port = parts.port or PORTS[parts.scheme]
+    tokens = [one.token for one in find(port) if one.served()]
+    return next((token for token in tokens if token not in refused), None)
+
+
+def _checked(key: str) -> str:
+    if not key.isascii() or not key.isprintable() or not key.strip():
+        problem, remedy = "cannot stand in a header", "give it as it was made"
+        raise InvalidValue(field="key", problem=problem, remedy=remedy)
+    return key
