@@ -67,6 +67,11 @@ document.getElementById("text").value = "%s";
 document.getElementById("form").requestSubmit();
 """
 
+LOGIN = """
+document.getElementById("token").value = "%s";
+document.getElementById("login").requestSubmit();
+"""
+
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """Serves the page, and says nothing."""
@@ -123,13 +128,15 @@ class Server:
     def __init__(self, python: str, folder: Path, origin: str) -> None:
         self.port, self._folder = free_port(), folder
         (folder / "counter.py").write_text(AGENT)
+        self._cli, self._environ = [python, "-m", "holdfast.cli"], {**os.environ}
+        self._environ["XDG_STATE_HOME"] = str(folder / "state")
         self._command = [
-            *(python, "-m", "holdfast.cli", "serve", "counter:shop", "--port", str(self.port)),
+            *(*self._cli, "serve", "counter:shop", "--port", str(self.port)),
             *("--store", f"sqlite:{folder}/log.db", "--origin", origin),
         ]
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, cwd=self._folder)
+        self._process = subprocess.Popen(self._command, cwd=self._folder, env=self._environ)
         wait(self._ready, "the server")
 
     def _ready(self) -> bool:
@@ -140,6 +147,11 @@ class Server:
                 return True
         except (urllib.error.URLError, OSError):
             return False
+
+    def token(self) -> str:
+        """The local token, as a person would ask for it."""
+        asked = [*self._cli, "token", "--port", str(self.port)]
+        return subprocess.check_output(asked, env=self._environ, text=True).strip()
 
     def charges(self) -> bool:
         """Whether the tool has begun that never ends by itself."""
@@ -152,7 +164,12 @@ class Server:
 
 def check(page: Page, server: Server) -> None:
     """All that a person would try."""
+    page.until("document.getElementById('login')?.hidden === false", "the page asks for a token")
+    page.ask(LOGIN % "hl_wrong")
+    page.until("document.getElementById('state')?.innerText?.includes('token')", "a wrong one")
+    page.ask(LOGIN % server.token())
     page.until("document.getElementById('state')?.innerText === 'connected'", "the page connects")
+    assert page.ask("document.getElementById('login').hidden")
     page.ask(SAY % "Hello")
     page.until("document.getElementById('log')?.innerText?.includes('Good day.')", "an answer")
     page.ask(SAY % "Story")

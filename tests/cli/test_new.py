@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from .conftest import Cli
+from holdfast import NewEvent, Store, key
+
+from .conftest import Cli, write
 
 
 @pytest.mark.parity("harness-kernel", 147)
@@ -59,3 +63,62 @@ def test_a_label_that_would_break_the_code_is_refused(cli: Cli, tmp_path: Path, 
     ended = cli("new", str(tmp_path / "x"), "--label", label)
     assert ended.code == 2
     assert not (tmp_path / "x").exists()
+
+
+SLOW = """
+import asyncio
+from pathlib import Path
+from holdfast import Agent, tool
+
+@tool
+async def look_up(order: str) -> str:
+    "Say how an order stands, if anybody ever says so."
+    Path("begun").touch()
+    await asyncio.sleep(3_600)
+    return "delivered"
+
+agent = Agent("shop", instructions="Help.", tools=[look_up])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_that_is_written_ends_gracefully_in_the_middle_of_a_run(
+    cli: Cli, tmp_path: Path, number: signal.Signals
+) -> None:
+    place = tmp_path / "shop"
+    assert cli("new", str(place)).code == 0
+    (place / "agent.py").write_text(SLOW)
+    url = f"sqlite:{place}/shop.db"
+
+    async def send(store: Store) -> None:
+        begun = NewEvent.of("session.created", {"agent": "shop"})
+        asked = NewEvent.of("message.received", {"text": "look_up order=42"})
+        await store.append(key("a"), [begun, asked], create=True)
+
+    write(url, send)
+    program = [sys.executable, "-W", "error", "serve.py"]
+    with subprocess.Popen(program, cwd=place, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            end = time.monotonic() + 60
+            while not (place / "begun").exists():
+                assert server.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            server.send_signal(number)
+            _, said = server.communicate(timeout=60)
+        finally:
+            server.kill()
+    assert (server.returncode, "Traceback" in said) == (0, False), said
+    events = cli("show", "a", "--json", "--store", url).json["events"]
+    assert events[-1]["kind"] == "run.waiting"
+    assert events[-1]["data"]["reason"] == "handover"
+
+
+def test_what_cannot_be_written_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = cli("new", str(tmp_path / "file" / "shop"))
+    assert ended.code == 1
+    assert ended.err.startswith("error: folder: ")
+    ended = cli("new", str(tmp_path / "a" / "b"), "--label", "x\udcff")
+    assert ended.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -56,6 +56,16 @@ class Imported(Struct, frozen=True, kw_only=True):
         return Scope(self.tenant, self.session)
 
 
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A bundle that was checked whole, and what is to become of it. No store was asked yet."""
+
+    bundle: Bundle
+    scope: Scope
+    use: Use
+    names: bool
+    origin: str  # the claim of a session that came from this bundle
+
+
 class _Job(Struct, frozen=True, kw_only=True):
     """What is imported, and where to."""
 
@@ -63,7 +73,7 @@ class _Job(Struct, frozen=True, kw_only=True):
     bundle: Bundle
     scope: Scope
     use: Use
-    origin: str  # the claim of a session that came from this bundle
+    origin: str
     progress: Callable[[int], None]
 
     def key(self, thread: str) -> Key:
@@ -95,6 +105,32 @@ async def import_bundle(
     its turn, and finds what was done; `LeaseHeld` when it waited for a minute. `progress` is told
     of events that were written.
     """
+    ready = await prepare_import(
+        source,
+        session=session,
+        tenant=tenant,
+        purpose=purpose,
+        accept_redacted=accept_redacted,
+        names=names,
+        allow_secrets=allow_secrets,
+        limits=limits,
+    )
+    return await import_prepared(store, ready, progress=progress)
+
+
+async def prepare_import(
+    source: Source,
+    *,
+    session: str | None = None,
+    tenant: str | None = None,
+    purpose: Use = "continue",
+    accept_redacted: bool = False,
+    names: bool = True,
+    allow_secrets: bool | None = None,
+    limits: BundleLimits = BUNDLE_LIMITS,
+) -> Prepared:
+    """The first half of `import_bundle`, for those who make a store only for what can be imported:
+    everything that can be refused without a look into one is."""
     if purpose not in ("continue", "read"):
         raise InvalidValue(
             field="purpose", problem=f"is {purpose!r}", remedy="use continue or read"
@@ -108,15 +144,28 @@ async def import_bundle(
         facts.tenant if tenant is None else tenant, facts.session if session is None else session
     )
     check_key(scope)
-    job = _Job(
-        store=store,
+    return Prepared(
         bundle=checked.bundle,
         scope=scope,
         use=purpose,
+        names=names and purpose == "continue",
         origin=_origin(document, scope),
+    )
+
+
+async def import_prepared(
+    store: Store, ready: Prepared, *, progress: Callable[[int], None] | None = None
+) -> Imported:
+    """The second half of `import_bundle`."""
+    job = _Job(
+        store=store,
+        bundle=ready.bundle,
+        scope=ready.scope,
+        use=ready.use,
+        origin=ready.origin,
         progress=progress or (lambda events: None),
     )
-    return await _import(job, names=names and purpose == "continue")
+    return await _import(job, names=ready.names)
 
 
 def _check_use(checked: Checked, *, accept_redacted: bool) -> None:

@@ -19,9 +19,10 @@ from ..harness.live.log import Trouble
 from ..harness.session import Session
 from ..store import Store
 from ..stores import connect
-from ..stores.address import place, shown
+from ..stores.address import shown
 from ..stores.migrations import schema_of
 from ..stores.patience import ended
+from ..stores.unused import Making
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .keyboard import Keyboard
 from .options import EVERYWHERE, Common, check_made, default_store
@@ -99,13 +100,12 @@ async def _chat(
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncGenerator[Store, None]:
-    """The store, made if there is none: a conversation begins somewhere."""
+    """The store, made if there is none: a conversation begins somewhere. One that none begins in
+    is not left behind."""
     schema = await schema_of(url)
     if schema.found:
         check_made(url, schema)
-    elif url == default_store() and (path := place(url)) is not None:
-        await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-    async with connect(url) as store:
+    async with Making(url, folders=url == default_store()), connect(url) as store:
         yield store
 
 

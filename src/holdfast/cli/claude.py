@@ -15,7 +15,7 @@ from ..adapters.claude.files import Problem, Transcript, find, projects_folder
 from ..adapters.claude.summaries import fold
 from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
 from ..errors import InvalidValue, SessionNotFound
-from ..stores.address import place
+from ..stores.unused import Making
 from .options import EVERYWHERE, Common, look_into
 from .output import Output, plain
 from .render import number
@@ -66,7 +66,8 @@ async def import_(
     out = common.output()
     found, others = await asyncio.to_thread(_find, paths or [projects_folder()])
     total = Imported(problems=[])
-    async with _opened(common, create=create, dry_run=dry_run) as claude:
+    making = Making(common.url, folders=create and not dry_run)
+    async with making, _opened(common, create=create, dry_run=dry_run) as claude:
         with out.counting("importing", len(found)) as progress:
             for transcript in found:
                 progress(transcript.path.name)
@@ -74,6 +75,7 @@ async def import_(
                 total.added += done.added
                 total.known += done.known
                 total.problems += done.problems
+        making.drop = bool(total.problems) and not total.added
     _tell_import(out, total, found, others, dry_run)
     return int(bool(total.problems))
 
@@ -99,10 +101,7 @@ async def _opened(
 ) -> AsyncGenerator[ClaudeSessionStore, None]:
     await asyncio.to_thread(fold, None, [])  # says that the extra is missing, and is slow at first
     if create and not dry_run:
-        made = ClaudeSessionStore(common.url, tenant=common.tenant)
-        if (path := place(common.url)) is not None:
-            await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-        async with made:
+        async with ClaudeSessionStore(common.url, tenant=common.tenant) as made:
             yield made
     else:
         async with look_into(common.url) if create else common.open() as store:

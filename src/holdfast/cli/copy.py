@@ -18,6 +18,7 @@ from ..events import Scope
 from ..store import Store
 from ..stores import connect
 from ..stores.copy import ThreadCopy, copy_session, sessions_of, undo_move
+from ..stores.unused import Making
 from .failure import UsageError, told_of
 from .options import EVERYWHERE, Common, look_into, open_store
 from .output import Output, plain
@@ -64,7 +65,12 @@ async def copy(
     if undo and (move or dry_run or not sessions):
         raise UsageError("--undo takes SESSIONs, and neither --move nor --dry-run")
     out = common.output()
-    async with open_store(source or common.url) as here, _target(target, undo, dry_run) as there:
+    making = Making(target)
+    async with (
+        open_store(source or common.url) as here,
+        making,
+        _target(target, undo, dry_run) as there,
+    ):
         if undo:
             work = partial(_undo, here, there, tenant=to_tenant)
         else:
@@ -72,6 +78,7 @@ async def copy(
         total = len(sessions) or await _count(here, common.tenant)
         with out.counting("moving" if move else "copying", total) as bar:
             told = await _each(_scopes(here, common.tenant, sessions), work, out, bar)
+        making.drop = told["failed"] > 0  # of a target that nothing came into, nothing stays
     if not out.json:
         _sum_up(out, told, dry_run=dry_run)
     return int(told["conflict"] + told["failed"] > 0)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from ..bundle.loss import LossReport
-from ..bundle.read import Imported, import_bundle
+from ..bundle.read import Imported, Prepared, import_prepared, prepare_import
 from ..catalog import Query
 from ..errors import SessionExists
-from ..events import Scope
 from ..store import Store
 from ..stores import connect
-from ..stores.address import place
 from ..stores.memory import MemoryStore
-from .bundlefiles import Format, Read, read_file, tell_loss, told_format
+from ..stores.unused import Making
+from .bundlefiles import Format, read_file, tell_loss, told_format
 from .export import Counter
 from .failure import UsageError
 from .options import EVERYWHERE, Common, look_into
@@ -63,23 +60,30 @@ async def import_(
     """
     out = common.output()
     known: Format | None = None if format == "auto" else format
-    async with _store(common, create=create, dry_run=dry_run) as store:
-        with out.working(f"importing {plain(file.name)}") as told:
-            path, found = await told_format(file, known)
-            # Ours is checked by the import itself, once.
-            read = None if found == "holdfast" and not dry_run else await read_file(path, found)
-            how: dict[str, Any] = {
-                "session": as_,
-                "tenant": common.tenant,
-                "purpose": "read" if read_only else "continue",
-                "accept_redacted": accept_redacted,
-                "allow_secrets": None if read is None else True,
-                "progress": Counter(told),
-            }
-            if read is not None and dry_run:
-                done = await _tried(store, read, how)
-            else:
-                done = await import_bundle(store, path if read is None else read.bundle, **how)
+    store: Store | None = None
+    async with AsyncExitStack() as stack:
+        told = stack.enter_context(out.working(f"importing {plain(file.name)}"))
+        if not create or dry_run:
+            there = look_into(common.url) if create else common.open()
+            store = await stack.enter_async_context(there)
+        path, found = await told_format(file, known)
+        # Ours is checked by `prepare_import`, once.
+        read = None if found == "holdfast" and not dry_run else await read_file(path, found)
+        ready = await prepare_import(
+            path if read is None else read.bundle,
+            session=as_,
+            tenant=common.tenant,
+            purpose="read" if read_only else "continue",
+            accept_redacted=accept_redacted,
+            allow_secrets=None if read is None else True,
+        )
+        if store is not None and dry_run:
+            await _check_free(store, ready)
+            store = MemoryStore()
+        if store is None:  # made last: not for what cannot be imported
+            await stack.enter_async_context(Making(common.url, folders=True))
+            store = await stack.enter_async_context(connect(common.url))
+        done = await import_prepared(store, ready, progress=Counter(told))
     loss = read.loss if read is not None else None
     _tell(out, done, found, loss, dry_run)
     tell_loss(out, loss)
@@ -89,34 +93,18 @@ async def import_(
 import_.__name__ = "import"
 
 
-@asynccontextmanager
-async def _store(common: Common, *, create: bool, dry_run: bool) -> AsyncGenerator[Store, None]:
-    if not create:
-        opened = common.open()
-    elif dry_run:
-        opened = look_into(common.url)
-    else:
-        if (path := place(common.url)) is not None:
-            await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-        opened = connect(common.url)
-    async with opened as store:
-        yield store
-
-
-async def _tried(store: Store, found: Read, how: dict[str, Any]) -> Imported:
-    """What an import would come to: tried in a store of its own."""
-    document = found.bundle.document
+async def _check_free(store: Store, ready: Prepared) -> None:
+    """Refuse a dry run of what is too large to be tried, or has the id of another session."""
+    document, scope = ready.bundle.document, ready.scope
     if sum(part.size for part in document.parts) > TRIED:
         raise UsageError(
             f"a dry run takes {TRIED >> 20} MiB at most: `holdfast bundle validate` checks more"
         )
-    scope = Scope(how["tenant"], how["session"] or document.session.session)
     page = await store.find(Query(tenant=scope.tenant, session=scope.session), limit=1)
     origin = f"bundle:{document.bundle_id}"
     mine = [name for name in await store.claims(scope) if name.startswith(origin)]
     if page.items and not mine:
         raise SessionExists(tenant=scope.tenant, session=scope.session, thread=page.items[0].thread)
-    return await import_bundle(MemoryStore(), found.bundle, **how)
 
 
 def _tell(

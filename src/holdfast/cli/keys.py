@@ -14,8 +14,9 @@ from rich.text import Text
 from ..errors import MissingExtra
 from ..store import wall_clock
 from ..stores import connect
+from ..stores.unused import Making
 from .failure import UsageError
-from .options import EVERYWHERE, Common, data_folder, default_store, seconds
+from .options import EVERYWHERE, Common, default_store, seconds
 from .output import Output, plain
 from .render import moment
 
@@ -148,11 +149,12 @@ def _with(common: Common, work: Callable[[Keys], Awaitable[T]], *, new: bool = F
     except ImportError as error:
         raise MissingExtra(extra="server", needed_for="holdfast keys") from error
 
-    if new and common.url == default_store():
-        data_folder().mkdir(parents=True, exist_ok=True)
-
     async def run() -> T:
-        async with connect(common.url) if new else common.open() as store:
+        folders = new and common.url == default_store()
+        async with (
+            Making(common.url, folders=folders),
+            connect(common.url) if new else common.open() as store,
+        ):
             return await work(Keys(store))
 
     return asyncio.run(run())

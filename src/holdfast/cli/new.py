@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from ..errors import InvalidValue
 from ..harness.agents.agent import slug
 from .failure import UsageError
 from .output import Output
@@ -40,10 +43,15 @@ agent = Agent(
     tools=[look_up, refund],
 )
 '''
-SERVE = '''"""Serves the agent: takes up what was left undone, and goes on until it is stopped."""
+SERVE = '''"""Serves the agent: takes up what was left undone, and goes on until SIGTERM or Ctrl-C.
+
+Then runs have ten seconds to reach a safe point, and are handed over to the next process that
+serves the agent. A second signal ends it at once.
+"""
 
 import asyncio
 import os
+import signal
 
 from agent import agent
 from holdfast import Harness, RunLimits
@@ -53,10 +61,24 @@ STORE = os.environ.get("HOLDFAST_STORE", "sqlite:{key}.db")
 MODEL = os.environ.get("HOLDFAST_MODEL") or offline()
 
 
+def told_to_end() -> asyncio.Event:
+    """Is set when the first signal comes."""
+    loop, ending = asyncio.get_running_loop(), asyncio.Event()
+
+    def hear(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        loop.call_soon_threadsafe(ending.set)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, hear)
+    return ending
+
+
 async def main() -> None:
+    ending = told_to_end()
     limits = RunLimits(steps=20, seconds=600)
     async with Harness(agent, default_model=MODEL, store=STORE, limits=limits):
-        await asyncio.Event().wait()
+        await ending.wait()
 
 
 if __name__ == "__main__":
@@ -128,12 +150,42 @@ def new(
     name = label or place.resolve().name
     if any(mark in name for mark in "\"'\\{}\n"):
         raise UsageError(f"the label {name!r} has quotes or braces; use plain words")
-    place.mkdir(parents=True, exist_ok=True)
-    files = TEMPLATES[template]
-    for file, text in files.items():
-        (place / file).write_text(text.format(label=name, key=slug(name)), encoding="utf-8")
-    _tell(Output(json=json), place, list(files))
+    texts = {file: _filled(text, name) for file, text in TEMPLATES[template].items()}
+    try:
+        _write(place, texts)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise InvalidValue(
+            field="folder",
+            problem=f"{str(place)!r} cannot be written ({why})",
+            remedy="name a folder that can be made",
+        ) from error
+    _tell(Output(json=json), place, list(texts))
     return 0
+
+
+def _filled(text: str, name: str) -> bytes:
+    try:
+        return text.format(label=name, key=slug(name)).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the label {name!r} is not UTF-8; use plain words") from None
+
+
+def _write(place: Path, texts: Mapping[str, bytes]) -> None:
+    """Write all files, or leave nothing."""
+    missing = [folder for folder in (place, *place.absolute().parents) if not folder.exists()]
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            (place / file).write_bytes(text)
+    except BaseException:
+        for file in texts:
+            with contextlib.suppress(OSError):
+                (place / file).unlink()
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _folder(given: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import tomllib
@@ -14,9 +15,10 @@ from cyclopts import Parameter, validators
 from ..errors import MissingExtra
 from ..harness.agents.agent import Agent
 from ..stores.address import shown
+from ..stores.unused import Making
 from .agents import Choice, ModelRef, choose, find
 from .failure import UsageError
-from .options import EVERYWHERE, WAITED, Common, data_folder, default_store
+from .options import EVERYWHERE, WAITED, Common, default_store
 
 if TYPE_CHECKING:
     from ..server.running import Plan
@@ -120,10 +122,10 @@ def serve(
         origins=[*origin],
         sandbox=None if sandbox is None else str(sandbox),
     )
-    if config is None and common.url == default_store():
-        data_folder().mkdir(parents=True, exist_ok=True)
     words = _Words(common, plan, speaks)
-    run(plan, words.begun, words.ending, words.waiting)
+    own = config is None and common.url == default_store()
+    with Making(common.url, folders=True) if own else contextlib.nullcontext():
+        run(plan, words.begun, words.ending, words.waiting)
 
 
 class _Words:

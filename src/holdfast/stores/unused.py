@@ -1,0 +1,103 @@
+"""Taking back a store that was made for something that then failed: its files, and the folders
+that were made for them, if no session is in it. Databases on a server stay as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+from .address import place
+from .lock import FileLock
+from .sqlite.schema import DEAD
+
+AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # the files of a SQLite store
+
+
+class Making:
+    """What may make the store at a URL: use it with `with` or `async with`. A store on this machine
+    that was not there before is removed when the block raises an `Exception`, or `drop` is set; so
+    are folders above it that were missing, and that `folders` makes. A store that has a session, or
+    that another process has open, stays."""
+
+    def __init__(self, url: str, *, folders: bool = False) -> None:
+        self._path = place(url)
+        self._file = url.startswith("sqlite:")
+        self._folders = folders
+        self._missing: list[Path] = []
+        self._fresh = False
+        self.drop = False
+
+    def __enter__(self) -> Making:
+        if self._path is not None:
+            self._fresh = not self._path.exists()
+            above = [folder for folder in self._path.absolute().parents if not folder.exists()]
+            self._missing = above if self._folders else []
+            if self._folders:
+                self._path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._path is None or not self._fresh or not (self.drop or isinstance(error, Exception)):
+            return
+        with contextlib.suppress(OSError, sqlite3.Error):
+            remove_unused(self._path, file=self._file)
+        for folder in self._missing:  # the innermost first; only what is empty goes
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    async def __aenter__(self) -> Making:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
+def remove_unused(path: Path, *, file: bool) -> None:
+    """Remove the files of a store that has no session, and that no other process has open."""
+    database = path if file else path / "index.db"
+    if not database.exists() or _used(database):
+        return
+    lock = FileLock(f"{database}.lock")
+    try:
+        with lock:
+            if _used(database) or not _alone(database):
+                return
+            if not file:
+                shutil.rmtree(path)
+                return
+            for end in AROUND:
+                Path(f"{path}{end}").unlink(missing_ok=True)
+    finally:
+        lock.close()
+
+
+def _used(database: Path) -> bool:
+    with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as conn:
+        if not conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'logs'").fetchone():
+            return conn.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+        return conn.execute("SELECT 1 FROM logs WHERE state <> ?", (DEAD,)).fetchone() is not None
+
+
+def _alone(database: Path) -> bool:
+    """Whether nobody else has the database open: only then SQLite gives up its journal."""
+    with closing(sqlite3.connect(str(database), timeout=0)) as conn:
+        try:
+            return bool(conn.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",))
+        except sqlite3.OperationalError:
+            return False
