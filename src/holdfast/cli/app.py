@@ -115,9 +115,9 @@ def run(arguments: Sequence[str]) -> int:
     tolerant()
     tokens = options_behind_verb(arguments)
     json = "--json" in tokens[: tokens.index("--") if "--" in tokens else None]
-    verb = _verb(tokens)
+    verb, app = _verb(tokens), build()
     try:
-        code = build()(tokens)
+        code = app(tokens)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UnknownCommandError as error:
@@ -129,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
     except failure.UsageError as error:
         return failure.report_usage(str(error), verb, json=json)
     except HoldfastError as error:
-        return failure.report(error, json=json)
+        return failure.report(error, json=json, options=_options(app, verb))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -141,6 +141,17 @@ def _verb(tokens: Sequence[str]) -> str | None:
     """The verb, which has two words where the first names a group."""
     words = list(itertools.takewhile(lambda word: not word.startswith("-"), tokens))
     return " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None
+
+
+def _options(app: App, verb: str | None) -> dict[str, str]:
+    """The arguments of a verb by name, as they are written on the command line: `--thread`,
+    `SESSION`. The store is none of them: it may be named by the environment."""
+    for word in (verb or "").split():
+        app = app[word]
+    arguments = app.assemble_argument_collection(parse_docstring=False)
+    named = {one.field_info.name.rstrip("_"): one.name for one in arguments if one.name != "*"}
+    named.pop("store", None)
+    return named
 
 
 def options_behind_verb(arguments: Sequence[str]) -> list[str]:

@@ -83,9 +83,9 @@ async def _chat(
     out = common.output()
     async with opened(common.url) as store:
         harness = harness_of(made, choice, store, common.tenant, recovery="leave")
-        row = await store.row(Key(common.tenant, id, thread)) if id is not None else None
+        id = new_id() if id is None else id
+        row = await store.row(Key(common.tenant, id, thread))  # which checks the names
         check_owner(row, harness.agent)
-        id = id or new_id()
         command = shlex.join(["holdfast", "chat", *again, *(["--"] if id[:1] == "-" else []), id])
         try:
             session = await harness.get_or_create(id, thread=thread, user=user())

@@ -1,9 +1,12 @@
-"""Errors as a user meets them: one line that says what happened and what to do."""
+"""Errors as a user meets them: one line that says what happened and what to do, in the words of
+the command line and not in those of the library."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from .. import errors
@@ -11,6 +14,7 @@ from ..errors import HoldfastError
 from .output import json_text, plain
 from .render import moment
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 HINTS: dict[type[HoldfastError], str] = {
     errors.SessionNotFound: "`holdfast sessions` lists what is there",
     errors.PhaseError: "`holdfast session reopen` opens one that has expired",
@@ -23,8 +27,36 @@ HINTS: dict[type[HoldfastError], str] = {
     errors.StoreError: "`holdfast doctor` looks at the store",
     errors.StoreUnavailable: "`holdfast doctor` looks at the store",
     errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
-    errors.NotContinuable: "--read-only imports it to be read",
+    errors.SessionExists: "--as ID imports it under another id",
     errors.LogDamaged: "`holdfast verify` lists all damage",
+}
+# What the library tells programs to do, and what does the same on the command line.
+REMEDIES = {
+    "import it with purpose='read', or replay it": "--read-only imports it to be read, "
+    "`holdfast bundle replay` replays it",
+    "export it with purpose='copy' or 'move', or import it with purpose='read'": "export it with "
+    "--purpose copy or --purpose move, or import it with --read-only",
+    "pass accept_redacted=True, or purpose='read'": "--accept-redacted goes on with it as it is, "
+    "--read-only imports it to be read",
+    "pass accept_redacted=True, or export it with attachments": "--accept-redacted goes on without "
+    "them; or export it with --attachments",
+    "pass to= with the path of an archive": "leave out --json-file, and name a file with --out",
+    "move with mode='local', without threads and upto; or copy": "add --mode local, and leave out "
+    "--thread and --upto; or use --purpose copy",
+    "pass connect(url, vault=...), or add ?vault=FILE to the URL": "add ?vault=FILE to its URL",
+    "keep large values in events or blobs": "keep large values elsewhere",
+}
+# Arguments of the library that a verb has under another name; the first that it has is meant.
+NAMES = {
+    "session": ("as", "sessions"),
+    "id": ("session",),
+    "threads": ("thread",),
+    "why": ("reason",),
+    "scopes": ("scope",),
+    "metadata": ("set",),
+    "surface": ("attach", "detach"),
+    "address": ("surface", "attach", "detach"),
+    "to": ("out",),
 }
 
 
@@ -41,21 +73,20 @@ def scrubbed(text: str) -> str:
     return _SECRET.sub("…@", text)
 
 
-def report(error: HoldfastError, *, json: bool) -> int:
-    """Tell the user of an error; returns the exit code."""
-    message = _words(error)
+def report(error: HoldfastError, *, json: bool, options: Mapping[str, str] = NOTHING) -> int:
+    """Tell the user of an error; returns the exit code. `options` are the arguments of the verb by
+    name, as they are written on the command line."""
+    message = _words(error, options)
     if json:
-        print(json_text(told_of(error)), file=sys.stderr)
+        print(json_text(told_of(error, options)), file=sys.stderr)
     else:
         hint = HINTS.get(type(error))
-        if isinstance(error, errors.NotContinuable) and "accept_redacted" in error.remedy:
-            hint = f"{hint}, --accept-redacted as it is"
         away = isinstance(error, errors.StoreUnavailable) and "again" not in message
         _tell_person("; ".join(filter(None, (message, "try again" if away else None, hint))))
     return 1
 
 
-def _words(error: HoldfastError) -> str:
+def _words(error: HoldfastError, options: Mapping[str, str]) -> str:
     """The error's text, with times as people read them."""
     match error:
         case errors.AlreadyDecided():
@@ -63,6 +94,20 @@ def _words(error: HoldfastError) -> str:
             return f"item {error.item!r} was {error.outcome} by {by} at {moment(error.at)}"
         case errors.NotPending(item=None, pending=[]):
             return f"nothing waits in session {error.session!r}"
+    return translated(error, options)
+
+
+def translated(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> str:
+    """The error's text, with arguments and remedies as they are on the command line."""
+    match error:
+        case errors.InvalidValue():
+            names = (error.field, *NAMES.get(error.field, ()))
+            plain_name = "store URL" if error.field == "url" else error.field
+            field = next((options[name] for name in names if name in options), plain_name)
+            return f"{field}: {error.problem}; {REMEDIES.get(error.remedy, error.remedy)}"
+        case errors.NotContinuable():
+            remedy = REMEDIES.get(error.remedy, error.remedy)
+            return f"bundle {error.bundle} {error.problem}; {remedy}"
     return str(error)
 
 
@@ -81,9 +126,9 @@ def _tell_person(message: str) -> None:
     print("error:", plain(scrubbed(line)), file=sys.stderr)
 
 
-def told_of(error: HoldfastError) -> dict[str, Any]:
-    """An error as a program reads it."""
-    return _document(error.code, str(error), error.fields)
+def told_of(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> dict[str, Any]:
+    """An error as a program reads it; its fields are the library's."""
+    return _document(error.code, translated(error, options), error.fields)
 
 
 def _document(code: str, message: str, fields: dict[str, Any]) -> dict[str, Any]:
