@@ -164,7 +164,7 @@ def test_an_agent_that_is_not_there_is_told_in_one_line(
     (shop_folder / "sick.py").write_text("agent = 1 / 0\n")
     ended = chat("--agent", name, "--store", url, lines="", cwd=shop_folder)
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"error: agent: {told}")
+    assert ended.stderr.startswith(f"error: --agent: {told}")
     assert ended.stderr.count("\n") == 1
 
 

@@ -118,7 +118,7 @@ def test_what_cannot_be_written_leaves_nothing(cli: Cli, tmp_path: Path) -> None
     (tmp_path / "file").touch()
     ended = cli("new", str(tmp_path / "file" / "shop"))
     assert ended.code == 1
-    assert ended.err.startswith("error: folder: ")
+    assert ended.err.startswith("error: FOLDER: ")
     ended = cli("new", str(tmp_path / "a" / "b"), "--label", "x\udcff")
     assert ended.code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -37,11 +37,14 @@ def lines(page: str) -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_what_the_page_types_gives_what_it_says(tmp_path: Path) -> None:
+def test_what_the_page_types_gives_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     program = re.search(r"```python\n# shop\.py\n(.*?)```", SERVER, re.DOTALL)
     assert program is not None
-    environ = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    server = Served(tmp_path, program=program[1], agent="shop=shop:agent")
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    server = Served(tmp_path, program=program[1], agent="shop=shop:agent", auth=None)
     try:
         server.ready()
         commands = [command.replace(ADDRESS, server.url) for command, _ in lines(HTTP)]

@@ -91,7 +91,7 @@ def test_who_comes_through_a_plain_proxy_gets_nothing_without_the_token(tmp_path
 
 
 def test_the_token_is_printed_once_and_kept_over_restarts(tmp_path: Path) -> None:
-    said = []
+    said: list[tuple[int, list[str]]] = []
     for _ in range(2):
         with served(tmp_path, port=said[0][0] if said else None) as server:
             httpx.put(f"{server.url}/v1/sessions/a", headers=bearer("hl_" + "x" * 43))
