@@ -220,7 +220,8 @@ class StoreTooNew(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class LogDamaged(StoreError):
-    """One event cannot be read; all others can, `after=seq` goes on behind it."""
+    """One event cannot be read, or is missing. Nothing behind it was given before this was raised;
+    `after=seq` continues behind it."""
 
     code = "log_damaged"
 

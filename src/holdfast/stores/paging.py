@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from typing import Protocol, TypeVar
 
 from ..codec import check_key, check_stored
 from ..errors import LogDamaged
 from ..events import Event, Key
+from .frames import damaged
 from .rules import check_range
 
 PAGE_EVENTS = 512
@@ -16,6 +18,36 @@ BATCH_BYTES = 4 << 20
 # The incarnation that was read, its events, and what stopped it, if something did.
 Page = tuple[str, list[Event], LogDamaged | None]
 Fetch = Callable[..., Awaitable[Page]]
+
+
+class Numbered(Protocol):
+    """An event, or what will become one."""
+
+    @property
+    def seq(self) -> int: ...
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+def dense(
+    key: Key,
+    after: int,
+    upto: int,
+    found: list[N],
+    damage: LogDamaged | None = None,
+    *,
+    reverse: bool,
+) -> tuple[list[N], LogDamaged | None]:
+    """A page of the numbers after < seq <= upto as far as none is missing in it, and what stopped
+    it: the first gap, or else the `damage` behind what was found. A page without events has a gap
+    where one is wanted."""
+    wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
+    seqs = [event.seq for event in found] + ([] if damage is None else [damage.seq])
+    for place, seq in enumerate(wanted[: max(len(seqs), 1)]):
+        if place == len(seqs) or seqs[place] != seq:
+            return found[:place], damaged(key, seq, "is missing")
+    return found, damage
 
 
 async def read_in_pages(

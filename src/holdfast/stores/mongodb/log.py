@@ -14,8 +14,8 @@ from ...errors import HoldfastError, LogDamaged
 from ...events import Appended, Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
-from ..frames import damaged
 from ..links import seals
+from ..paging import dense
 from ..rules import Extension
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, known_in_batches, known_in_tail, named
@@ -167,11 +167,6 @@ class Bounds(NamedTuple):
     reverse: bool
     inline: bool
 
-    def numbers(self, head: int) -> range:
-        upto = head if self.before is None else min(self.before - 1, head)
-        numbers = range(self.after + 1, upto + 1)
-        return numbers[::-1] if self.reverse else numbers
-
     def behind(self, events: Sequence[Event]) -> Bounds:
         """The bounds that go on after these events."""
         limit = None if self.limit is None else self.limit - len(events)
@@ -197,19 +192,15 @@ async def read_page(
 
 
 async def _page(db: Database, entry: Entry, bounds: Bounds) -> Page:
-    numbers = bounds.numbers(entry.row.head)
-    if not numbers:
+    after, before, most, reverse, inline = bounds
+    upto = entry.row.head if before is None else min(before - 1, entry.row.head)
+    if after >= upto:
         return Page(entry, [], None)
-    limit = PAGE_EVENTS if bounds.limit is None else min(bounds.limit, PAGE_EVENTS)
-    low, high = min(numbers[0], numbers[-1]) - 1, max(numbers[0], numbers[-1])
-    found = await found_events(db, entry, low, high, limit, bounds.reverse)
-    damage: Exception | None = None
-    for place, seq in enumerate(numbers[: max(len(found), 1)]):
-        if place == len(found) or found[place].seq != seq:
-            found, damage = found[:place], damaged(entry.key, seq, "is missing")
-            break
-    events, spoiled = await events_of(db, entry.key, found, inline=bounds.inline)
-    return Page(entry, events, spoiled or damage)
+    limit = PAGE_EVENTS if most is None else min(most, PAGE_EVENTS)
+    found = await found_events(db, entry, after, upto, limit, reverse)
+    found, gap = dense(entry.key, after, upto, found, reverse=reverse)
+    events, spoiled = await events_of(db, entry.key, found, inline=inline)
+    return Page(entry, events, spoiled or gap)
 
 
 async def all_events(db: Database, entry: Entry, after: int) -> AsyncGenerator[list[Event], None]:
@@ -217,15 +208,15 @@ async def all_events(db: Database, entry: Entry, after: int) -> AsyncGenerator[l
     there without its data, and nothing follows what is missing."""
     while after < entry.row.head:
         found = await found_events(db, entry, after, entry.row.head, PAGE_EVENTS, False)
-        dense = [event for place, event in enumerate(found, after + 1) if event.seq == place]
-        if not dense:
+        whole, _ = dense(entry.key, after, entry.row.head, found, reverse=False)
+        if not whole:
             return
         page: list[Event] = []
-        while len(page) < len(dense):
-            events, damage = await events_of(db, entry.key, dense[len(page) :], inline=True)
+        while len(page) < len(whole):
+            events, damage = await events_of(db, entry.key, whole[len(page) :], inline=True)
             page += events
             if damage is not None:
                 assert isinstance(damage, LogDamaged)
-                page.append(event_of(dense[len(page)], b"null"))
+                page.append(event_of(whole[len(page)], b"null"))
         yield page
-        after = dense[-1].seq
+        after = whole[-1].seq

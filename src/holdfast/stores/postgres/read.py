@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 from asyncpg import Record
 
+from ...errors import LogDamaged
 from ...events import Event, Key
-from ..frames import FRAME, damaged, spoiled, unpacked
-from ..paging import PAGE_EVENTS, Page
+from ..frames import FRAME, spoiled, unpacked
+from ..paging import PAGE_EVENTS, Page, dense
 from ..rules import APART
 from .columns import event_of
 from .database import Link
@@ -32,6 +33,7 @@ async def read_page(
     upto = entry.row.head if before is None else min(before - 1, entry.row.head)
     parts = await segments(link, entry)
     events: list[Event] = []
+    damage: LogDamaged | None = None
     for part, low, high in reversed(parts) if reverse else parts:
         first, last = max(low, after), min(high, upto)
         if first >= last:
@@ -40,16 +42,13 @@ async def read_page(
         for record in records:
             event = readable(record)
             if event is None:
-                return entry.row.log, events, spoiled(key, event_of(record, record["data"][FRAME:]))
+                damage = spoiled(key, event_of(record, record["data"][FRAME:]))
+                break
             events.append(event)
         reached = first + 1 if reverse else last
-        if not records or records[-1]["seq"] != reached or len(events) >= limit:
+        if damage or not records or records[-1]["seq"] != reached or len(events) >= limit:
             break  # the next part follows only when this one is read to its end
-    wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
-    for place, seq in enumerate(wanted[: max(len(events), 1)]):
-        if place == len(events) or events[place].seq != seq:
-            return entry.row.log, events[:place], damaged(key, seq, "is missing")
-    return entry.row.log, events, None
+    return entry.row.log, *dense(key, after, upto, events, damage, reverse=reverse)
 
 
 async def records_of(

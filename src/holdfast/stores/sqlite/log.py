@@ -19,9 +19,8 @@ from ...errors import HoldfastError, LogDamaged
 from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import rules
-from ..frames import damaged
 from ..links import Seal, ending
-from ..paging import Page
+from ..paging import Page, dense
 from ..rules import Extension, LeaseState
 from .bodies import Bodies, Entry, Recent, Record
 from .schema import LIVE
@@ -369,6 +368,7 @@ def read_page(
     upto = entry.row.head if before is None else min(before - 1, entry.row.head)
     parts = [(entry.id, 0, upto)] if entry.base is None else segments(conn, entry)
     events: list[Event] = []
+    damage: LogDamaged | None = None
     size = 0
     for part, low, high in reversed(parts) if reverse else parts:
         first, last = max(low, after), min(high, upto)
@@ -382,15 +382,12 @@ def read_page(
                 events.append(event)
                 size += len(event.data)
         except LogDamaged as error:
-            return entry.row.log, events, error
+            damage = error
+            break
         reached = first + 1 if reverse else last
         if not records or records[-1][0] != reached or len(events) >= limit:
             break  # the next part follows only when this one is read to its end
-    wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
-    for place, seq in enumerate(wanted[: max(len(events), 1)]):
-        if place == len(events) or events[place].seq != seq:
-            return entry.row.log, events[:place], damaged(key, seq, "is missing")
-    return entry.row.log, events, None
+    return entry.row.log, *dense(key, after, upto, events, damage, reverse=reverse)
 
 
 def records_of(
