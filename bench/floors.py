@@ -61,7 +61,7 @@ class _Log:
 
 def sqlite_turns(folder: Path, sessions: int, turns: int) -> float:
     """Seconds for `turns` turns of each session, one transaction per round of all sessions."""
-    conn = schema.connect(str(folder / "floor.db"), synchronous="FULL")
+    conn = schema.connect(str(folder / "floor.db"), synchronous="FULL", create=True)
     schema.prepare(conn, str(folder / "floor.db"))
     logs = [_Log(conn, f"session-{number}") for number in range(sessions)]
 

@@ -68,9 +68,9 @@ Limits LogConfig LogDamaged LogReplaced Media MissingExtra Mode ModelError Model
 ModelTimeout ModelUnavailable NewEvent NotContinuable NotPending Page Parent Pending PendingQuery
 PhaseError Query QueueFull Reading Receipt Remains Result Retention Retry Row RunFailed RunLimits
 Scope Session SessionBusy SessionExists SessionMoved SessionNotFound Sessions Snapshot Store
-StoreError StoreInfo StoreTooNew StoreUnavailable SubAgent SurfaceTaken Sweeper Tool ToolContext
-ToolError ToolMissing ToolResult Trouble UnknownStore UnsafePoint Vault bundle_schema connect
-context export_bundle hook import_bundle key new_id tool validate_bundle
+StoreDamaged StoreError StoreInfo StoreReplaced StoreTooNew StoreUnavailable SubAgent SurfaceTaken
+Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble UnknownStore UnsafePoint
+Vault bundle_schema connect context export_bundle hook import_bundle key new_id tool validate_bundle
 """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -48,8 +48,13 @@ async def open_at(
     clock: Callable[[], int] = wall_clock,
 ) -> Store:
     """The store, its clock `later` ms ahead."""
-    opener = {"sqlite": SqliteStore.open, "file": FileStore.open}[kind]
-    return await opener(folder / PLACES[kind], durability=durability, clock=lambda: clock() + later)
+    openers: dict[str, Callable[..., Awaitable[Store]]] = {
+        "sqlite": SqliteStore.open,
+        "file": FileStore.open,
+    }
+    return await openers[kind](
+        folder / PLACES[kind], durability=durability, clock=lambda: clock() + later
+    )
 
 
 def copy(folder: Path, to: Path) -> Path:

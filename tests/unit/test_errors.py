@@ -71,6 +71,8 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (errors.StoreError(problem="the disk is on fire"), "the disk is on fire"),
     (errors.StoreUnavailable(problem="no answer"), "no answer"),
     (errors.StoreTooNew(problem="schema 9", found=9, known=1), "schema 9"),
+    (errors.StoreDamaged(problem="'s.db' is malformed"), "'s.db' is malformed"),
+    (errors.StoreReplaced(problem="'s.db' was removed", path="s.db"), "'s.db' was removed"),
     (errors.LogDamaged(**LOG, problem="event 7 cannot be read", seq=7), "event 7 cannot be read"),
     (
         errors.KeyMissing(problem="it is encrypted by 'k'", tenant="t", key="k", seq=3),

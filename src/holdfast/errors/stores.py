@@ -219,6 +219,24 @@ class StoreTooNew(StoreError):
 
 
 @dataclass(eq=False, kw_only=True)
+class StoreDamaged(StoreError):
+    """The database file itself is malformed: `verify` reports what can still be told; put a backup
+    in its place."""
+
+    code = "store_damaged"
+
+
+@dataclass(eq=False, kw_only=True)
+class StoreReplaced(StoreError):
+    """The file at `path` was removed or replaced while the store had it open. Nothing more is
+    written or read: close the store, and open it again once the right file is there."""
+
+    code = "store_replaced"
+
+    path: str
+
+
+@dataclass(eq=False, kw_only=True)
 class LogDamaged(StoreError):
     """One event cannot be read, or is missing. Nothing behind it was given before this was raised;
     `after=seq` continues behind it."""

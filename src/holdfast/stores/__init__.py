@@ -6,6 +6,7 @@ A store's module, and with it its driver, is imported only when its scheme is as
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -122,8 +123,9 @@ async def _sqlite(url: str) -> Store:
 
     place, options = split(url)
     durability = options.pop("durability", "machine")
+    mode = permissions(options.pop("mode", "0600"))
     no_more(options)
-    return await SqliteStore.open(place, durability=durability)
+    return await SqliteStore.open(place, durability=durability, mode=mode)
 
 
 async def _file(url: str) -> Store:
@@ -163,6 +165,15 @@ def split(url: str) -> tuple[str, dict[str, str]]:
     """The place and the options of a URL that names a path."""
     place, _, query = url.partition(":")[2].partition("?")
     return unquote(place.removeprefix("//")), dict(parse_qsl(query, keep_blank_values=True))
+
+
+def permissions(text: str) -> int:
+    """The permissions of a file, as `chmod` takes them."""
+    if not re.fullmatch("0?[0-7]{3}", text):
+        raise InvalidValue(
+            field="mode", problem=f"is {text!r}", remedy="use octal digits as in mode=0640"
+        )
+    return int(text, 8)
 
 
 def no_more(options: Mapping[str, str]) -> None:

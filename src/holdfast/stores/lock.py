@@ -1,4 +1,4 @@
-"""A lock between processes, on a file that holds nothing.
+"""A lock between processes, on a file that holds nothing, or on a folder.
 
 SQLite's own busy handler sleeps and retries, and under eight writers one of them
 can starve for seconds; waiting in the kernel's queue for a lock file is fair enough
@@ -18,10 +18,12 @@ except ImportError:  # Windows: SQLite's busy handler alone keeps writers apart
 
 
 class FileLock:
-    """An exclusive lock, for one thread of one process at a time."""
+    """An exclusive lock, for one thread of one process at a time: on a file, made if it does not
+    exist, or on a folder, which stays whatever is removed in it."""
 
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def __init__(self, path: str, *, mode: int = 0o600) -> None:
+        flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT
+        self._file = os.open(path, flags | os.O_CLOEXEC, mode)
         self._threads = threading.Lock()
 
     def __enter__(self) -> None:
@@ -38,6 +40,13 @@ class FileLock:
         if fcntl is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         self._threads.release()
+
+    def is_at(self, path: str) -> bool:
+        """Whether what it locks is what is at this path."""
+        try:
+            return os.path.samestat(os.fstat(self._file), os.stat(path))
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         """Give the file back. Safe to call twice."""

@@ -1,13 +1,14 @@
 """`FileStore`: the port on a folder of JSON lines, for any number of processes.
 
 The lines are the truth; `index.db` beside them answers everything that is not a plain
-read, and can be deleted whenever no process has the folder open. All but that is the
-SQLite store.
+read, and can be deleted at any time: who has the folder open notices, and it is rebuilt.
+All but that is the SQLite store.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
@@ -20,18 +21,22 @@ import msgspec
 
 from ... import catalog
 from ...catalog import Project
-from ...errors import InvalidValue, LogDamaged, StoreTooNew
+from ...errors import InvalidValue, LogDamaged, StoreDamaged, StoreTooNew
 from ...events import Event, Key, Scope, new_id
 from ...store import Damage, Durability, Receipt, Remains, StoreInfo, wall_clock
 from ..lock import FileLock, held
-from ..sqlite import schema
+from ..sqlite import schema, upkeep
+from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
 from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder
 from .bodies import InFiles
 from .folder import Folder
 from .index import TABLES, Index
 from .recovery import Recovery
 
+logger = logging.getLogger("holdfast.file")
+
 VERSION = 1
+MADE = "CREATE TABLE IF NOT EXISTS made (inode TEXT NOT NULL)"  # tells an index from a copy of it
 
 Page = tuple[str, list[Event], LogDamaged | None]
 
@@ -41,16 +46,25 @@ class FileStore(SqliteStore):
 
     kind = "file"
 
-    def __init__(self, folder: Folder, index: Index, presence: Presence, **rest: Any) -> None:
+    def __init__(
+        self,
+        location: str,
+        folder: Folder,
+        index: Index,
+        recovery: Recovery,
+        presence: Presence,
+        **rest: Any,
+    ) -> None:
         super().__init__(str(folder.root / "index.db"), **rest)
+        self._location = location
         self._folder = folder
         self._index = index
         self._files: InFiles = rest["bodies"]
-        self._recovery = Recovery(folder, index, self._files)
+        self._recovery = recovery
         self._presence = presence
 
     @classmethod
-    async def open(
+    async def open(  # type: ignore[override]  # its files are always private: it takes no mode
         cls,
         path: str | os.PathLike[str],
         *,
@@ -60,23 +74,29 @@ class FileStore(SqliteStore):
     ) -> FileStore:
         """Open the folder, making it if need be; safe for many processes at once."""
         level: Durability = check_durability(durability)
-        root = Path(check_path(os.fspath(path)))
+        location = check_path(os.fspath(path))
+        root = Path(await asyncio.to_thread(os.path.abspath, location))
         folder = Folder(root, sync=level == "machine")
         files = Index(folder, project)
         bodies = InFiles(folder, project, files)
-        conn, lock, presence = await asyncio.to_thread(
-            _open, root, Recovery(folder, files, bodies), bodies
-        )
+        recovery = Recovery(folder, files, bodies)
+        file = await asyncio.to_thread(DatabaseFile, str(root / "index.db"))
+        opening = Opening(root, file, recovery, bodies)
+        conn, lock, presence = await asyncio.to_thread(opening.open)
         return cls(
+            location,
             folder,
             files,
+            recovery,
             presence,
             durability=level,
             conn=conn,
             lock=lock,
+            file=file,
             bodies=bodies,
             project=project,
             clock=clock,
+            reopen=partial(opening.reopen, lock),
         )
 
     async def _page(self, key: Key, **bounds: Any) -> Page:
@@ -91,6 +111,12 @@ class FileStore(SqliteStore):
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
+        index = await self._check_file() if target is None else []
+        if index and repair:
+            await self._writer.rebuild(StoreDamaged(problem=index[0].detail))
+        for damage in index:
+            detail = f"{self._file.path}: {damage.detail}; it can be deleted at any time"
+            yield msgspec.structs.replace(damage, detail=detail, repaired=repair)
         await self._writer.run(self._recovery.check_all)
         for damage in await self._readers.run(lambda conn: self._index.damages()):
             if target is None or (damage.key and target in (damage.key, damage.key.scope)):
@@ -102,8 +128,9 @@ class FileStore(SqliteStore):
                     yield msgspec.structs.replace(damage, repaired=True)
                 else:
                     yield damage
-        async for damage in super().verify(target, repair=repair):
-            yield damage
+        for log, key in await self._readers.run(lambda conn: upkeep.logs_of(conn, target)):
+            for damage in await self._check_log(log, key, repair=repair):
+                yield damage
 
     async def purge(self) -> Receipt:
         await self._writer.run(self._recovery.tidy)
@@ -118,14 +145,17 @@ class FileStore(SqliteStore):
         return (journal, *super()._left_behind())
 
     def info(self) -> StoreInfo:
-        return msgspec.structs.replace(
-            super().info(), location=str(self._folder.root), schema=VERSION
-        )
+        return msgspec.structs.replace(super().info(), location=self._location, schema=VERSION)
 
     async def aclose(self) -> None:
         await super().aclose()
         self._folder.close()
-        await asyncio.to_thread(self._presence.end)
+
+    def _leave(self) -> None:
+        # While somebody is known to have it open, all files of the index are there.
+        with self._lock:
+            super()._leave()
+            self._presence.end()
 
 
 class Presence:
@@ -139,43 +169,113 @@ class Presence:
         sync_folder(str(self._path))  # or a power cut could take the mark and leave the index
 
     def end(self) -> None:
-        if self._path.exists():
-            self._path.unlink()
-            self._lock.__exit__(None, None, None)
-            self._lock.close()
+        self._path.unlink(missing_ok=True)
+        self._lock.close()
 
 
-def left_by_the_dead(root: Path) -> list[Path]:
-    """The files of processes that had the folder open and did not leave in order."""
-    return [path for path in (root / "open").iterdir() if not held(str(path))]
+class Opening:
+    """Opens the folder and its index; the index again when its files were replaced."""
 
+    def __init__(self, root: Path, file: DatabaseFile, recovery: Recovery, bodies: InFiles) -> None:
+        self._root = root
+        self._file = file
+        self._recovery = recovery
+        self._bodies = bodies
 
-def _open(
-    root: Path, recovery: Recovery, bodies: InFiles
-) -> tuple[sqlite3.Connection, FileLock, Presence]:
-    with schema.translated(), ExitStack() as undo:
-        schema.folder_of(str(root))
-        if root.exists() and not root.is_dir():
-            raise InvalidValue(
-                field="url", problem=f"{str(root)!r} is not a folder", remedy="name a folder"
-            )
-        root.mkdir(exist_ok=True, mode=0o700)
-        lock = FileLock(str(root / "index.db.lock"))
-        undo.callback(lock.close)
-        with lock:
-            _check_format(root)
-            for folder in (root / "logs", root / "blobs", root / "open"):
-                folder.mkdir(exist_ok=True, mode=0o700)
-            dead = left_by_the_dead(root)
-            conn = _open_index(root, bodies, recovery.recover if dead else recovery.rebuild)
+    def open(self) -> tuple[sqlite3.Connection, FileLock, Presence]:
+        """Open the folder, making it if it does not exist."""
+        root = self._root
+        with schema.translated(), ExitStack() as undo:
+            schema.folder_of(str(root))
+            if root.exists() and not root.is_dir():
+                raise InvalidValue(
+                    field="url", problem=f"{str(root)!r} is not a folder", remedy="name a folder"
+                )
+            root.mkdir(exist_ok=True, mode=0o700)
+            # Not a file in it, which would go with the index where all of its names are removed.
+            lock = FileLock(str(root))
+            undo.callback(lock.close)
+            with lock:
+                _check_format(root)
+                for folder in (root / "logs", root / "blobs", root / "open"):
+                    folder.mkdir(exist_ok=True, mode=0o700)
+                live, dead = _present(root)
+                # While one of the living has it open, all files of the index are there.
+                conn = self._index(
+                    rebuild=bool(live) and not self._file.is_whole(), recover=False, dead=dead
+                )
+                undo.callback(conn.close)
+                presence = Presence(root)
+            undo.pop_all()
+        return conn, lock, presence
+
+    def reopen(self, lock: FileLock, rebuild: bool) -> sqlite3.Connection:
+        """Open the index again, under the lock: the one that is at its path now is caught up,
+        whoever put it there. Where only the files beside it were replaced it lacks what was
+        committed last, and is rebuilt."""
+        root = self._root
+        if not lock.is_at(str(root)) or not (root / "format.json").exists():
+            raise replaced(str(root))
+        same = inode(self._file.path) == self._file.opened[0]
+        with schema.translated():
+            conn = self._index(rebuild=rebuild or same, recover=True, dead=_present(root)[1])
+        logger.warning("%s was removed, replaced or damaged, and is rebuilt", self._file.path)
+        return conn
+
+    def _index(self, *, rebuild: bool, recover: bool, dead: list[Path]) -> sqlite3.Connection:
+        """The index, filled anew with `rebuild` or if it is not there, of another version, or
+        unreadable; caught up with `recover`, after a death, or if it is a copy."""
+        conn = None if rebuild else self._whole(recover=recover, dead=bool(dead))
+        while conn is None:
+            conn = self._new(dead=bool(dead))
+        for path in dead:
+            path.unlink(missing_ok=True)
+        return conn
+
+    def _whole(self, *, recover: bool, dead: bool) -> sqlite3.Connection | None:
+        """The index that is there; None if it cannot be used."""
+        before = inode(self._file.path)
+        if before is None:
+            return None
+        with ExitStack() as undo:
+            try:
+                conn = schema.connect(self._file.path, synchronous="NORMAL")
+                undo.callback(conn.close)
+                (version,) = conn.execute("PRAGMA user_version").fetchone()
+                if version != schema.VERSION:
+                    return None
+                conn.execute("SELECT size FROM files WHERE log = 0").fetchone()
+                schema.complete(conn)
+                conn.execute(MADE)
+                if dead or recover or not _is_made_here(conn, before):
+                    fill = self._recovery.recover if dead else self._recovery.rebuild
+                    _fill(conn, self._bodies, fill, before)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError) and not _is_no_index(error):
+                    raise
+                return None
+            if not self._file.remember(conn, before):
+                return None
+            undo.pop_all()
+        return conn
+
+    def _new(self, *, dead: bool) -> sqlite3.Connection | None:
+        """An index that is filled from all files; None if it was removed meanwhile."""
+        self._file.remove()
+        self._file.make(0o600)
+        before = inode(self._file.path)
+        with ExitStack() as undo:
+            conn = schema.connect(self._file.path, synchronous="NORMAL")
             undo.callback(conn.close)
-            if dead:
-                _transact(conn, bodies, recovery.recover)
-            for path in dead:
-                path.unlink(missing_ok=True)
-            presence = Presence(root)
-        undo.pop_all()
-    return conn, lock, presence
+            schema.prepare(conn, self._file.path)
+            conn.execute(TABLES)
+            conn.execute(MADE)
+            fill = self._recovery.recover if dead else self._recovery.rebuild
+            _fill(conn, self._bodies, fill, before)
+            if not self._file.remember(conn, before):
+                return None
+            undo.pop_all()
+        return conn
 
 
 def _check_format(root: Path) -> None:
@@ -206,41 +306,44 @@ def _check_format(root: Path) -> None:
         )
 
 
-def _open_index(
-    root: Path, bodies: InFiles, fill: Callable[[sqlite3.Connection], None]
-) -> sqlite3.Connection:
-    """The index, filled anew if it is not there, of another version, or unreadable."""
-    path = root / "index.db"
-    try:
-        conn = schema.connect(str(path), synchronous="NORMAL")
-        (version,) = conn.execute("PRAGMA user_version").fetchone()
-        if version == schema.VERSION:
-            conn.execute("SELECT size FROM files WHERE log = 0").fetchone()
-            schema.complete(conn)
-            return conn
-        conn.close()
-    except sqlite3.DatabaseError:
-        pass
-    for name in ("index.db", "index.db-wal", "index.db-shm"):
-        (root / name).unlink(missing_ok=True)
-    conn = schema.connect(str(path), synchronous="NORMAL")
-    schema.prepare(conn, str(path))
-    conn.execute(TABLES)
-    _transact(conn, bodies, fill)
-    return conn
+def _present(root: Path) -> tuple[list[Path], list[Path]]:
+    """The files of processes that have the folder open, and of those that did not leave in
+    order."""
+    found: tuple[list[Path], list[Path]] = ([], [])
+    for path in (root / "open").iterdir():
+        found[not held(str(path))].append(path)
+    return found
 
 
-def _transact(
-    conn: sqlite3.Connection, bodies: InFiles, job: Callable[[sqlite3.Connection], None]
+def _is_made_here(conn: sqlite3.Connection, file: Inode) -> bool:
+    """Whether an index was filled in this file, which a copy was not."""
+    return conn.execute("SELECT inode FROM made").fetchall() == [(str(file[1]),)]
+
+
+def _is_no_index(error: sqlite3.OperationalError) -> bool:
+    """Whether a table is missing; a database that is busy or cannot be opened is no reason to
+    replace it."""
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_ERROR
+
+
+def _fill(
+    conn: sqlite3.Connection,
+    bodies: InFiles,
+    fill: Callable[[sqlite3.Connection], None],
+    file: Inode | None,
 ) -> None:
+    """Make the index true to all files, in one transaction."""
     conn.execute("BEGIN IMMEDIATE")
     try:
         bodies.begun(conn)
-        job(conn)
+        fill(conn)
         bodies.committing(conn)
+        conn.execute("DELETE FROM made")
+        conn.execute("INSERT INTO made VALUES (?)", (str(file and file[1]),))
         conn.execute("COMMIT")
     except BaseException:
-        conn.execute("ROLLBACK")
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
         bodies.rolled_back()
         raise
     bodies.committed()

@@ -10,7 +10,7 @@ import msgspec
 from ... import catalog
 from ...catalog import Project, Row
 from ...codec import dense, erased, fingerprint
-from ...errors import InvalidValue, LogDamaged, SessionExists
+from ...errors import InvalidValue, LogDamaged, SessionExists, StoreUnavailable
 from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import links, rules
@@ -88,11 +88,11 @@ def restore_some(
     bodies: Bodies,
     project: Project,
     until: int,
-    id: int,
+    log: str,
     events: Sequence[Event],
 ) -> None:
     """Write the next events of a restore, numbers, ids and times as given."""
-    entry = entry_by_id(conn, id)
+    entry = _restoring(conn, log)
     row = entry.row
     dense(events, row.head)
     ids = [event.id for event in events]
@@ -103,22 +103,33 @@ def restore_some(
     changes = [project(event) for event in events]
     plan = rules.extended(row, events, links.seals(events), changes)
     write(conn, bodies, entry, plan, listed=False)
-    conn.execute("UPDATE logs SET until = ? WHERE id = ?", (until, id))
+    conn.execute("UPDATE logs SET until = ? WHERE id = ?", (until, entry.id))
 
 
-def end_restore(conn: sqlite3.Connection, bodies: Bodies, key: Key, id: int) -> None:
+def _restoring(conn: sqlite3.Connection, log: str) -> Entry:
+    """The log that is being restored, by its incarnation."""
+    found = conn.execute("SELECT id FROM logs WHERE log = ? AND state = ?", (log, RESTORING))
+    if (record := found.fetchone()) is None:
+        raise StoreUnavailable(
+            problem="the restore was interrupted: it paused for too long, or the index of the "
+            "store was removed meanwhile; restore the session again from its first event"
+        )
+    return entry_by_id(conn, record[0])
+
+
+def end_restore(conn: sqlite3.Connection, bodies: Bodies, key: Key, log: str) -> None:
     """Give the restored log its key."""
-    entry = entry_by_id(conn, id)
+    entry = _restoring(conn, log)
     if entry.row.head == entry.shared:
         raise InvalidValue(field="events", problem="are none", remedy="give at least one")
     if lookup(conn, key) is not None:
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
     conn.execute(
         "UPDATE logs SET state = ?, tenant = ?, session = ?, thread = ?, until = 0 WHERE id = ?",
-        (LIVE, key.tenant, key.session, key.thread, id),
+        (LIVE, key.tenant, key.session, key.thread, entry.id),
     )
     bodies.finish(conn, entry)
-    save_row(conn, id, None, entry.row)
+    save_row(conn, entry.id, None, entry.row)
 
 
 # Erasing and projecting anew

@@ -7,12 +7,21 @@ the fields that lists search by, and the whole `Row` as JSON in `doc`.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
-from ...errors import HoldfastError, InvalidValue, StoreError, StoreTooNew, StoreUnavailable
+from ...errors import (
+    HoldfastError,
+    InvalidValue,
+    StoreDamaged,
+    StoreError,
+    StoreTooNew,
+    StoreUnavailable,
+)
 
 BUSY_MS = 30_000
 APPLICATION = 0x486F6C64  # "Hold"
@@ -111,10 +120,11 @@ VERSION = len(MIGRATIONS)
 LIVE, RESTORING, DEAD = 0, 1, 2
 
 
-def connect(path: str, *, synchronous: str) -> sqlite3.Connection:
+def connect(path: str, *, synchronous: str, create: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode, set up alike wherever it is used."""
     conn = sqlite3.connect(
-        path,
+        f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode={'rwc' if create else 'rw'}",
+        uri=True,
         timeout=BUSY_MS / 1000,
         isolation_level=None,
         check_same_thread=False,
@@ -201,7 +211,18 @@ def translated() -> Iterator[None]:
     except (sqlite3.OperationalError, OSError) as error:
         raise StoreUnavailable(problem=f"the store cannot be used now: {error}") from error
     except sqlite3.Error as error:
+        if is_damage(error):
+            raise StoreDamaged(
+                problem=f"the database file is damaged ({error}): `holdfast verify` tells more; "
+                "put a backup in its place"
+            ) from error
         raise StoreError(problem=f"the store failed: {error}") from error
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether an error says that the file itself is malformed."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what is above says more precisely where
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def folder_of(path: str) -> Path:

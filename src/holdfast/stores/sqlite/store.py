@@ -19,7 +19,7 @@ from typing import Any
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ...codec import LIMITS, check, check_key, check_name, check_size
-from ...errors import InvalidValue
+from ...errors import InvalidValue, StoreDamaged
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
     BlobRef,
@@ -43,8 +43,10 @@ from ..wakes import Wakes, follow
 from . import beside, find, history, remove, schema, upkeep
 from . import log as logs
 from .bodies import Bodies, InDatabase
-from .writer import Readers, Writer
+from .identity import DatabaseFile, inode, replaced
+from .writer import Readers, Reopen, Writer
 
+MODE = 0o600  # who may open a file that is created: its owner
 RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
@@ -61,25 +63,31 @@ class SqliteStore:
         durability: Durability,
         conn: sqlite3.Connection,
         lock: FileLock,
+        file: DatabaseFile,
         bodies: Bodies,
         project: Project,
         clock: Callable[[], int],
+        reopen: Reopen | None = None,
     ) -> None:
         self._path = path
+        self._file = file
         self._durability: Durability = durability
         self._project = project
         self._clock = clock
         self._lock = lock
         self._bodies = bodies
+        self._closed = False
         self._wakes = Wakes()
         self._writer = Writer(
             conn,
             lock,
             bodies,
+            file,
+            reopen=reopen,
             watching=lambda: bool(self._wakes),
             changed=self._wakes.wake_all,
         )
-        self._readers = Readers(self._connect)
+        self._readers = Readers(self._connect, file, self._writer)
 
     @classmethod
     async def open(
@@ -87,25 +95,29 @@ class SqliteStore:
         path: str | os.PathLike[str],
         *,
         durability: str = "machine",
+        mode: int = MODE,
         project: Project = catalog.project,
         clock: Callable[[], int] = wall_clock,
     ) -> SqliteStore:
-        """Open the file, creating or migrating it; safe for many processes at once."""
+        """Open the file, creating or migrating it; safe for many processes at once. A file that is
+        created gets the permissions `mode`, and so do those beside it."""
         level = check_durability(durability)
         name = check_path(os.fspath(path))
-        conn, lock = await asyncio.to_thread(_open, name, SYNCHRONOUS[level])
+        file = await asyncio.to_thread(DatabaseFile, name)
+        conn, lock = await asyncio.to_thread(_open, file, SYNCHRONOUS[level], check_mode(mode))
         return cls(
             name,
             durability=level,
             conn=conn,
             lock=lock,
+            file=file,
             bodies=InDatabase(),
             project=project,
             clock=clock,
         )
 
     def _connect(self) -> sqlite3.Connection:
-        return schema.connect(self._path, synchronous="NORMAL")
+        return schema.connect(self._file.path, synchronous="NORMAL")
 
     # The log
 
@@ -199,25 +211,25 @@ class SqliteStore:
         )
         try:
             async for some in batches(events):
-                await self._restore_some(entry.id, some)
+                await self._restore_some(entry.row.log, some)
             await self._writer.run(
-                lambda conn: history.end_restore(conn, self._bodies, key, entry.id)
+                lambda conn: history.end_restore(conn, self._bodies, key, entry.row.log)
             )
         except BaseException:
-            await asyncio.shield(self._discard(entry.id))
+            await asyncio.shield(self._discard(entry.row.log))
             raise
         self._wakes.wake(key)
 
-    async def _restore_some(self, id: int, events: list[Event]) -> None:
+    async def _restore_some(self, log: str, events: list[Event]) -> None:
         await self._writer.run(
             lambda conn: history.restore_some(
-                conn, self._bodies, self._project, self._clock() + RESTORE_MS, id, events
+                conn, self._bodies, self._project, self._clock() + RESTORE_MS, log, events
             )
         )
 
-    async def _discard(self, id: int) -> None:
+    async def _discard(self, log: str) -> None:
         await self._writer.run(
-            lambda conn: conn.execute("UPDATE logs SET until = -1 WHERE id = ?", (id,)) and None
+            lambda conn: conn.execute("UPDATE logs SET until = -1 WHERE log = ?", (log,)) and None
         )
         await self._sweep()
 
@@ -380,31 +392,42 @@ class SqliteStore:
         if target is not None:
             check_key(target)
         else:
-            for damage in await self._readers.run(lambda conn: list(upkeep.check_file(conn))):
+            for damage in await self._check_file():
                 yield damage
-        for id in await self._readers.run(lambda conn: upkeep.logs_of(conn, target)):
-            found = await self._readers.run(
-                partial(upkeep.check_log, bodies=self._bodies, project=self._project, id=id)
-            )
-            if found:
+        try:
+            found = await self._readers.run(lambda conn: upkeep.logs_of(conn, target))
+        except StoreDamaged as error:
+            yield Damage(problem="unreadable", detail=error.problem)
+            return
+        for log, key in found:
+            for damage in await self._check_log(log, key, repair=repair):
+                yield damage
+
+    async def _check_file(self) -> list[Damage]:
+        """What SQLite itself finds wrong with its file."""
+        try:
+            return await self._readers.run(lambda conn: list(upkeep.check_file(conn)))
+        except StoreDamaged as error:
+            return [Damage(problem="unreadable", detail=error.problem)]
+
+    async def _check_log(self, log: str, key: Key, *, repair: bool) -> list[Damage]:
+        check = partial(upkeep.check_log, bodies=self._bodies, project=self._project, log=log)
+        mend = partial(upkeep.repair, bodies=self._bodies, project=self._project, log=log)
+        found: list[Damage] = []
+        try:
+            if found := await self._readers.run(check):
                 # A file may be written anew while it is read: only who writes sees it whole.
-                found = await self._writer.run(
-                    partial(
-                        upkeep.repair if repair else upkeep.check_log,
-                        bodies=self._bodies,
-                        project=self._project,
-                        id=id,
-                    )
-                )
-            for damage in found:
-                yield damage
+                found = await self._writer.run(mend if repair else check)
+        except StoreDamaged as error:
+            found.append(Damage(problem="unreadable", detail=error.problem, key=key))
+        return found
 
     async def purge(self) -> Receipt:
         await self._sweep()
         return await self._writer.run_alone(self._vacuum)
 
     def _vacuum(self, conn: sqlite3.Connection) -> Receipt:
-        before = os.path.getsize(self._path)
+        before = os.path.getsize(self._file.path)
         conn.execute("VACUUM")
         # A short wait: nobody can write meanwhile, and a reader may stay for hours.
         conn.execute("PRAGMA busy_timeout = 1000")
@@ -412,7 +435,7 @@ class SqliteStore:
             busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         finally:
             conn.execute(f"PRAGMA busy_timeout = {schema.BUSY_MS}")
-        removed = {"bytes": max(0, before - os.path.getsize(self._path))}
+        removed = {"bytes": max(0, before - os.path.getsize(self._file.path))}
         return Receipt(removed=removed, remains=self._left_behind() if busy else ())
 
     def info(self) -> StoreInfo:
@@ -428,28 +451,47 @@ class SqliteStore:
     async def aclose(self) -> None:
         await self._readers.aclose()
         self._wakes.wake_all()
-        await self._writer.aclose()
-        self._lock.close()
+        await self._writer.finish()
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(self._leave)
+            self._lock.close()
+
+    def _leave(self) -> None:
+        """Close what the writer has open."""
+        self._writer.close()
 
 
-def _open(path: str, synchronous: str) -> tuple[sqlite3.Connection, FileLock]:
+def _open(file: DatabaseFile, synchronous: str, mode: int) -> tuple[sqlite3.Connection, FileLock]:
+    path = file.path
     with schema.translated(), ExitStack() as undo:
         schema.folder_of(path)
         if Path(path).is_dir():
             raise InvalidValue(
                 field="url", problem=f"{path!r} is a folder", remedy="name a file in it"
             )
-        lock = FileLock(path + ".lock")
+        lock = FileLock(path + ".lock", mode=_mode_of(path, mode))
         undo.callback(lock.close)
         with lock, schema.opening(path):
-            fresh = not Path(path).exists()
+            fresh = file.make(mode)
+            before = inode(path)
             conn = schema.connect(path, synchronous=synchronous)
             undo.callback(conn.close)
             schema.prepare(conn, path)
+            if not file.remember(conn, before):
+                raise replaced(path)
             if fresh and synchronous == "FULL":
                 sync_folder(path)
         undo.pop_all()
     return conn, lock
+
+
+def _mode_of(path: str, mode: int) -> int:
+    """The permissions that a file has, or would be given."""
+    try:
+        return os.stat(path).st_mode & 0o666
+    except FileNotFoundError:
+        return mode
 
 
 def sync_folder(path: str) -> None:
@@ -466,6 +508,17 @@ def check_durability(value: str) -> Any:
     if value not in SYNCHRONOUS:
         raise InvalidValue(
             field="durability", problem=f"is {value!r}", remedy="use 'process' or 'machine'"
+        )
+    return value
+
+
+def check_mode(value: int) -> int:
+    """The permissions, if they let the owner read and write, and nobody execute."""
+    if value & 0o600 != 0o600 or value & ~0o666:
+        raise InvalidValue(
+            field="mode",
+            problem=f"is {value:#05o}",
+            remedy="use 0600, or what others may do too, such as 0640 or 0660",
         )
     return value
 

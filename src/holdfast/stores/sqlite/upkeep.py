@@ -18,12 +18,12 @@ from .beside import claimed
 from .bodies import Bodies, Entry
 from .history import blank, projected
 from .log import entry_by_id, kept_of, save_row, segments
-from .schema import DEAD, LIVE
+from .schema import DEAD, LIVE, is_damage
 
 PAGE = 512
 
 
-def logs_of(conn: sqlite3.Connection, target: Scope | Key | None) -> list[int]:
+def logs_of(conn: sqlite3.Connection, target: Scope | Key | None) -> list[tuple[str, Key]]:
     """The logs to verify."""
     where, values = f"state = {LIVE}", []
     if target is not None:
@@ -32,25 +32,43 @@ def logs_of(conn: sqlite3.Connection, target: Scope | Key | None) -> list[int]:
     if isinstance(target, Key):
         where += " AND thread = ?"
         values.append(target.thread)
-    return [id for (id,) in conn.execute(f"SELECT id FROM logs WHERE {where} ORDER BY id", values)]
+    found = conn.execute(
+        f"SELECT log, tenant, session, thread FROM logs WHERE {where} ORDER BY id", values
+    )
+    return [(log, Key(*key)) for log, *key in found]
 
 
 def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
     """What SQLite itself finds wrong with its file."""
-    for (text,) in conn.execute("PRAGMA quick_check"):
-        if text != "ok":
-            yield Damage(problem="unreadable", detail=text)
+    try:
+        for (text,) in conn.execute("PRAGMA quick_check"):
+            if text != "ok":
+                yield Damage(problem="unreadable", detail=text)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        yield Damage(problem="unreadable", detail=f"{error}; put a backup in its place")
 
 
-def check_log(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int) -> list[Damage]:
+def _live(conn: sqlite3.Connection, log: str) -> Entry | None:
+    """A log by its incarnation; None if it was deleted meanwhile."""
+    found = conn.execute("SELECT id FROM logs WHERE log = ? AND state = ?", (log, LIVE)).fetchone()
+    return found and entry_by_id(conn, found[0])
+
+
+def check_log(conn: sqlite3.Connection, bodies: Bodies, project: Project, log: str) -> list[Damage]:
     """What is wrong with one log, its row and its claims."""
-    if conn.execute("SELECT 1 FROM logs WHERE id = ? AND state = ?", (id, LIVE)).fetchone() is None:
-        return []  # deleted meanwhile
-    entry = entry_by_id(conn, id)
+    entry = _live(conn, log)
+    return [] if entry is None else _check(conn, bodies, project, entry)
+
+
+def _check(
+    conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry
+) -> list[Damage]:
     found: list[Damage] = []
     for part, after, upto in segments(conn, entry):
         # What a deleted log left to its forks is checked with them, the rest by itself.
-        own = part == id
+        own = part == entry.id
         if own or _is_dead(conn, part):
             (log,) = conn.execute("SELECT log FROM logs WHERE id = ?", (part,)).fetchone()
             left = _left_at(conn, entry) if own else None
@@ -136,21 +154,22 @@ def _check_claims(conn: sqlite3.Connection, entry: Entry) -> Iterator[Damage]:
             yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
 
 
-def repair(conn: sqlite3.Connection, bodies: Bodies, project: Project, id: int) -> list[Damage]:
+def repair(conn: sqlite3.Connection, bodies: Bodies, project: Project, log: str) -> list[Damage]:
     """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
     is found here, in the transaction that mends it."""
-    found = check_log(conn, bodies, project, id)
-    if not found:
+    entry = _live(conn, log)
+    found = [] if entry is None else _check(conn, bodies, project, entry)
+    if entry is None or not found:
         return []
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
-    for part, after, upto in segments(conn, entry_by_id(conn, id)):
+    for part, after, upto in segments(conn, entry):
         if some := [seq for seq in lost if after < seq <= upto]:
             blank(conn, bodies, project, part, some, "damaged", damaged=True)
     if any(damage.problem in ("unreadable", "row") for damage in found):
         for table in ("snapshots", "terms", "pending"):
-            conn.execute(f"DELETE FROM {table} WHERE log = ?", (id,))
-        entry = entry_by_id(conn, id)
-        save_row(conn, id, None, projected(conn, bodies, project, entry))
+            conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
+        entry = entry_by_id(conn, entry.id)
+        save_row(conn, entry.id, None, projected(conn, bodies, project, entry))
     return [
         msgspec.structs.replace(damage, repaired=damage.problem in ("unreadable", "row"))
         for damage in found

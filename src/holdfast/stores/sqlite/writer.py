@@ -6,6 +6,9 @@ neighbours; a failed transaction fails all of its jobs as `StoreUnavailable`. A 
 that was handed over runs even when its caller is cancelled: ids make the retry safe.
 While somebody follows, what other processes commit is noticed by the same connection, to
 which its own commits are no news.
+
+Each batch begins with a look whether the files are still those that were opened. A database that
+can be rebuilt is opened again then, and rebuilt when it is damaged; any other is not used any more.
 """
 
 from __future__ import annotations
@@ -20,17 +23,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ...errors import HoldfastError, StoreUnavailable
+from ...errors import HoldfastError, StoreDamaged, StoreUnavailable
 from ..lock import FileLock
 from .bodies import Bodies, Recent
-from .schema import translated
+from .identity import DatabaseFile, Identity, replaced
+from .schema import is_damage, translated
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], Any]
+Reopen = Callable[[bool], sqlite3.Connection]
 
 MOST_JOBS = 256
 MOST_BYTES = 8 << 20
 MOST_RECENT = 1_024
+RENEWALS = 5  # times that a read begins again because the files were replaced
 LOOK = 0.02  # seconds between two looks at what others commit, while somebody follows
 
 
@@ -63,20 +69,28 @@ class _Waiting:
 
 class Writer:
     """Runs jobs on one connection in one thread, many to a transaction. While `watching` is
-    true, `changed` is called on the loop when another process has committed."""
+    true, `changed` is called on the loop when another process has committed.
+
+    `reopen` opens the database again, under the lock; with True it is rebuilt. Without it, a
+    database whose files were replaced is `StoreReplaced` for every job, before it is carried out,
+    or after that if they were replaced meanwhile."""
 
     def __init__(
         self,
         conn: sqlite3.Connection,
         lock: FileLock,
         bodies: Bodies,
+        file: DatabaseFile,
         *,
+        reopen: Reopen | None,
         watching: Callable[[], bool],
         changed: Callable[[], None],
     ) -> None:
         self._conn = conn
         self._lock = lock
         self._bodies = bodies
+        self._file = file
+        self._reopen = reopen
         self.recent: Recent = {}
         self._seen = -1
         self._watching, self._changed = watching, changed
@@ -105,6 +119,16 @@ class Writer:
         future: asyncio.Future[T] = self._loop.create_future()
         self._put(_Waiting(job, future, alone=True))
         return await future
+
+    async def refresh(self) -> None:
+        """Open the database again if its files were replaced (`StoreReplaced` if it cannot be)."""
+        await self.run_alone(lambda conn: None)
+
+    async def rebuild(self, damage: StoreDamaged) -> None:
+        """Rebuild the database if it is damaged and can be; else raise what was met."""
+        if self._reopen is None:
+            raise damage
+        await self.run_alone(_check)
 
     def watch(self) -> None:
         """Somebody follows from now on."""
@@ -155,7 +179,12 @@ class Writer:
         return self._handed.get()
 
     def _look(self) -> None:
-        with contextlib.suppress(sqlite3.Error):  # a follower's own read meets it and reports it
+        # What goes wrong here a follower's own read meets and reports.
+        with contextlib.suppress(sqlite3.Error, OSError, HoldfastError):
+            if self._file.is_replaced():
+                self._tell_changed()
+                with self._lock:
+                    self._check_file()
             self._check_recent()
 
     def _more(self, todo: deque[_Waiting]) -> bool:
@@ -172,13 +201,40 @@ class Writer:
     def _carry_out(self, batch: list[_Waiting]) -> None:
         try:
             with translated(), self._lock:
-                if batch[0].alone:
-                    batch[0].result = batch[0].job(self._conn)
-                else:
-                    self._transact(batch)
+                self._check_file()
+                try:
+                    with translated():
+                        self._perform(batch)
+                except StoreDamaged:
+                    if self._reopen is None:
+                        raise
+                    self._open_again(rebuild=True)
+                    self._perform(batch)
+                if self._reopen is None:
+                    self._file.check()  # else what was written is where nobody finds it
         except BaseException as error:
             for waiting in batch:
                 waiting.error = waiting.error or _copy(error)
+
+    def _perform(self, batch: list[_Waiting]) -> None:
+        if batch[0].alone:
+            batch[0].result = batch[0].job(self._conn)
+        else:
+            self._transact(batch)
+
+    def _check_file(self) -> None:
+        """Under the lock: go on with the files that are at their paths now."""
+        if self._file.is_replaced():
+            if self._reopen is None:
+                raise replaced(self._file.path)
+            self._open_again(rebuild=False)
+
+    def _open_again(self, *, rebuild: bool) -> None:
+        assert self._reopen is not None
+        self._forget()
+        conn = self._reopen(rebuild)
+        self._conn.close()
+        self._conn, self._seen = conn, -1
 
     def _transact(self, batch: list[_Waiting]) -> None:
         conn = self._conn
@@ -188,6 +244,7 @@ class Writer:
             if self._bodies.begun(conn):
                 self._forget()
             for waiting in batch:
+                waiting.error = None
                 if not waiting.tidy:
                     self._forget()
                 try:
@@ -211,24 +268,37 @@ class Writer:
         if version != self._seen:
             self._seen = version
             self._forget()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-                self._loop.call_soon_threadsafe(self._changed)
+            self._tell_changed()
         elif len(self.recent) > MOST_RECENT:
             self._forget()
+
+    def _tell_changed(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            self._loop.call_soon_threadsafe(self._changed)
 
     def _forget(self) -> None:
         self.recent.clear()
         self._bodies.forget()
 
-    async def aclose(self) -> None:
-        """Finish what was handed over, then close the connection."""
-        if self._closed:
-            return
-        self._closed = True
-        self._hand_over()
-        self._handed.put(None)
-        await asyncio.to_thread(self._thread.join)
+    async def finish(self) -> None:
+        """Finish what was handed over; nothing more is taken."""
+        if not self._closed:
+            self._closed = True
+            self._hand_over()
+            self._handed.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    def close(self) -> None:
+        """Close the connection, after `finish`."""
         self._conn.close()
+
+
+def _check(conn: sqlite3.Connection) -> None:
+    """Raise `StoreDamaged` if SQLite finds something wrong with its file."""
+    with translated():
+        for (text,) in conn.execute("PRAGMA quick_check(1)"):
+            if text != "ok":
+                raise StoreDamaged(problem=f"the database file is damaged ({text})")
 
 
 def _copy(error: BaseException) -> BaseException:
@@ -252,12 +322,27 @@ def _deliver(batch: list[_Waiting]) -> None:
             waiting.future.set_result(waiting.result)
 
 
-class Readers:
-    """A few connections that only read, each used by one thread at a time."""
+class _Replaced(Exception):
+    """The files of the database are not those that the writer has open."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], *, most: int = 4) -> None:
+
+class Readers:
+    """A few connections that only read, each used by one thread at a time. A read that finds other
+    files than the writer has open asks it to open them again, and begins again; so does one of a
+    damaged database, which the writer rebuilds if it can."""
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        file: DatabaseFile,
+        writer: Writer,
+        *,
+        most: int = 4,
+    ) -> None:
         self._connect = connect
-        self._idle: list[sqlite3.Connection] = []
+        self._file = file
+        self._writer = writer
+        self._idle: list[tuple[Identity, sqlite3.Connection]] = []
         self._threads = ThreadPoolExecutor(most, thread_name_prefix="holdfast-reader")
         self._loop = asyncio.get_running_loop()
         self._gathered: list[_Waiting] = []
@@ -265,18 +350,40 @@ class Readers:
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """The result of a job that sees one consistent state of the database."""
-        self._check_open()
-        return await self._loop.run_in_executor(self._threads, self._run, job)
+        return await self._renewing(
+            lambda: self._loop.run_in_executor(self._threads, self._run, job)
+        )
 
     async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """The result of a short job. All that are asked for in one round of the loop are one job
         of a thread: handing it over costs more than to read a row."""
-        self._check_open()
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._gathered.append(_Waiting(job, future))
-        return await future
+
+        def soon() -> asyncio.Future[T]:
+            if not self._gathered:
+                self._loop.call_soon(self._hand_over)
+            future: asyncio.Future[T] = self._loop.create_future()
+            self._gathered.append(_Waiting(job, future))
+            return future
+
+        return await self._renewing(soon)
+
+    async def _renewing(self, begin: Callable[[], asyncio.Future[T]]) -> T:
+        """What a read comes to, begun again as often as the database was opened again."""
+        damage: StoreDamaged | None = None
+        for _ in range(RENEWALS):
+            self._check_open()
+            try:
+                return await begin()
+            except _Replaced:
+                await self._writer.refresh()
+            except StoreDamaged as error:
+                if damage is not None:
+                    raise
+                damage = error
+                await self._writer.rebuild(damage)
+        raise StoreUnavailable(
+            problem=f"{self._file.path!r} is being replaced again and again: try again later"
+        )
 
     def _check_open(self) -> None:
         if self._closed:
@@ -305,22 +412,58 @@ class Readers:
 
     def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         with translated():
-            try:
-                conn = self._idle.pop()
-            except IndexError:
-                conn = self._connect()
+            opened, conn = self._take()
             try:
                 conn.execute("BEGIN")
-                return job(conn)
-            finally:
+                result = job(conn)
                 # Ended before anything is awaited: an open one would stop the checkpoint.
                 conn.execute("COMMIT")
-                self._idle.append(conn)
+            except BaseException as error:
+                if isinstance(error, sqlite3.Error) and is_damage(error):
+                    conn.close()  # it may remember what it has read
+                    raise
+                if conn.in_transaction:
+                    conn.execute("COMMIT")
+                self._idle.append((opened, conn))
+                raise
+            self._idle.append((opened, conn))
+            return result
+
+    def _take(self) -> tuple[Identity, sqlite3.Connection]:
+        """A connection to the files that the writer has open."""
+        opened = self._file.opened
+        if self._file.is_replaced():
+            raise _Replaced
+        while self._idle:
+            try:
+                known, conn = self._idle.pop()
+            except IndexError:
+                break  # another thread was faster
+            if known == opened:
+                return known, conn
+            conn.close()
+        return opened, self._connected(opened)
+
+    def _connected(self, opened: Identity) -> sqlite3.Connection:
+        conn: sqlite3.Connection | None = None
+        try:
+            conn = self._connect()
+            conn.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()  # opens all files
+        except BaseException:
+            if conn is not None:
+                conn.close()
+            if self._file.is_replaced():
+                raise _Replaced from None
+            raise
+        if self._file.is_replaced() or self._file.opened != opened:
+            conn.close()
+            raise _Replaced
+        return conn
 
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
             self._hand_over()
             await asyncio.to_thread(self._threads.shutdown)
-            for conn in self._idle:
+            for _, conn in self._idle:
                 conn.close()
