@@ -14,6 +14,7 @@ from holdfast import HeadMoved, NewEvent, connect, key
 from .checks.clocks import skewed_races
 from .checks.damage import corruptions, erasing_beside, headers
 from .checks.full import full_disks
+from .checks.indexes import index_removed
 from .checks.removal import long_threads, receipts
 from .places import KINDS
 
@@ -50,6 +51,12 @@ def test_a_damaged_first_line_makes_no_session_that_never_was(tmp_path: Path) ->
 
 def test_a_damaged_event_keeps_no_other_from_being_erased(tmp_path: Path) -> None:
     assert erasing_beside(tmp_path).problems == []
+
+
+def test_no_acknowledged_event_is_lost_when_the_index_is_removed(tmp_path: Path) -> None:
+    outcome = index_removed(tmp_path, rounds=8, processes=2)
+    assert outcome.problems == []
+    assert outcome.counts["events acknowledged"]
 
 
 @pytest.mark.parity("user-demand", 6)

@@ -25,6 +25,7 @@ from ..crash.checks.clocks import set_back, skewed_races
 from ..crash.checks.cuts import cuts, opening_cuts
 from ..crash.checks.damage import corruptions, erasing_beside, headers
 from ..crash.checks.full import full_disks
+from ..crash.checks.indexes import index_removed
 from ..crash.checks.kills import kills
 from ..crash.checks.removal import long_threads, receipts
 from ..crash.checks.rollbacks import rollbacks
@@ -132,6 +133,11 @@ def _checks() -> Iterator[Check]:
         "file indexes taken back",
         lambda folder, tick: rollbacks(folder, tick=tick),
         lambda folder, tick: rollbacks(folder, every=10, tick=tick),
+    )
+    yield Check(
+        "file index removed",
+        lambda folder, tick: index_removed(folder, rounds=200, processes=4, tick=tick),
+        lambda folder, tick: index_removed(folder, rounds=8, processes=2, tick=tick),
     )
     yield Check(
         "file erasing beside damage",

@@ -26,6 +26,8 @@ HINTS: dict[type[HoldfastError], str] = {
     errors.AlreadyDecided: "`holdfast show SESSION` shows what came of it",
     errors.StoreError: "`holdfast doctor` looks at the store",
     errors.StoreUnavailable: "`holdfast doctor` looks at the store",
+    errors.StoreDamaged: "`holdfast verify` lists the damage",
+    errors.StoreReplaced: "run the command again",
     errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
     errors.SessionExists: "--as ID imports it under another id",
     errors.LogDamaged: "`holdfast verify` lists all damage",

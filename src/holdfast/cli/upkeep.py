@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ..catalog import Query, Row
 from ..codec import LIMITS
-from ..errors import DeletionRefused, InvalidValue, SessionNotFound
+from ..errors import DeletionRefused, InvalidValue, SessionNotFound, StoreDamaged
 from ..events import Key, Scope
 from ..harness.sandbox import LocalSandbox
 from ..sessions import Sessions
@@ -61,6 +61,7 @@ async def verify(
     ```
 
     An event that was altered, removed, moved or put in is named: each is bound to all before it.
+    A database file that is malformed is a finding too: put a backup in its place.
     With `--anchors` the store is also held against links that were kept elsewhere.
     The exit code is 1 when there is damage. With `--json`: one line a finding.
     """
@@ -133,24 +134,42 @@ async def _check(
     target: Scope | Key | None, common: Common, kept: Sequence[Anchor], *, repair: bool
 ) -> tuple[int, int]:
     out = common.output()
-    found = repaired = unlinked = broken = 0
-    async with common.open() as store:
-        with out.working("repairing" if repair else "verifying") as progress:
-            async with aclosing(_findings(store, target, kept, repair=repair)) as findings:
-                async for damage in findings:
-                    if damage.problem == "unlinked":
-                        unlinked += 1
-                    else:
-                        found += 1
-                        broken += damage.problem == "broken"
-                    repaired += damage.repaired
-                    out.emit(damage) if out.json else out.print(damage_text(damage))
-                    progress(f"({number(found, 'finding')})")
-        if not found and not unlinked and target is not None and not await _threads(store, target):
-            raise _missing(target)
+    tally = _Tally(out)
+    try:
+        async with common.open() as store:
+            with out.working("repairing" if repair else "verifying") as progress:
+                async with aclosing(_findings(store, target, kept, repair=repair)) as findings:
+                    async for damage in findings:
+                        tally.add(damage)
+                        progress(f"({number(tally.found, 'finding')})")
+            nothing = not tally.found and not tally.unlinked
+            if nothing and target is not None and not await _threads(store, target):
+                raise _missing(target)
+    except StoreDamaged as error:
+        tally.add(Damage(problem="unreadable", detail=error.problem))
     if not out.json:
-        out.print(_verdict(found, repaired, unlinked, broken, repair=repair))
-    return found, repaired
+        out.print(tally.verdict(repair=repair))
+    return tally.found, tally.repaired
+
+
+class _Tally:
+    """Prints findings, and counts them."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self.found = self.repaired = self.unlinked = self._broken = 0
+
+    def add(self, damage: Damage) -> None:
+        if damage.problem == "unlinked":
+            self.unlinked += 1
+        else:
+            self.found += 1
+            self._broken += damage.problem == "broken"
+        self.repaired += damage.repaired
+        self._out.emit(damage) if self._out.json else self._out.print(damage_text(damage))
+
+    def verdict(self, *, repair: bool) -> Text:
+        return _verdict(self.found, self.repaired, self.unlinked, self._broken, repair=repair)
 
 
 async def _findings(

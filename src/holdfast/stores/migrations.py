@@ -59,7 +59,11 @@ def _in_file(path: str) -> SchemaState:
     # Without a journal nobody has it open; then not even an empty journal is to be left behind.
     mode = "mode=ro" if Path(path + "-wal").exists() else "immutable=1"
     uri = f"file:{quote(str(Path(path).absolute()))}?{mode}"
-    with schema.translated(), schema.opening(path), closing(sqlite3.connect(uri, uri=True)) as conn:
+    with (
+        schema.translated(path),
+        schema.opening(path),
+        closing(sqlite3.connect(uri, uri=True)) as conn,
+    ):
         (version,) = conn.execute("PRAGMA user_version").fetchone()
         (application,) = conn.execute("PRAGMA application_id").fetchone()
         (tables,) = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()

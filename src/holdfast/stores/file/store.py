@@ -185,7 +185,7 @@ class Opening:
     def open(self) -> tuple[sqlite3.Connection, FileLock, Presence]:
         """Open the folder, making it if it does not exist."""
         root = self._root
-        with schema.translated(), ExitStack() as undo:
+        with schema.translated(self._file.path), ExitStack() as undo:
             schema.folder_of(str(root))
             if root.exists() and not root.is_dir():
                 raise InvalidValue(
@@ -211,15 +211,16 @@ class Opening:
 
     def reopen(self, lock: FileLock, rebuild: bool) -> sqlite3.Connection:
         """Open the index again, under the lock: the one that is at its path now is caught up,
-        whoever put it there. Where only the files beside it were replaced it lacks what was
-        committed last, and is rebuilt."""
+        whoever put it there. Where only some of its files were replaced they do not belong
+        together, and it is rebuilt."""
         root = self._root
         if not lock.is_at(str(root)) or not (root / "format.json").exists():
             raise replaced(str(root))
-        same = inode(self._file.path) == self._file.opened[0]
-        with schema.translated():
-            conn = self._index(rebuild=rebuild or same, recover=True, dead=_present(root)[1])
-        logger.warning("%s was removed, replaced or damaged, and is rebuilt", self._file.path)
+        rebuild = rebuild or self._file.is_partly_replaced()
+        with schema.translated(self._file.path):
+            conn = self._index(rebuild=rebuild, recover=True, dead=_present(root)[1])
+        what = "is rebuilt" if rebuild else "was removed or replaced: it is opened again"
+        logger.warning("%s %s", self._file.path, what)
         return conn
 
     def _index(self, *, rebuild: bool, recover: bool, dead: list[Path]) -> sqlite3.Connection:
@@ -237,6 +238,7 @@ class Opening:
         before = inode(self._file.path)
         if before is None:
             return None
+        has_log = self._file.has_log()
         with ExitStack() as undo:
             try:
                 conn = schema.connect(self._file.path, synchronous="NORMAL")
@@ -247,7 +249,10 @@ class Opening:
                 conn.execute("SELECT size FROM files WHERE log = 0").fetchone()
                 schema.complete(conn)
                 conn.execute(MADE)
-                if dead or recover or not _is_made_here(conn, before):
+                is_copy = not _is_made_here(conn, before)
+                if is_copy and has_log:
+                    return None  # which may be the log of another file
+                if dead or recover or is_copy:
                     fill = self._recovery.recover if dead else self._recovery.rebuild
                     _fill(conn, self._bodies, fill, before)
             except sqlite3.DatabaseError as error:

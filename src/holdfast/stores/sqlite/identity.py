@@ -57,6 +57,18 @@ class DatabaseFile:
         """Whether another file is, or none, where one was that is open."""
         return self.now() != self.opened
 
+    def is_partly_replaced(self) -> bool:
+        """Whether some of the open files are still at their paths, which do not belong to those
+        that are not."""
+        return any(now is not None and now in self.opened for now in self.now())
+
+    def has_log(self) -> bool:
+        """Whether there is a write-ahead log that holds something."""
+        try:
+            return os.path.getsize(self._paths[1]) > 0
+        except FileNotFoundError:
+            return False
+
     def is_whole(self) -> bool:
         """Whether all files are there, as they are while somebody has the database open."""
         return None not in self.now()

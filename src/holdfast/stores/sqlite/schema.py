@@ -202,8 +202,9 @@ def opening(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours, the driver's kept as the cause."""
+def translated(path: str | None = None) -> Iterator[None]:
+    """Turn the driver's errors into ours, the driver's kept as the cause; `path` is the database's,
+    where it is known."""
     try:
         yield
     except HoldfastError:
@@ -212,9 +213,9 @@ def translated() -> Iterator[None]:
         raise StoreUnavailable(problem=f"the store cannot be used now: {error}") from error
     except sqlite3.Error as error:
         if is_damage(error):
+            what = "the database file" if path is None else f"database file {path!r}"
             raise StoreDamaged(
-                problem=f"the database file is damaged ({error}): `holdfast verify` tells more; "
-                "put a backup in its place"
+                problem=f"{what} is damaged ({error}): put a backup in its place"
             ) from error
         raise StoreError(problem=f"the store failed: {error}") from error
 

@@ -391,13 +391,14 @@ class SqliteStore:
     ) -> AsyncGenerator[Damage, None]:
         if target is not None:
             check_key(target)
-        else:
-            for damage in await self._check_file():
-                yield damage
+        damaged = await self._check_file() if target is None else []
+        for damage in damaged:
+            yield damage
         try:
             found = await self._readers.run(lambda conn: upkeep.logs_of(conn, target))
         except StoreDamaged as error:
-            yield Damage(problem="unreadable", detail=error.problem)
+            if (damage := upkeep.malformed(error)) not in damaged:
+                yield damage
             return
         for log, key in found:
             for damage in await self._check_log(log, key, repair=repair):
@@ -408,7 +409,7 @@ class SqliteStore:
         try:
             return await self._readers.run(lambda conn: list(upkeep.check_file(conn)))
         except StoreDamaged as error:
-            return [Damage(problem="unreadable", detail=error.problem)]
+            return [upkeep.malformed(error)]
 
     async def _check_log(self, log: str, key: Key, *, repair: bool) -> list[Damage]:
         check = partial(upkeep.check_log, bodies=self._bodies, project=self._project, log=log)
@@ -419,7 +420,7 @@ class SqliteStore:
                 # A file may be written anew while it is read: only who writes sees it whole.
                 found = await self._writer.run(mend if repair else check)
         except StoreDamaged as error:
-            found.append(Damage(problem="unreadable", detail=error.problem, key=key))
+            found.append(upkeep.malformed(error, key))
         return found
 
     async def purge(self) -> Receipt:
@@ -464,7 +465,7 @@ class SqliteStore:
 
 def _open(file: DatabaseFile, synchronous: str, mode: int) -> tuple[sqlite3.Connection, FileLock]:
     path = file.path
-    with schema.translated(), ExitStack() as undo:
+    with schema.translated(path), ExitStack() as undo:
         schema.folder_of(path)
         if Path(path).is_dir():
             raise InvalidValue(

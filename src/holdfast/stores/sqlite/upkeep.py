@@ -10,7 +10,7 @@ import msgspec
 from ... import catalog
 from ...catalog import Project
 from ...codec import fingerprint
-from ...errors import LogDamaged
+from ...errors import LogDamaged, StoreDamaged
 from ...events import Key, Scope
 from ...store import Damage
 from ..links import Walk
@@ -18,7 +18,7 @@ from .beside import claimed
 from .bodies import Bodies, Entry
 from .history import blank, projected
 from .log import entry_by_id, kept_of, save_row, segments
-from .schema import DEAD, LIVE, is_damage
+from .schema import DEAD, LIVE, translated
 
 PAGE = 512
 
@@ -41,13 +41,18 @@ def logs_of(conn: sqlite3.Connection, target: Scope | Key | None) -> list[tuple[
 def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
     """What SQLite itself finds wrong with its file."""
     try:
-        for (text,) in conn.execute("PRAGMA quick_check"):
-            if text != "ok":
-                yield Damage(problem="unreadable", detail=text)
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        yield Damage(problem="unreadable", detail=f"{error}; put a backup in its place")
+        with translated():
+            for (text,) in conn.execute("PRAGMA quick_check"):
+                if text != "ok":
+                    yield Damage(problem="unreadable", detail=" ".join(text.split()))
+    except StoreDamaged as error:
+        yield malformed(error)
+
+
+def malformed(error: StoreDamaged, key: Key | None = None) -> Damage:
+    """The finding that the file, or what it holds of a log, cannot be read."""
+    detail = f"{error.__cause__ or error}; put a backup in its place"
+    return Damage(problem="unreadable", detail=detail, key=key)
 
 
 def _live(conn: sqlite3.Connection, log: str) -> Entry | None:

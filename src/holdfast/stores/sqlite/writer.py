@@ -27,7 +27,7 @@ from ...errors import HoldfastError, StoreDamaged, StoreUnavailable
 from ..lock import FileLock
 from .bodies import Bodies, Recent
 from .identity import DatabaseFile, Identity, replaced
-from .schema import is_damage, translated
+from .schema import translated
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], Any]
@@ -200,10 +200,10 @@ class Writer:
 
     def _carry_out(self, batch: list[_Waiting]) -> None:
         try:
-            with translated(), self._lock:
+            with translated(self._file.path), self._lock:
                 self._check_file()
                 try:
-                    with translated():
+                    with translated(self._file.path):
                         self._perform(batch)
                 except StoreDamaged:
                     if self._reopen is None:
@@ -398,7 +398,7 @@ class Readers:
         def each(conn: sqlite3.Connection) -> None:
             for waiting in gathered:
                 try:
-                    with translated():
+                    with translated(self._file.path):
                         waiting.result = waiting.job(conn)
                 except Exception as error:
                     waiting.error = error
@@ -411,23 +411,24 @@ class Readers:
         self._loop.call_soon_threadsafe(_deliver, gathered)
 
     def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        with translated():
+        with translated(self._file.path):
             opened, conn = self._take()
             try:
                 conn.execute("BEGIN")
-                result = job(conn)
+                return job(conn)
+            finally:
                 # Ended before anything is awaited: an open one would stop the checkpoint.
+                self._give_back(opened, conn)
+
+    def _give_back(self, opened: Identity, conn: sqlite3.Connection) -> None:
+        """End what a connection has read; one that cannot do that is not used again."""
+        try:
+            if conn.in_transaction:
                 conn.execute("COMMIT")
-            except BaseException as error:
-                if isinstance(error, sqlite3.Error) and is_damage(error):
-                    conn.close()  # it may remember what it has read
-                    raise
-                if conn.in_transaction:
-                    conn.execute("COMMIT")
-                self._idle.append((opened, conn))
-                raise
+        except sqlite3.Error:
+            conn.close()
+        else:
             self._idle.append((opened, conn))
-            return result
 
     def _take(self) -> tuple[Identity, sqlite3.Connection]:
         """A connection to the files that the writer has open."""
