@@ -173,6 +173,27 @@ def test_the_public_names_are_these() -> None:
         assert hasattr(holdfast, name)
 
 
+# Where the documentation tells programs to import from.
+IMPORTED = """
+holdfast holdfast.adapters.claude holdfast.bundle holdfast.bundle.claude holdfast.bundle.harn
+holdfast.client holdfast.client.sync holdfast.errors holdfast.events holdfast.harness.sandbox
+holdfast.harness.tools holdfast.models holdfast.redact holdfast.server holdfast.state holdfast.sync
+holdfast.testing
+"""
+
+
+@pytest.mark.parametrize("module", IMPORTED.split())
+def test_dir_shows_the_public_names_and_no_others(module: str) -> None:
+    """In a process of its own: a name that is imported when it is first used is there before."""
+    child = f"""
+import {module} as module
+shown = dir(module)
+assert set(shown) - {{"__version__"}} == set(module.__all__), shown
+assert all(hasattr(module, name) for name in shown)
+"""
+    subprocess.run([sys.executable, "-c", child], check=True)
+
+
 def test_importing_holdfast_needs_msgspec_alone() -> None:
     child = """
 import importlib.abc, sys

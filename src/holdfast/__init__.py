@@ -224,3 +224,7 @@ __all__ = [
     "tool",
     "validate_bundle",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

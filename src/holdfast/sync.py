@@ -27,6 +27,10 @@ T = TypeVar("T")
 __all__ = ["Harness", "Remote"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class Remote:
     """Stands in for an object that lives on the loop: its plain attributes are read, its methods
     called there, and what they would have to be awaited for is returned. What can be iterated

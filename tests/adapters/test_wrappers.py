@@ -11,7 +11,7 @@ from claude_agent_sdk import InMemorySessionStore, SessionStore, SessionStoreEnt
 from claude_agent_sdk._internal.session_store_validation import _store_implements
 from claude_agent_sdk.testing import run_session_store_conformance
 
-from holdfast import Store
+from holdfast import InvalidValue, Store
 from holdfast.adapters.claude import (
     ClaudeSessionStore,
     PinnedSessionStore,
@@ -207,3 +207,15 @@ async def test_a_turn_that_is_written_again_is_the_same(store: Store) -> None:
     assert len({item["uuid"] for item in [first, *other]}) == 4
     assert str(uuid.UUID(first["uuid"])) == first["uuid"]
     assert turn("user", 1, "", "2026-05-04T09:30:00Z") is None
+
+
+def test_the_former_name_of_a_wrapped_store_still_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"ValidatingSessionStore\(store=…\)"):
+        ValidatingSessionStore(inner=bare())
+    with pytest.warns(DeprecationWarning, match=r"PinnedSessionStore\(store=…\)"):
+        PinnedSessionStore(inner=bare(), session_id="mine")
+    PinnedSessionStore(store=bare(), session_id="mine")
+    with pytest.raises(InvalidValue, match="store: is missing"):
+        ValidatingSessionStore()
+    with pytest.raises(InvalidValue, match="session_id: is missing"):
+        PinnedSessionStore(bare())

@@ -22,6 +22,7 @@ from holdfast import (
     LogConfig,
     Mode,
     RunLimits,
+    sync,
     tool,
 )
 from holdfast.harness.sandbox import NoSandbox
@@ -228,6 +229,14 @@ async def test_the_former_name_of_store_still_works_with_a_warning() -> None:
         harness = served(storage="memory:")
     async with harness:
         assert (await harness.send("s", "go")).text == "hi"
+
+
+@pytest.mark.parametrize("make", [Harness, sync.Harness])
+def test_an_unknown_setting_is_reported_by_the_public_name_of_the_class(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"^Harness\.__init__\(\) got .* argument 'stor'"):
+        make(agent(), default_model="scripted/offline", stor="memory:")
+    with pytest.raises(TypeError, match=r"^Harness\.__init__\(\) missing .*'agent'"):
+        make()
 
 
 def test_a_function_written_for_the_former_name_still_gets_its_store() -> None:

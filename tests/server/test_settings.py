@@ -42,6 +42,15 @@ def test_every_fault_is_told_at_once() -> None:
         assert word in told, word
 
 
+def test_one_store_is_named_as_everywhere_else() -> None:
+    settings = Settings(agents=[DESK], store="sqlite:shop.db")
+    assert (settings.default, settings.stores) == ("sqlite", "sqlite:shop.db")
+    with pytest.raises(InvalidSettings, match="both given"):
+        Settings(agents=[DESK], store="sqlite:shop.db", stores={"file": "file:shop"})
+    with pytest.raises(InvalidSettings, match="store is dict"):
+        Settings(agents=[DESK], store={"file": "file:shop"})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("name", "table"),
     [

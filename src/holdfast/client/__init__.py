@@ -16,3 +16,7 @@ from .streams import Follow, Stream
 from .transport import Patience
 
 __all__ = ["Client", "Follow", "Patience", "Session", "Stream"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

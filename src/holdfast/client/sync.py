@@ -16,6 +16,10 @@ from .client import Client as AsyncClient
 __all__ = ["Client"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class Client(Remote):
     """`holdfast.client.Client` without `await`: takes the same settings, has the same verbs.
 

@@ -136,3 +136,7 @@ __all__ = [
     "UnsupportedMedia",
     "WrongServer",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -147,3 +147,7 @@ __all__ = [
     "new_id",
     "to_json",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

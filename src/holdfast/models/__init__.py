@@ -27,3 +27,7 @@ __all__ = [
     "provider",
     "split_ref",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

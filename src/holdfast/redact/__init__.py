@@ -29,3 +29,7 @@ __all__ = [
     "values_only",
     "words",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

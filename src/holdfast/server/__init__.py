@@ -39,3 +39,7 @@ __all__ = [
     "close_app",
     "create_app",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

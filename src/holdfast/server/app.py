@@ -79,7 +79,7 @@ ABOUT = "Durable sessions for AI agents, over HTTP. Every failure has the same s
 def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
     """An ASGI app that serves agents: run it, or mount it in another.
 
-        app = create_app(agents=[shop], stores="sqlite:shop.db", auth=NoAuth())
+        app = create_app(agents=[shop], store="sqlite:shop.db", auth=NoAuth())
 
     Takes `Settings`, or their fields by name (`InvalidSettings` with every fault). Everything
     is opened when it is first needed; the app's lifespan opens it at once, and closes it. An

@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -39,6 +39,7 @@ from .limits import ServerLimits
 from .loaders import Loader
 from .loading import Harden
 
+MEMORY = "memory:"
 KEYS = "keys"  # the name of the auth that looks into the store
 TABLES = {
     *("agents", "engines", "loaders", "sandbox", "stores"),
@@ -74,9 +75,9 @@ class Settings:
     """What a server is run with.
 
     `agents` are agents by the names that clients ask for, or a list of them. `engines` are
-    other engines by name. `stores` are URLs or builders by kind, as for `StoreRegistry`; the
-    first is the default. `auth` is a handler, or `"keys"` for keys in the default store.
-    `harness` are settings of `Harness` for all agents.
+    other engines by name. `store` is the URL of the one store; for several, `stores` are URLs or
+    builders by kind, as for `StoreRegistry`, and the first is the default. `auth` is a handler,
+    or `"keys"` for keys in the default store. `harness` are settings of `Harness` for all agents.
 
     Clients may bring agents by the `loaders`: a mapping by name, or a list of them. `tools` are
     those that such agents may name, and `harden` is given what they say and returns what holds.
@@ -89,7 +90,7 @@ class Settings:
 
     agents: Mapping[str, Made] | Sequence[Agent] = ()
     engines: Mapping[str, Engine] = field(default_factory=dict)
-    stores: Mapping[str, Source] | StoreRegistry | str = "memory:"
+    stores: Mapping[str, Source] | StoreRegistry | str = MEMORY
     default_store: str | None = None
     auth: AuthHandler | str = KEYS
     audit: Sink | None = None
@@ -107,6 +108,17 @@ class Settings:
     run_limits: RunLimits | None = None
     redactor: Redactor = field(default_factory=Redactor)
     harness: Mapping[str, Any] = field(default_factory=dict)
+    store: InitVar[str | None] = None
+
+    def __post_init__(self, store: str | None) -> None:
+        if store is None:
+            return
+        if not isinstance(store, str):
+            problem = f"store is {type(store).__name__}: pass the URL of one, or stores={{kind: …}}"
+            raise InvalidSettings(faults=[problem])
+        if self.stores != MEMORY:
+            raise InvalidSettings(faults=["store and stores are both given: pass one of them"])
+        self.stores = store
 
     @classmethod
     def load(cls, path: str | Path) -> Settings:

@@ -28,6 +28,10 @@ _TESTS = (
 __all__ = ["Die", "Fail", "Fault", "FaultyStore", "Stall", "StoreContract"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> object:
     # On demand: a child process that only wants faults should not pay for pytest.
     if name != "StoreContract":

@@ -22,3 +22,7 @@ __all__ = [
     "session_uuid",
     "turn",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

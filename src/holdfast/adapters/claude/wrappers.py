@@ -7,7 +7,10 @@ it has, by the SDK's own way of asking too.
 from __future__ import annotations
 
 import uuid
+import warnings
 from typing import TYPE_CHECKING, Any
+
+from ...errors import InvalidValue
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import SessionKey, SessionStore, SessionStoreEntry
@@ -30,12 +33,26 @@ def optional(store: Any, name: str) -> Any:
     return getattr(store, name)
 
 
+def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None) -> SessionStore:
+    """The store that is wrapped; `inner` is the name that `store` had before 0.2."""
+    name = kind.__name__
+    if inner is not None:
+        words = f"{name}(inner=…) is now {name}(store=…)"
+        warnings.warn(words, DeprecationWarning, stacklevel=3)
+    found = store if store is not None else inner
+    if found is None:
+        raise InvalidValue(field="store", problem="is missing", remedy=f"pass {name}(store=…)")
+    return found
+
+
 class ValidatingSessionStore:
     """Keeps from a reader what is no entry: all but objects with a `type` that says something.
     `dropped` counts these. Whatever is written passes unchanged."""
 
-    def __init__(self, inner: SessionStore) -> None:
-        self._inner = inner
+    def __init__(
+        self, store: SessionStore | None = None, *, inner: SessionStore | None = None
+    ) -> None:
+        self._inner = _wrapped(type(self), store, inner)
         self.dropped = 0
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -60,8 +77,16 @@ def _is_entry(value: Any) -> bool:
 class PinnedSessionStore:
     """Files whatever it is asked for under one session id; project and subpath stay."""
 
-    def __init__(self, inner: SessionStore, session_id: str) -> None:
-        self._inner = inner
+    def __init__(
+        self,
+        store: SessionStore | None = None,
+        session_id: str = "",
+        *,
+        inner: SessionStore | None = None,
+    ) -> None:
+        self._inner = _wrapped(type(self), store, inner)
+        if not session_id:
+            raise InvalidValue(field="session_id", problem="is missing", remedy="pass a UUID")
         self._session_id = session_id
 
     def _pinned(self, key: Any) -> Any:

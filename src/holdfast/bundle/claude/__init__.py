@@ -9,3 +9,7 @@ from .read import read_claude
 from .write import write_claude
 
 __all__ = ["ClaudeFiles", "read_claude", "save_claude", "write_claude"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -42,3 +42,7 @@ __all__ = [
     "with_paths",
     "write_harn",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

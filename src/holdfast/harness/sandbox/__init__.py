@@ -15,3 +15,7 @@ __all__ = [
     "Ran",
     "Sandbox",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -36,3 +36,7 @@ __all__ = [
     "as_result",
     "tool",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
