@@ -62,6 +62,51 @@ def test_a_session_goes_on_by_its_id(url: str) -> None:
     assert said[-1].endswith("You said: again")
 
 
+def test_why_a_run_failed_is_shown_once(url: str) -> None:
+    ended = chat("s", "--agent", "shop:serve", "--store", url, lines="fail\n")
+    assert ended.returncode == 1
+    assert ended.stdout == "[failed: model_failed: The model call failed.]\n"
+    assert "reason: ModelError: scripted/shop: no more" in ended.stderr.splitlines()
+    assert (ended.stdout + ended.stderr).count("no more") == 1
+
+
+def test_a_missing_key_is_shown_once(url: str) -> None:
+    ended = chat("s", "--model", "openai/gpt-5.1", "--store", url, lines="hello\n")
+    assert ended.returncode == 1
+    assert "The model call failed. Set OPENAI_API_KEY, or pass" in ended.stdout
+    assert (ended.stdout + ended.stderr).count("OPENAI_API_KEY") == 1
+
+
+def test_with_json_the_reason_is_a_line_on_stderr(url: str) -> None:
+    ended = chat("s", "--agent", "shop:serve", "--store", url, "--json", lines="fail\n")
+    (line,) = [line for line in ended.stderr.splitlines() if "no more" in line]
+    assert line.startswith("ERROR holdfast: run failed: ModelError: scripted/shop: no more (")
+    assert "no more" not in ended.stdout
+
+
+def test_a_tool_that_raises_is_explained_once(url: str, shop_folder: Path) -> None:
+    (shop_folder / "broken.py").write_text(
+        "from holdfast import Agent, tool\n"
+        "@tool\ndef charge() -> str:\n"
+        '    """Charge."""\n'
+        "    raise ValueError('declined, password=hunter2')\n"
+        "agent = Agent('Till', instructions='Help.', tools=[charge], model='scripted/offline')\n"
+    )
+    ended = chat("s", "--agent", "broken:agent", "--store", url, lines="charge\n")
+    (line,) = [line for line in ended.stderr.splitlines() if "declined" in line]
+    assert line.startswith("WARNING holdfast: tool failed: ValueError: declined, password=[redac")
+    assert "tool=charge session=s" in line
+    assert "declined" not in ended.stdout
+
+
+def test_a_program_that_logs_by_itself_is_left_alone(url: str, shop_folder: Path) -> None:
+    own = "import logging\nlogging.basicConfig(format='OWN %(message)s')\nfrom shop import serve\n"
+    (shop_folder / "own.py").write_text(own)
+    ended = chat("s", "--agent", "own:serve", "--store", url, lines="fail\n")
+    assert "OWN run failed: ModelError: scripted/shop: no more" in ended.stderr.splitlines()
+    assert "ERROR holdfast" not in ended.stderr
+
+
 def test_lines_of_a_pipe_answer_what_is_asked(url: str, cli: Cli) -> None:
     lines = "remember note=milk\ny\nremember note=bread\nn too dry\n"
     lines += 'remember note=x\ne {"note": "eggs"}\n'

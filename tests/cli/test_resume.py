@@ -86,6 +86,17 @@ def test_text_tells_how_it_goes(url: str) -> None:
     assert "1 session: 1 done" in ended.err
 
 
+def test_why_a_run_failed_is_shown_once(url: str) -> None:
+    send(url, a="fail")
+    ended = resume()
+    assert ended.code == 1
+    assert ended.out.splitlines()[-1] == "a  failed: ModelError: scripted/shop: no more"
+    assert (ended.out + ended.err).count("no more") == 1
+    send(url, b="fail")
+    (end,) = [line for line in resume("--json").lines if "end" in line]
+    assert (end["end"], end["problem"]) == ("failed", "ModelError: scripted/shop: no more")
+
+
 def test_what_was_approved_elsewhere_is_done_once(url: str, cli: Cli, shop_folder: Path) -> None:
     send(url, a="refund")
     assert ends(resume("--json")) == {"a": "waiting"}

@@ -42,7 +42,7 @@ async def test_a_turn_with_a_tool_that_fails_is_logged_like_this() -> None:
         ("info", "tool", "tool_finished"),
         ("info", "model", "model_answered"),
         ("info", "tool", "tool_started"),
-        ("error", "tool", "tool_failed"),
+        ("warning", "tool", "tool_failed"),
         ("info", "model", "model_answered"),
         ("info", "run", "run_finished"),
     ]

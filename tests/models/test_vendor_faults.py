@@ -135,7 +135,16 @@ async def test_a_refusal_says_by_its_class_whether_to_try_again(
 
 async def test_a_refused_key_is_said_plainly(caller: Caller, vendor: Standin) -> None:
     vendor.refuse(401, body("authentication_error"))
-    assert "key" in (await caller.fails()).problem
+    error = await caller.fails()
+    assert "key" in error.problem
+    assert error.remedy == "check the API key for 'lab', and what it may use"
+
+
+async def test_an_unknown_model_is_named_in_the_remedy(caller: Caller, vendor: Standin) -> None:
+    vendor.refuse(404, body("not_found_error"))
+    error = await caller.fails()
+    name = caller.protocol.model
+    assert error.remedy == f"check the model name {name!r}, and the base URL of 'lab'"
 
 
 @pytest.mark.parametrize(

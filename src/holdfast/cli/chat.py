@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from ..events import Event, Key, new_id
 from ..harness.host import Harness
-from ..harness.live.log import Trouble
+from ..harness.live.log import Item, Trouble
 from ..harness.session import Session
 from ..store import Store
 from ..stores import connect
@@ -23,6 +23,7 @@ from ..stores.address import shown
 from ..stores.migrations import schema_of
 from ..stores.patience import ended
 from ..stores.unused import Making
+from . import reasons
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .keyboard import Keyboard
 from .options import EVERYWHERE, Common, check_made, default_store
@@ -89,9 +90,11 @@ async def _chat(
         command = shlex.join(["holdfast", "chat", *again, *(["--"] if id[:1] == "-" else []), id])
         try:
             session = await harness.get_or_create(id, thread=thread, user=user())
-            talk = Chat(harness, session, Screen(out), choice)
+            screen = Screen(out)
+            talk = Chat(harness, session, screen, choice)
             await talk.greet(new=row is None, command=command)
-            return await talk.run()
+            with reasons.shown(screen.remark, ends=out.json):
+                return await talk.run()
         finally:
             await harness.aclose(GRACE)
             if sys.stdin.isatty():
@@ -163,6 +166,7 @@ class Chat:
     async def _show(self) -> None:
         async for item in self.session.subscribe(self._first):
             self.screen.show(item)
+            self._explain(item)
             if isinstance(item, Trouble) and item.code not in RETRYABLE:
                 self._broken.set()
             if isinstance(item, Event):
@@ -171,6 +175,12 @@ class Chat:
                 if item.kind == "run.finished":
                     self.code = int(item.json().get("status") == "failed")
                 await self._ask()
+
+    def _explain(self, item: Item) -> None:
+        """Say why a run failed, where that was not shown."""
+        why = reasons.reason(self.session, item) if isinstance(item, Event) else None
+        if why is not None and not self.screen.out.json:
+            self.screen.remark(f"reason: {why}")
 
     async def _ask(self) -> None:
         """Once all is shown: put the oldest question to the person, or ask for a message. What

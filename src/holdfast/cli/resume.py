@@ -23,7 +23,7 @@ from ..harness.runs.steps import Idle, Plan
 from ..harness.session import Session
 from ..store import Store, wall_clock
 from ..stores.patience import cancellable, ended
-from . import failure
+from . import failure, reasons
 from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .describe import event_text
 from .failure import UsageError, scrubbed
@@ -107,9 +107,11 @@ async def _serve(
         harness = harness_of(made, choice, store, common.tenant, recovery="leave")
         for key in keys:
             check_owner(await row_of(store, key), harness.agent)
+        out = common.output()
         try:
             await harness.start()
-            return await Serving(harness, store, common.output(), keys).run(forever=forever)
+            with reasons.shown(lambda line: out.remark(plain(scrubbed(line))), ends=out.json):
+                return await Serving(harness, store, out, keys).run(forever=forever)
         finally:
             await harness.aclose(patience)
 
@@ -199,12 +201,13 @@ class Serving:
         if not any(other.key.session == key.session for other in self._seeing):
             await self.harness.close(key.session, grace=0.0 if end == "gone" else 1.0)
         self.ends[key], self._heads[key] = end, see.head
+        problem = see.why if end == "failed" else see.problem
         if self.out.json:
             told = {"session": key.session, "thread": key.thread, "end": end}
-            self.out.emit({**told, **({"problem": see.problem} if see.problem else {})})
+            self.out.emit({**told, **({"problem": problem} if problem else {})})
             return
         words = f"{_name(key)}  {WORDS.get(end, end)}"
-        said = f"{words}: {see.problem}" if see.problem else words
+        said = f"{words}: {problem}" if problem else words
         self.out.print(Text(plain(scrubbed(said)), style="bold"))
 
 
@@ -215,6 +218,7 @@ class Seeing:
         self.harness, self.key, self.out = harness, key, out
         self.head = 0
         self.problem: str | None = None
+        self.why: str | None = None  # the run failed that ended last
         self._moved = asyncio.Event()
         self._tries = 0
         self._other: tuple[str, float] | None = None  # who drives it, and may be dead until when
@@ -278,6 +282,8 @@ class Seeing:
         async for item in session.subscribe(self.head):
             if isinstance(item, Event):
                 self._show(item)
+                if item.kind == "run.finished":
+                    self.why = reasons.reason(session, item)
                 self.head = item.seq
                 self._moved.set()
             elif isinstance(item, Trouble) and item.code not in RETRYABLE:

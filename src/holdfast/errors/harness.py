@@ -12,16 +12,20 @@ from .root import HoldfastError
 @dataclass(eq=False, kw_only=True)
 class ModelError(HoldfastError):
     """A model call failed; the provider's own error is `__cause__`, never in `problem`'s
-    place unless it is safe to show. `status` is that of HTTP, where there was one."""
+    place unless it is safe to show. `status` is that of HTTP, where there was one. `remedy` is
+    what to do about a mistake in the configuration: users read it in `Result.error`, so it never
+    holds what a provider said."""
 
     code = "model_failed"
 
     model: str
     problem: str
     status: int | None = None
+    remedy: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.model}: {self.problem}"
+        said = f"{self.model}: {self.problem}"
+        return said if self.remedy is None else f"{said}: {self.remedy}"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from ..codec import check_count
-from ..errors import HoldfastError, InvalidValue, StoreError
+from ..errors import HoldfastError, InvalidValue, MissingExtra, ModelError, StoreError
 from ..redact import Redactor, describe
 from .tools.values import clean
 
@@ -207,10 +207,14 @@ def make(code: str, message: str = "", *, source: Source = "run", **fields: Any)
 
 
 def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFAULT) -> Fault:
-    """The fault that `error` is, where it came from `source`."""
+    """The fault that `error` is, where it came from `source`. Users are also told what to do, where
+    our own error says that."""
+    code = _code(error, source)
+    hint = remedy(error)
     fault = make(
-        _code(error, source),
+        code,
         clean(describe(error)[:WORDS]),
+        public_message=" ".join(filter(None, (CODES[code].public_message, hint))),
         source=source,
         name=type(error).__name__,
         stack=_trace(error),
@@ -226,6 +230,15 @@ def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFA
             "the classify hook of the error policy failed: %s", type(failure).__name__
         )
         return fault
+
+
+def remedy(error: BaseException) -> str | None:
+    """What to do about a mistake in the configuration, as a sentence for users. It is ours alone:
+    the words of a provider, or of any other exception, may hold anything."""
+    if isinstance(error, MissingExtra):
+        return f"Install an optional package: pip install 'holdfast[{error.extra}]'."
+    said = error.remedy if isinstance(error, ModelError) else None
+    return f"{said[0].upper()}{said[1:].rstrip('.')}." if said else None
 
 
 def public(fault: Fault, policy: ErrorPolicy = DEFAULT, redactor: Redactor | None = None) -> Fault:

@@ -32,6 +32,7 @@ from uvicorn.config import LOGGING_CONFIG
 from uvicorn.supervisors import Multiprocess
 
 from ..errors import HoldfastError, InvalidSettings
+from ..harness.telemetry.logs import configured
 from ..local_token import LocalToken, keep
 from ..stores.unused import Making
 from .app import create_app
@@ -189,8 +190,7 @@ def logs() -> dict[str, Any]:
     """How this process writes its log: what went wrong, and audit records if they go there, to
     stderr. A program that has set its own logging up keeps it."""
     config: dict[str, Any] = copy.deepcopy(LOGGING_CONFIG)
-    own = [*logging.getLogger().handlers, *logging.getLogger("holdfast").handlers]
-    if all(isinstance(handler, logging.NullHandler) for handler in own):
+    if not configured(logging.getLogger("holdfast")):
         config["formatters"]["bare"] = {"format": "%(message)s"}
         stderr = {"class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
         config["handlers"]["bare"] = {**stderr, "formatter": "bare"}

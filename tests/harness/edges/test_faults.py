@@ -155,6 +155,7 @@ def test_a_fault_tells_operators_all_that_is_known() -> None:
         "model": "m",
         "problem": "slow down",
         "status": 429,
+        "remedy": None,
         "retry_after": 7.5,
     }
     assert retry_after(fault) == 7.5

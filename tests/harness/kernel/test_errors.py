@@ -47,7 +47,6 @@ async def test_users_are_told_nothing_from_inside() -> None:
         shown += [bytes(item.data).decode() for item in items if isinstance(item, Event)]
         assert not [text for text in shown if "hunter2" in text or "Traceback" in text]
         assert session.status.error == "model_failed"
-        assert caught.value.__cause__ is None
 
 
 @pytest.mark.parity("harness-kernel", 127)

@@ -39,6 +39,7 @@ P = TypeVar("P", bound=ev.Payload)
 RECENT = 32  # events that are looked up without asking the store
 FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
 LARGE = 64 << 10  # bytes of a message that waits; one of more is read again when it is its turn
+CAUSES = 16  # runs that failed here whose exceptions are remembered
 POLL = 0.25  # seconds between two looks at drafts that another process writes
 
 
@@ -59,6 +60,7 @@ class Live:
         self.posting: set[asyncio.Future[None]] = set()  # messages on their way into the log
         self.hooked = 0  # up to which event this process has called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
+        self.failures: dict[str, BaseException] = {}  # what ended the last runs that failed here
         self.watchers: list[Callable[[Event], None]] = []
         self.endings: list[Callable[[HoldfastError], None]] = []  # told when the log goes
         self._recent: deque[Event] = deque(maxlen=RECENT)  # those that came while it followed
@@ -140,6 +142,13 @@ class Live:
         self.stuck = error if stuck else self.stuck
         self.audience.tell(Trouble(error.code, str(error)))
         self._waiters.look()
+
+    def failed(self, run: str, error: BaseException | None) -> None:
+        """Remember what a run failed by, for whoever asks for its cause in this process."""
+        if error is not None:
+            self.failures[run] = error
+        while len(self.failures) > CAUSES:
+            del self.failures[next(iter(self.failures))]
 
     @property
     def wanted(self) -> bool:

@@ -365,4 +365,4 @@ async def result_of(session: Standing, watch: Watch, type: Any = None) -> Result
     config = session.config
     kind = type if type is not None else config.agent.output_type
     mode = config.mode(session.live.state).name
-    return watch.result(await asks(session), config.agent.key, mode, kind)
+    return watch.result(await asks(session), config.agent.key, mode, kind, session.live.failures)

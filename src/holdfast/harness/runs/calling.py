@@ -6,7 +6,7 @@ The only place that calls a model.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,14 +31,22 @@ DRAFT = 0.25  # seconds between two writes of a draft
 PIECE = LIMITS.draft_bytes // 8  # characters of a draft that are written at a time
 
 
+class Failure(NamedTuple):
+    """Why no model could answer: the fault, what raised it, and which model was asked last."""
+
+    fault: Fault
+    error: BaseException | None
+    model: str | None = None
+
+
 async def call_model(driving: Driving) -> None:
     """One model call of the run that is going, from its prompt to its message in the log. What
     the model said is kept, however it ends."""
     answer = await driving.watch(_answer(driving))
     if answer is None:
         return  # stopped; the flight has what was said, and what is decided next keeps it
-    if isinstance(answer, Fault):
-        await fail(driving, answer)
+    if isinstance(answer, Failure):
+        await fail(driving, *answer)
         return
     built, ref, said = answer
     run, step = driving.run.id, driving.run.steps
@@ -58,40 +66,48 @@ async def _unkept(driving: Driving, ref: str, error: Exception) -> None:
     lost.__cause__ = error
     fault = classify(lost, source="model", policy=driving.config.policy)
     try:
-        await fail(driving, fault)
+        await fail(driving, fault, lost, ref)
     except InvalidValue:
         driving.flight = None
-        await fail(driving, fault)
+        await fail(driving, fault, lost, ref)
 
 
-async def _answer(driving: Driving) -> tuple[Built, str, Said] | Fault:
+async def _answer(driving: Driving) -> tuple[Built, str, Said] | Failure:
     """What the model says, or what went wrong when no model could say it."""
     policy = driving.config.policy
     try:
         built = await build(driving)
     except ContextFailed as failed:
-        return failed.fault
-    fault: Fault | None = None
+        return Failure(failed.fault, failed.__cause__)
+    failure: Failure | None = None
     first = driving.config.model_ref(driving.state, driving.run.model)
     refs = [*dict.fromkeys(filter(None, (first, *driving.config.fallbacks)))]
     for ref, then in zip(refs, [*refs[1:], None], strict=True):
         try:
-            return built, ref, await _patiently(driving, driving.config.model(ref), built)
+            return built, ref, await _patiently(driving, _model(driving, ref), built)
         except AnswerTooLong as error:  # another model would be asked for the same
-            return make("limit_size", str(error))
+            return Failure(make("limit_size", str(error)), error, ref)
         except Exception as error:  # a model of the program's own may raise anything
-            fault = classify(error, source="model", policy=policy)
-            driving.log.warning("model_failed", category="model", error=fault, model=ref)
-            if driving.flight is not None and driving.flight.text:
+            failure = Failure(classify(error, source="model", policy=policy), error, ref)
+            if then is None or (driving.flight is not None and driving.flight.text):
                 break  # a person has read some of it: another model would say it again
-            if then is not None:
-                problem = f"it could not answer; {then} is asked instead"
-                driving.live.trouble(ModelUnavailable(model=ref, problem=problem))
-    if fault is None:
-        problem = "no model was chosen: give the harness a default_model"
-        nobody = ModelError(model="none", problem=problem)
-        fault = classify(nobody, source="model", policy=policy)
-    return fault
+            driving.log.warning("model_failed", category="model", error=failure.fault, model=ref)
+            problem = f"it could not answer; {then} is asked instead"
+            driving.live.trouble(ModelUnavailable(model=ref, problem=problem))
+    if failure is None:
+        remedy = "give the harness a default_model"
+        nobody = ModelError(model="none", problem="no model was chosen", remedy=remedy)
+        failure = Failure(classify(nobody, source="model", policy=policy), nobody)
+    return failure
+
+
+def _model(driving: Driving, ref: str) -> Model:
+    """The model of this reference; one that was chosen once may not be served any more."""
+    try:
+        return driving.config.model(ref)
+    except InvalidValue as error:
+        remedy = f"serve {ref!r} with a provider, or choose another model ({error.remedy})"
+        raise ModelError(model=ref, problem="it is not served here", remedy=remedy) from error
 
 
 async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
@@ -264,6 +280,8 @@ async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
         if await driving.write(*events, _end(driving, missing), expected=head):
             status = "done" if missing is None else "failed"
             driving.log.info("run_finished", category="run", run=run, status=status)
+            if missing is not None:
+                driving.log.warning("run_failed", category="run", run=run, error=missing)
             return True
     return False
 
@@ -296,9 +314,12 @@ def finished(
     return driving.event("run.finished", payload)
 
 
-async def fail(driving: Driving, fault: Fault) -> None:
-    """End the run because of a fault; what was said so far is kept."""
-    driving.log.error("run_failed", category="run", error=fault)
+async def fail(
+    driving: Driving, fault: Fault, error: BaseException | None = None, model: str | None = None
+) -> None:
+    """End the run because of a fault, and what raised it; what was said so far is kept."""
+    driving.live.failed(driving.run.id, error)
+    driving.log.error("run_failed", category="run", error=fault, model=model)
     while driving.state.active is not None:
         kept = [*interrupted(driving, fault.code), *forgotten(driving)]
         end = _end(driving, fault)

@@ -94,7 +94,7 @@ class Driving(Stoppable):
     def take(self, run: str | None) -> None:
         """This driver has begun a run, or taken it up."""
         self._span.end(self.state.run)
-        self.took = run
+        self.took, self.log = run, self.log.bind(run=run)
         self._span.begin(run or "")
 
     def ready(self) -> None:

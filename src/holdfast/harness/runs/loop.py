@@ -81,6 +81,7 @@ async def _performed(step: Step, driving: Driving) -> None:
         driving.log.error("step_failed", category="run", error=fault)
         if driving.state.active is None:
             raise
+        driving.live.failed(driving.run.id, error)
         await perform(Finish("failed", fault.code), driving)
 
 

@@ -260,7 +260,7 @@ async def _finish(driving: Driving, step: Finish) -> None:
         if not await driving.write(*events[:BATCH], expected=state.head):
             return
         driving.flight, state, events = None, driving.state, events[BATCH:]
-    message = None
+    fault = message = None
     if step.status == "failed":
         fault = make(step.code or "run_failed")
         message = public(fault, driving.config.policy, driving.config.redactor).message
@@ -268,6 +268,8 @@ async def _finish(driving: Driving, step: Finish) -> None:
     if await driving.write(*events, expected=state.head):
         driving.flight = None
         driving.log.info("run_finished", category="run", status=step.status, code=step.code)
+        if fault is not None and fault.category == "run":  # of all others somebody has told
+            driving.log.warning("run_failed", category="run", error=fault)
 
 
 def _closed(driving: Driving, step: Finish) -> list[NewEvent]:

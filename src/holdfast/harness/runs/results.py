@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -41,7 +42,7 @@ class Ask(Struct, frozen=True):
     approved_by: tuple[str, ...] = ()
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class Result(Struct, frozen=True, kw_only=True, dict=True):
     """How an input stands. `waiting`: a person must answer `pending` first. `queued`: it waits
     behind a run that waits for a person. `removed`: it was taken out of the queue. The others
     are how its run ended; `text` is the answer, `output` the typed one, if one was asked for,
@@ -68,17 +69,27 @@ class Result(Struct, frozen=True, kw_only=True):
     def usage(self) -> dict[str, int]:
         return dict(self.metrics.usage) if self.metrics is not None else {}
 
+    @property
+    def cause(self) -> BaseException | None:
+        """The exception that the run failed by, where it failed in this process. It is no part of
+        the result as it is compared, sent or stored."""
+        found: BaseException | None = self.__dict__.get("cause")
+        return found
+
     def raise_for_status(self) -> Result:
-        """This result, or `RunFailed` if the run did not end well."""
+        """This result, or `RunFailed` if the run did not end well; `cause` is its `__cause__`."""
         if self.status in ("done", "waiting", "queued"):
             return self
-        raise RunFailed(
+        failed = RunFailed(
             session=self.session,
             run=self.run or "",
             status=self.status,
             reason=self.code,
             problem=self.error or self.code or self.status,
         )
+        if self.cause is not None:
+            raise failed from self.cause
+        raise failed
 
 
 class Watch:
@@ -145,13 +156,20 @@ class Watch:
         """Whether the run waits for sub-agents alone: nobody has to answer then."""
         return bool(self._open) and all(id.endswith(CHILD) for id in self._open)
 
-    def result(self, pending: tuple[Ask, ...], agent: str, mode: str, type: Any = None) -> Result:
+    def result(
+        self,
+        pending: tuple[Ask, ...],
+        agent: str,
+        mode: str,
+        type: Any = None,
+        causes: Mapping[str, BaseException] = {},
+    ) -> Result:
         nothing: Status = "done" if self.run is None else "interrupted"
         status, code, error, seq = self.end or (nothing, None, None, 0)
         output = self.output
         if output is not None and type is not None:
             output = convert(output, type)
-        return Result(
+        result = Result(
             session=self.key.session,
             thread=self.key.thread,
             run=self.run,
@@ -169,6 +187,9 @@ class Watch:
             pending=pending if status in ("waiting", "queued") else (),
             metrics=metrics(self.seen),
         )
+        if status == "failed" and self.run in causes:
+            result.__dict__["cause"] = causes[self.run]
+        return result
 
 
 def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None, thread: str = "main") -> Ask:

@@ -331,7 +331,7 @@ def _failed(
     code: str | None = None,
 ) -> ToolResult:
     fault = classify(error, source="tool", policy=driving.config.policy)
-    driving.log.error("tool_failed", category="tool", tool=tool.name, error=fault)
+    driving.log.warning("tool_failed", category="tool", tool=tool.name, error=fault)
     if problem is None:
         # Our own errors are written to be read; those of others may hold anything.
         plain = isinstance(error, HoldfastError) or driving.config.policy.expose_internal_errors

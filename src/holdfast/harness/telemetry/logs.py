@@ -27,6 +27,7 @@ from .sinks import (
     Format,
     JSONLFormatter,
     Level,
+    LineFormatter,
     MemorySink,
     Outlet,
     PrettyFormatter,
@@ -43,6 +44,8 @@ __all__ = [
     "CATEGORIES",
     "Deltas",
     "JSONLFormatter",
+    "LastResort",
+    "LineFormatter",
     "Log",
     "LogConfig",
     "Logs",
@@ -50,6 +53,7 @@ __all__ = [
     "PrettyFormatter",
     "RedactingFilter",
     "Sink",
+    "configured",
     "shape",
 ]
 
@@ -65,7 +69,6 @@ ERROR = ("code", "category", "severity", "recoverable", "message")
 KEYS_SHOWN = 8
 
 LOGGER = logging.getLogger("holdfast")
-LOGGER.addHandler(logging.NullHandler())  # a program that sets no logging up reads nothing
 
 
 class LogConfig(Struct, frozen=True, kw_only=True):
@@ -74,7 +77,9 @@ class LogConfig(Struct, frozen=True, kw_only=True):
     A sink is a path (lines of JSON), `"console"`, a `logging.Handler` or `logging.Logger`, a
     logger of structlog, or a function of a record's dict; `Sink` gives one a level and a
     format of its own. `redact` is a `Redactor`, or names of more secrets. With `propagate`,
-    records also go to the handlers that the program has set up for the logger `holdfast`.
+    records also go to the handlers that the program has set up for the logger `holdfast`. A
+    program that has set up neither sinks nor handlers reads warnings and errors on standard
+    error, from `level` on.
     """
 
     level: Level = "info"
@@ -116,6 +121,7 @@ class Logs:
         self._direct = [outlet for outlet in self._outlets if outlet.direct]
         self._slow = [outlet for outlet in self._outlets if not outlet.direct]
         self._least = min((outlet.level for outlet in self._outlets), default=LEVELS["silent"])
+        self._unheard = LEVELS["silent" if config.sinks else config.level]
         self._drain = Drain(lambda record: self._give(self._slow, record), self.close)
         self.log = Log(self)
 
@@ -135,7 +141,7 @@ class Logs:
         self._give(self._direct, record)
         if any(record.levelno >= outlet.level for outlet in self._slow):
             self._drain.put(record)
-        if self._propagate and LOGGER.isEnabledFor(record.levelno):
+        if self._propagate and (record.levelno >= self._unheard or configured(LOGGER)):
             _tell(record)
 
     def _give(self, outlets: Iterable[Outlet], record: logging.LogRecord) -> None:
@@ -280,6 +286,39 @@ class RedactingFilter(logging.Filter):
         vars(record).update(mask(extra))
 
 
+class LastResort(logging.Handler):
+    """Writes each warning and error as one masked line to standard error, as long as the program
+    has set up no logging of its own. It stands in for `logging.lastResort`, and writes nothing
+    where a program has taken that away."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._redactor = Redactor()
+        self.setFormatter(LineFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        last = logging.lastResort
+        if last is None or record.levelno < last.level:
+            return
+        if configured(logging.getLogger(record.name)):
+            return
+        line = self._redactor.text(self.format(record))
+        last.handle(logging.makeLogRecord({"msg": line, "levelno": record.levelno}))
+
+
+def configured(logger: logging.Logger) -> bool:
+    """Whether a program has set up a handler that the records of a logger reach."""
+    at: logging.Logger | None = logger
+    while at is not None:
+        if any(not isinstance(handler, LastResort) for handler in at.handlers):
+            return True
+        at = at.parent if at.propagate else None
+    return False
+
+
+LOGGER.addHandler(LastResort())
+
+
 def shape(value: Any) -> str:
     """What a value is like, without what it holds: `string(120)`, `object(a, b, …)`."""
     if value is None:
@@ -309,6 +348,7 @@ def _record(
     trace = None
     if (error := given.get("error")) is not None:
         given["error"], trace = _error(error)
+        text = message or _failure(given)
     known = {name: given[name] for name in FIELDS if given.get(name) is not None}
     if others := {name: value for name, value in given.items() if name not in FIELDS}:
         known["fields"] = others
@@ -338,6 +378,13 @@ def _error(error: Any) -> tuple[Any, str | None]:
     if all(hasattr(error, name) for name in ERROR):
         return {name: getattr(error, name) for name in ERROR}, getattr(error, "stack", None)
     return error, None
+
+
+def _failure(given: Mapping[str, Any]) -> str:
+    """What failed and why, as `tool failed: ValueError: no such order`."""
+    error = given["error"]
+    why = error["message"] if isinstance(error, dict) and "message" in error else describe(error)
+    return f"{str(given['event']).replace('_', ' ')}: {why}"
 
 
 def _rendered(record: logging.LogRecord, mask: Redactor) -> str:

@@ -22,11 +22,15 @@ from typing import IO, Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from ...redact import describe
+
 Level: TypeAlias = Literal["debug", "info", "warning", "error", "silent"]
 Format: TypeAlias = Literal["pretty", "json"]
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "silent": 100}
 BACKLOG = 10_000  # records that wait for slow sinks; more are dropped and counted
+LINE = 1_000  # characters of a message on standard error
+WHERE = ("tool", "model", "session", "thread", "run")  # fields that stand behind it
 PATIENCE = 5.0  # seconds that closing waits for slow sinks
 
 _BREAKS = {n: f"\\x{n:02x}" for n in (*range(32), 127, 0x85, 0x2028, 0x2029)}
@@ -88,6 +92,27 @@ class PrettyFormatter(logging.Formatter):
         if trace := _trace(record):
             line += "".join(f"\n    {row.translate(_BREAKS)}" for row in trace.splitlines())
         return line
+
+
+class LineFormatter(logging.Formatter):
+    """One line for whoever runs a program: what went wrong, and where. A traceback is left out
+    but for the exception itself."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "holdfast", {})
+        where = " ".join(f"{name}={_plain(fields[name])}" for name in WHERE if name in fields)
+        text = _ends(record.getMessage())
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {describe(record.exc_info[1])}"
+        text = text if len(text) <= LINE else f"{text[: LINE - 1]}…"
+        line = f"{record.levelname} {record.name}: {text}{f' ({where})' if where else ''}"
+        return line.translate(_BREAKS)
+
+
+def _ends(text: str) -> str:
+    """The first and the last line of a text of many."""
+    lines = text.splitlines() or [""]
+    return text if len(lines) == 1 else f"{lines[0]} … {lines[-1].strip()}"
 
 
 def _flat(fields: dict[str, Any]) -> list[tuple[str, Any]]:

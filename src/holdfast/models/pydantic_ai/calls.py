@@ -97,8 +97,9 @@ def connect(
     except ImportError as error:
         raise _missing(ref, kind) from error
     except Exception as error:
-        problem = f"pydantic-ai has no provider {kind!r}; give `kind`, or a provider of your own"
-        raise ModelError(model=ref, problem=problem) from error
+        problem = f"pydantic-ai has no provider {kind!r}"
+        remedy = f"pass PydanticAIProvider({ref.partition('/')[0]!r}, kind=…), or another provider"
+        raise ModelError(model=ref, problem=problem, remedy=remedy) from error
     client = None
     if kind in GOOGLE and "http_client" not in options:
         client = _remembering_client()
@@ -109,19 +110,26 @@ def connect(
     except ImportError as error:
         raise _missing(ref, kind) from error
     except UserError as error:  # a key that is missing, and the variable that it could be in
-        raise ModelError(model=ref, problem=_unset(kind, str(error))) from error
+        raise _unset(ref, kind, str(error)) from error
     except Exception as error:
         problem = f"the provider {kind!r} cannot be made with {' and '.join(options) or 'nothing'}"
-        raise ModelError(model=ref, problem=problem) from error
+        remedy = f"check the environment variables for {kind!r}, or {_way(kind)}"
+        raise ModelError(model=ref, problem=problem, remedy=remedy) from error
     return Connection(kind, provider, loop, client)
 
 
-def _unset(kind: str, said: str) -> str:
-    """What a vendor's client lacks, from pydantic-ai's words."""
+def _unset(ref: str, kind: str, said: str) -> ModelError:
+    """What a vendor's client lacks, from pydantic-ai's words; of these users read only the names of
+    variables."""
+    way, problem = _way(kind), said.partition(". ")[0]
     if names := list(dict.fromkeys(VARIABLE.findall(said))):
-        way = f"give PydanticAIProvider({kind!r}) what it needs"
-        return f"the key or the address is missing: set {' and '.join(names)}, or {way}"
-    return said.partition(". ")[0]
+        way, problem = f"set {' and '.join(names)}, or {way}", "the key or the address is missing"
+    return ModelError(model=ref, problem=problem, remedy=way)
+
+
+def _way(kind: str) -> str:
+    """How a program gives a vendor's client what it needs."""
+    return f"pass providers=[PydanticAIProvider({kind!r}, api_key=…)]"
 
 
 def _remembering_client() -> AsyncClient:
@@ -139,8 +147,8 @@ async def _remember(response: Any) -> None:
 def _missing(ref: str, kind: str) -> HoldfastError:
     if kind.partition("-")[0] in EXTRA:
         return MissingExtra(extra="models", needed_for=ref)
-    problem = f"it needs an optional package: pip install 'pydantic-ai-slim[{kind}]'"
-    return ModelError(model=ref, problem=problem)
+    remedy = f"install it: pip install 'pydantic-ai-slim[{kind}]'"
+    return ModelError(model=ref, problem="it needs an optional package", remedy=remedy)
 
 
 async def _ask(

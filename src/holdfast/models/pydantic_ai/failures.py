@@ -83,18 +83,23 @@ def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
         return ModelUnavailable(model=ref, problem="the connection failed or was cut")
     refused = isinstance(error, ModelRequestRejectedError) or (status or 500) < 500
     if refused and status not in AGAIN:
-        return ModelError(model=ref, problem=f"{_refusal(error)}{said}", status=status)
+        problem, remedy = _refusal(ref, error)
+        return ModelError(model=ref, problem=f"{problem}{said}", status=status, remedy=remedy)
     return ModelUnavailable(model=ref, problem=f"the provider failed{said}", status=status)
 
 
-def _refusal(error: ModelAPIError) -> str:
+def _refusal(ref: str, error: ModelAPIError) -> tuple[str, str | None]:
+    """What is wrong, and what to do where the configuration is."""
+    vendor, _, name = ref.partition("/")
     if isinstance(error, ModelAuthenticationError):
-        return "the provider refused the key; check it, and what it may use"
+        remedy = f"check the API key for {vendor!r}, and what it may use"
+        return "the provider refused the key", remedy
     if isinstance(error, ModelContextWindowExceededError):
-        return "the prompt is too long for the model"
+        return "the prompt is too long for the model", None
     if isinstance(error, ModelNotFoundError):
-        return "the provider has no such model; check its name, and the base URL"
-    return "the provider refused the call"
+        remedy = f"check the model name {name!r}, and the base URL of {vendor!r}"
+        return "the provider has no such model", remedy
+    return "the provider refused the call", None
 
 
 def _with_code(error: ModelAPIError, status: int | None) -> str:

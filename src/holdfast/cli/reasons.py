@@ -1,0 +1,59 @@
+"""Why runs fail, for whoever drives them from the command line: each reason is shown once, with the
+end of its run or beside the conversation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .. import events as ev
+from ..codec import typed
+from ..events import Event
+from ..harness.faults import CODES
+from ..harness.session import Session
+from ..harness.telemetry.logs import LOGGER, LineFormatter, RedactingFilter, configured
+from ..redact import describe
+
+ENDS = "run_failed"  # what is logged of a run that fails
+
+
+@contextmanager
+def shown(tell: Callable[[str], None], *, ends: bool) -> Iterator[None]:
+    """Show warnings and errors that are logged meanwhile, unless the agent's program has set up
+    logging of its own. With `ends`, also those that say how a run failed, where its end is not
+    shown to a person."""
+    if configured(LOGGER):
+        yield
+        return
+    handler = _Telling(tell, ends)
+    LOGGER.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+
+
+class _Telling(logging.Handler):
+    def __init__(self, tell: Callable[[str], None], ends: bool) -> None:
+        super().__init__(logging.WARNING)
+        self._tell, self._ends = tell, ends
+        self.setFormatter(LineFormatter())
+        self.addFilter(RedactingFilter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        about = getattr(record, "holdfast", {})
+        if self._ends or about.get("event") != ENDS:
+            self._tell(self.format(record))
+
+
+def reason(session: Session, event: Event) -> str | None:
+    """What a run failed by in this process, where the event that ends it does not say so."""
+    ended = typed(event) if event.kind == "run.finished" else None
+    cause = session.live.failures.get(event.run or "")
+    if not isinstance(ended, ev.RunFinished) or ended.status != "failed" or cause is None:
+        return None
+    kind = CODES.get(ended.code or "")
+    if kind is None or ended.error != kind.public_message:
+        return None  # it says what to do
+    return session.config.redactor.text(describe(cause))
