@@ -69,8 +69,9 @@ ModelTimeout ModelUnavailable NewEvent NotContinuable NotPending Page Parent Pen
 PhaseError Query QueueFull Reading Receipt Remains Result Retention Retry Row RunFailed RunLimits
 Scope Session SessionBusy SessionExists SessionMoved SessionNotFound Sessions Snapshot Store
 StoreDamaged StoreError StoreInfo StoreReplaced StoreTooNew StoreUnavailable SubAgent SurfaceTaken
-Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble UnknownStore UnsafePoint
-Vault bundle_schema connect context export_bundle hook import_bundle key new_id tool validate_bundle
+Sweeper Tool ToolContext ToolError ToolMissing ToolResult Trouble UnknownStore UnsafePoint Vault
+WrongLoop bundle_schema connect context export_bundle hook import_bundle key new_id tool
+validate_bundle
 """
 
 

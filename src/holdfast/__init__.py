@@ -44,6 +44,7 @@ from .errors import (
     ToolMissing,
     UnknownStore,
     UnsafePoint,
+    WrongLoop,
 )
 from .events import Appended, Event, Key, NewEvent, Scope, key, new_id
 from .sessions import Inbound, Retention, Sessions, Sweeper
@@ -213,6 +214,7 @@ __all__ = [
     "UnknownStore",
     "UnsafePoint",
     "Vault",
+    "WrongLoop",
     "bundle_schema",
     "connect",
     "context",

@@ -118,7 +118,8 @@ def test_an_error_in_json_has_code_message_and_fields(shop: str, cli: Cli) -> No
     assert (ended.code, ended.out) == (1, "")
     assert json.loads(ended.err) == {
         "code": "session_not_found",
-        "message": "no thread 'main' of session 'nobody' in tenant 'main'",
+        "message": "no thread 'main' of session 'nobody' in tenant 'main': "
+        "check the id, or begin the session first",
         "fields": {"tenant": "main", "session": "nobody", "thread": "main"},
     }
 

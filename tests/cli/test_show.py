@@ -118,7 +118,8 @@ def test_what_is_not_there_is_said_with_what_to_do(shop: str, cli: Cli) -> None:
     ended = cli("show", "nobody\x1b[2J")
     assert ended.code == 1
     assert ended.err == (
-        "error: no thread 'main' of session 'nobody\\x1b[2J' in tenant 'main'; "
+        "error: no thread 'main' of session 'nobody\\x1b[2J' in tenant 'main': "
+        "check the id, or begin the session first; "
         "`holdfast sessions` lists what is there\n"
     )
 

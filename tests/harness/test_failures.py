@@ -16,7 +16,7 @@ import pytest
 from holdfast import Agent, ErrorPolicy, Harness, MissingExtra, ModelError, Result, RunFailed, sync
 from holdfast.harness.runs.results import Result as Kept
 from holdfast.models import ScriptedModel
-from holdfast.models.port import ModelCall
+from holdfast.models.port import ModelCall, TextChunk
 from holdfast.models.scripted import Fail
 
 PROGRAM = """
@@ -206,12 +206,13 @@ class Raises:
 
     ref = "lab/model"
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception | None) -> None:
         self.error = error
 
     async def stream(self, call: ModelCall) -> Any:
-        raise self.error
-        yield  # pragma: no cover
+        if self.error is not None:
+            raise self.error
+        yield TextChunk("never")
 
 
 @pytest.mark.parametrize(

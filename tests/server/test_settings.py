@@ -48,7 +48,7 @@ def test_one_store_is_named_as_everywhere_else() -> None:
     with pytest.raises(InvalidSettings, match="both given"):
         Settings(agents=[DESK], store="sqlite:shop.db", stores={"file": "file:shop"})
     with pytest.raises(InvalidSettings, match="store is dict"):
-        Settings(agents=[DESK], store={"file": "file:shop"})  # type: ignore[arg-type]
+        Settings(agents=[DESK], store={"file": "file:shop"})
 
 
 @pytest.mark.parametrize(

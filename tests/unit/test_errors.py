@@ -22,7 +22,8 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.SessionNotFound(tenant="acme", session="s1"),
-        "no thread 'main' of session 's1' in tenant 'acme'",
+        "no thread 'main' of session 's1' in tenant 'acme': "
+        "check the id, or begin the session first",
     ),
     (
         errors.SessionExists(tenant="acme", session="s1", thread="t"),
@@ -187,6 +188,11 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (errors.ServerError(problem="odd", status=500, reason="odd"), "odd"),
     (errors.WrongServer(status=200), "what answers is no Holdfast server"),
+    (
+        errors.WrongLoop(what="the harness"),
+        "the harness was opened on another event loop: use it on that loop, open one for each "
+        "loop, or use holdfast.sync, which any thread may call",
+    ),
     (
         errors.InvalidBundle(
             faults=[errors.Fault(code="missing", path="$.mode", problem="is missing")], more=2

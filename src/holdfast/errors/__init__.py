@@ -34,6 +34,7 @@ from .root import (
     HoldfastError,
     InvalidValue,
     MissingExtra,
+    WrongLoop,
 )
 from .serving import (
     Forbidden,
@@ -134,6 +135,7 @@ __all__ = [
     "UnknownStore",
     "UnsafePoint",
     "UnsupportedMedia",
+    "WrongLoop",
     "WrongServer",
 ]
 

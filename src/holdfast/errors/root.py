@@ -55,6 +55,22 @@ class MissingExtra(HoldfastError, ImportError):
         return f"{self.needed_for} needs an optional package: pip install 'holdfast[{self.extra}]'"
 
 
+@dataclass(eq=False, kw_only=True)
+class WrongLoop(HoldfastError, RuntimeError):
+    """Something was used on another event loop than the one that it was opened on, as in a second
+    `asyncio.run` or in another thread; nothing was done."""
+
+    code = "wrong_loop"
+
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} was opened on another event loop: use it on that loop, open one for each "
+            "loop, or use holdfast.sync, which any thread may call"
+        )
+
+
 def instead(name: str, available: list[str]) -> str:
     """What there is in place of a name that is unknown, and which of it was perhaps meant."""
     from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong

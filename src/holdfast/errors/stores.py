@@ -18,7 +18,10 @@ class SessionNotFound(HoldfastError):
     thread: str = "main"
 
     def __str__(self) -> str:
-        return f"no thread {self.thread!r} of session {self.session!r} in tenant {self.tenant!r}"
+        return (
+            f"no thread {self.thread!r} of session {self.session!r} in tenant {self.tenant!r}: "
+            "check the id, or begin the session first"
+        )
 
 
 @dataclass(eq=False, kw_only=True)

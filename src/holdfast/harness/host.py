@@ -52,7 +52,7 @@ class Harness(Serving):
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
         """The live session with this id, opened or begun if need be; without an id, a new one.
-        All who ask at once get the same object."""
+        All who ask at once get the same object. `open` begins none, and `get` opens none."""
         check_entries("metadata", metadata)
         if isinstance(labels, str):
             problem, remedy = "is one str", "give a list of them"
@@ -70,13 +70,15 @@ class Harness(Serving):
         return await self.opened.get_or_create(key(id, thread, self.tenant), created)
 
     async def open(self, id: str, thread: str = "main") -> Session:
-        """The live session of a thread that is there; `SessionNotFound` where it is not."""
+        """The session with this id, opened from the store if it is not live here yet;
+        `SessionNotFound` where the store has none."""
         id = _named(id)
         await self.start()
         return await self.opened.open(id, thread)
 
     def get(self, id: str, thread: str = "main") -> Session | None:
-        """The session if it is live here; no I/O."""
+        """The session if it is live in this process, else None, also for one that is stored: no
+        I/O. `await harness.open(id)` opens a stored one."""
         where = key(_named(id), thread, self.tenant)
         return self._opened.sessions.get(where) if self._opened is not None else None
 

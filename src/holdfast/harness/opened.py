@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from weakref import WeakSet
 
 from .. import events as ev
 from ..catalog import Row
@@ -17,7 +18,7 @@ from .agents.config import Config
 from .agents.subagents import family
 from .faults import CODES
 from .live.lives import Lives
-from .live.log import Live
+from .live.log import Hearer, Live
 from .notices import Notices
 from .parts.threads import check_deletable, end_run
 from .runs.drivers import Drivers, handed_over
@@ -43,7 +44,20 @@ class Opened:
         self.sessions: dict[Key, Session] = {}
         self._opening: dict[Key, asyncio.Task[Session]] = {}
         self._closing: set[asyncio.Task[bool]] = set()
-        self._closed = self._ended = False
+        self._subscribed: WeakSet[Hearer] = WeakSet()
+        self._closed = self._ended = self._left = False
+
+    def subscribed(self, hearer: Hearer) -> None:
+        """One more reads on and on; it ends at once if no more is to be read here."""
+        self._subscribed.add(hearer)
+        if self._left:
+            hearer.end()
+
+    def end_subscriptions(self) -> None:
+        """End all that read on and on, and whoever subscribes later; runs go on."""
+        self._left = True
+        for hearer in [*self._subscribed]:
+            hearer.end()
 
     def wake(self, live: Live) -> None:
         """See to it that somebody looks at this log."""

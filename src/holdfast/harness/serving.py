@@ -7,6 +7,7 @@ import os
 import socket
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -15,6 +16,7 @@ from ..events import Scope, key, new_id
 from ..models.port import Model, Provider
 from ..store import Store
 from ..stores import connect
+from ..stores.loops import OwnLoop
 from .agents.agent import Agent
 from .agents.config import PARALLEL, RECOVERING, Config, Price
 from .agents.limits import RunLimits
@@ -28,6 +30,7 @@ from .prices import price
 from .sandbox.port import Sandbox
 from .sandbox.removal import Swept
 from .setup import prepare
+from .signals import ending, told
 from .telemetry.logs import LogConfig, Logs
 
 TTL = 15.0  # seconds that a lease lasts
@@ -78,6 +81,8 @@ class Serving:
         self._closing: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._closed = False
+        self._own: OwnLoop | None = None
+        self._signals = ExitStack()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -92,6 +97,9 @@ class Serving:
 
     async def start(self) -> Self:
         """Connect, and take up what was left undone."""
+        if self._opened is None and not self._starting.locked():
+            self._own = OwnLoop("the harness")
+        self._check_loop()
         if self._opened is not None and not (self._closed or self._starting.locked()):
             return self
         async with self._starting:
@@ -99,6 +107,7 @@ class Serving:
             if self._opened is None:
                 self._opened = await self._open()
                 self._sweeping = asyncio.create_task(self._sweep(), name="sweep folders")
+                self._signals.enter_context(told(self.end_subscriptions, ending()))
                 if self.recovery != "leave":
                     await self._opened.drivers.start()
         return self
@@ -125,6 +134,7 @@ class Serving:
         """Stop taking work, let runs reach a safe point within `grace` seconds, hand over what
         is left, and close. Nothing is written afterwards. Twice is fine; whoever stops waiting
         for it does not stop it."""
+        self._check_loop()
         self._closed = True
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(grace), name="close")
@@ -133,6 +143,7 @@ class Serving:
     async def _close(self, grace: float) -> None:
         async with self._starting:  # what is being started is closed as well
             opened = self._opened
+        self._signals.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
@@ -144,9 +155,23 @@ class Serving:
                 await opened.store.aclose()
         await self.logs.aclose()
 
+    def end_subscriptions(self) -> None:
+        """End `session.subscribe` and `session.display.changes` for all who read them, and for
+        whoever asks later; runs go on, and so do `send` and `stream`. Done when a process that
+        handles SIGTERM is told to end: a web server waits for its requests before it closes the
+        harness."""
+        if self._opened is not None:
+            self._opened.end_subscriptions()
+
     def _check_open(self) -> None:
         if self._closed:
             raise HarnessClosed(what="the harness")
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        """Refuse the use on another event loop than the one that the harness was started on."""
+        if self._own is not None:
+            self._own.check()
 
     @property
     def limits(self) -> RunLimits:
@@ -194,6 +219,7 @@ class Serving:
         """The live sessions, once the harness is started."""
         if self._opened is None:
             raise HarnessClosed(what="the harness was not started: use `async with`, or it")
+        self._check_loop()
         return self._opened
 
     @property

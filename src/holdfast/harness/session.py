@@ -114,9 +114,12 @@ class Session(Standing):
 
     def subscribe(self, after: int | None = None) -> Listener:
         """Everything that follows event `after`, or that follows now: events, and deltas of
-        messages in flight. Slow or gone, a reader costs the run nothing."""
+        messages in flight. Slow or gone, a reader costs the run nothing. It ends when the session
+        is closed, and when the process is told to end."""
         self.check()
-        return self.live.listen(after)
+        listener = self.live.listen(after)
+        self.host.subscribed(listener)
+        return listener
 
     # Writing beside a run
 

@@ -14,6 +14,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, SecurityScheme
 
 from ..events import new_id
+from ..harness.signals import told
 from ..store import wall_clock
 from ..wire import Failed
 from .asking import SERVICE, asking
@@ -38,7 +39,6 @@ from .routes import (
 )
 from .service import Service
 from .settings import Settings
-from .signals import told
 
 MATTERS = (
     sessions,

@@ -108,9 +108,9 @@ class Settings:
     run_limits: RunLimits | None = None
     redactor: Redactor = field(default_factory=Redactor)
     harness: Mapping[str, Any] = field(default_factory=dict)
-    store: InitVar[str | None] = None
+    store: InitVar[Any] = None  # str | None, checked here
 
-    def __post_init__(self, store: str | None) -> None:
+    def __post_init__(self, store: Any) -> None:
         if store is None:
             return
         if not isinstance(store, str):

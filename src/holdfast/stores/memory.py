@@ -40,6 +40,7 @@ from ..store import (
     wall_clock,
 )
 from . import links, rules
+from .loops import OwnLoop
 from .rules import APART, Extension, LeaseState
 from .wakes import Wakes, follow
 
@@ -104,8 +105,10 @@ class MemoryStore:
         self._claims: dict[tuple[str, str], Scope] = {}
         self._blobs: dict[Scope, dict[str, bytes]] = {}
         self._wakes = Wakes()
+        self._own = OwnLoop("the store", free=True)
 
     def _log(self, key: Key, log: str | None = None) -> _Log:
+        self._own.check()
         check_key(key)
         found = self._logs.get(key)
         rules.found(key, found.row if found else None, log)
@@ -127,6 +130,7 @@ class MemoryStore:
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
+        self._own.check()
         check(key, events)
         now = self._clock()
         entry = self._logs.get(key)
@@ -302,11 +306,13 @@ class MemoryStore:
     # The catalog
 
     async def row(self, key: Key) -> Row | None:
+        self._own.check()
         check_key(key)
         log = self._logs.get(key)
         return _copied(log.row) if log else None
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
+        self._own.check()
         catalog.check_query(query, limit)
         rows = [log.row for log in self._logs.values() if catalog.matches(query, log.row)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Harness, InvalidValue, connect
+from holdfast import Harness, InvalidValue, SessionNotFound, connect, sync
 from holdfast.models.scripted import ScriptedModel
 
 from .scene import Slow, helper, names, script, serve, until
@@ -120,3 +120,31 @@ async def test_waiting_for_nothing_is_no_wait() -> None:
         assert (result.status, result.run, result.text) == ("done", None, "")
         await session.abort()  # of nothing: it changes nothing
         assert (await session.send("go")).text == "hi"
+
+
+async def test_a_stored_session_is_opened_and_one_that_is_not_there_is_named(
+    tmp_path: Path,
+) -> None:
+    store = f"sqlite:{tmp_path / 'shop.db'}"
+    async with serve(helper(), "hi", store=store) as harness:
+        await harness.send("customer-42", "go")
+    async with serve(helper(), "hi", store=store) as harness:
+        assert harness.get("customer-42") is None
+        session = await harness.open("customer-42")
+        assert harness.get("customer-42") is session
+        assert [m.text for m in await session.transcript()] == ["go", "hi"]
+        with pytest.raises(SessionNotFound, match=r"session 'nobody'.*: check the id, or begin"):
+            await harness.open("nobody")
+        assert (await harness.list()).items[0].session == "customer-42"
+        assert len((await harness.list()).items) == 1
+
+
+def test_so_it_is_without_await(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'shop.db'}"
+    with sync.Harness(helper(), default_model=script("hi"), store=store) as harness:
+        harness.send("customer-42", "go")
+    with sync.Harness(helper(), default_model=script("hi"), store=store) as harness:
+        assert harness.get("customer-42") is None
+        assert len(harness.open("customer-42").transcript()) == 2
+        with pytest.raises(SessionNotFound, match=r"session 'nobody'.*: check the id, or begin"):
+            harness.open("nobody")

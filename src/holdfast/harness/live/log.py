@@ -143,9 +143,9 @@ class Live:
         self.audience.tell(Trouble(error.code, str(error)))
         self._waiters.look()
 
-    def failed(self, run: str, error: BaseException | None) -> None:
+    def failed(self, run: str | None, error: BaseException | None) -> None:
         """Remember what a run failed by, for whoever asks for its cause in this process."""
-        if error is not None:
+        if run is not None and error is not None:
             self.failures[run] = error
         while len(self.failures) > CAUSES:
             del self.failures[next(iter(self.failures))]

@@ -9,9 +9,10 @@ from ...errors import HarnessClosed, PhaseError
 from ...events import Key, NewEvent
 from ...state import State
 from ...store import Store
+from ...stores.loops import OwnLoop
 from ..agents.config import Config
 from ..live.inputs import Content, SendOptions, accept, check_options
-from ..live.log import Live
+from ..live.log import Hearer, Live
 from ..runs.output import output_tool, wish
 
 
@@ -28,6 +29,8 @@ class Host(Protocol):
 
     async def close(self, id: str) -> bool: ...
 
+    def subscribed(self, hearer: Hearer) -> None: ...
+
 
 class Ground:
     """One thread of a session (`live`), and what all its threads share (`shared`)."""
@@ -35,6 +38,7 @@ class Ground:
     def __init__(self, host: Host, live: Live, shared: Live) -> None:
         self.host, self.live, self.shared = host, live, shared
         self.closed = False
+        self._own = OwnLoop(f"session {live.key.session!r}")
         self.used = time.monotonic()  # when somebody last asked something of it
 
     @property
@@ -78,6 +82,7 @@ class Ground:
     def check_open(self) -> None:
         """Refuse to read on behalf of a session that is closed."""
         self.used = time.monotonic()
+        self._own.check()
         if self.closed:
             raise HarnessClosed(what=f"session {self.key.session!r}")
 

@@ -53,6 +53,7 @@ class DisplayView(View):
         self._ground.check()
         live, bell = self._ground.live, Bell()
         live.audience.join(bell)
+        self._ground.host.subscribed(bell)
         try:
             shown: Display | None = None
             while not bell.ended:

@@ -187,8 +187,8 @@ class Watch:
             pending=pending if status in ("waiting", "queued") else (),
             metrics=metrics(self.seen),
         )
-        if status == "failed" and self.run in causes:
-            result.__dict__["cause"] = causes[self.run]
+        if status == "failed":
+            result.__dict__["cause"] = causes.get(self.run or "")
         return result
 
 

@@ -32,6 +32,7 @@ from ...store import (
     StoreInfo,
 )
 from .. import rules
+from ..loops import OwnLoop
 from ..patience import patiently
 from ..rules import APART
 from ..wakes import Wakes, follow
@@ -64,7 +65,7 @@ class MongoStore:
         client: AsyncMongoClient[Document] | None,
         project: Project,
     ) -> None:
-        self._db = db
+        self._db, self._own = db, OwnLoop("the store")
         self._address = address
         self._client = client
         self._project = project
@@ -109,6 +110,7 @@ class MongoStore:
         """What an attempt returns, repeated while the server is away; it must know its own
         work when a reply was lost. One without a reply is given up in time for another, which
         then goes by another connection; a `long` one, of many steps or bytes, later."""
+        self._own.check()
         limit = LONG if long else max(1.0, self._address.patience / 2)
 
         async def limited() -> T:
@@ -177,6 +179,7 @@ class MongoStore:
     async def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
+        self._own.check()
         check_key(key)
         async with (
             self._watch.following(key),

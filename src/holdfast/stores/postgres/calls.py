@@ -38,6 +38,7 @@ class Calls:
 
     async def call(self, key: Key, values: list[Any], within: float | None) -> Record:
         """What the function answers, within so many seconds an attempt."""
+        self._database.own_loop.check()
         if self._busy < WRITERS:
             self._busy += 1
             try:

@@ -20,6 +20,7 @@ import asyncpg
 from asyncpg import Connection, Pool, Record
 
 from ...errors import InvalidValue, StoreUnavailable
+from ..loops import OwnLoop
 from ..patience import PATIENCE, patiently
 from .failure import broken, passing, translated
 
@@ -129,7 +130,7 @@ class Database:
     """A pool of connections to one schema."""
 
     def __init__(self, pool: AnyPool, options: Options, *, owned: bool) -> None:
-        self.pool = pool
+        self.pool, self.own_loop = pool, OwnLoop("the store")
         self.options = options
         self._owned = owned
         self._closed = False
@@ -186,6 +187,7 @@ class Database:
         await self._patiently(attempt)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        self.own_loop.check()
         with translated():
             return await patiently(
                 attempt, passing, patience=self.options.patience, what=self.options.location

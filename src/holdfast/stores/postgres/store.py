@@ -175,6 +175,7 @@ class PostgresStore:
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
+        self._database.own_loop.check()
         self._notices.follow()
         return follow(self, self._wakes, key, after, log)
 

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from ...errors import HoldfastError, StoreDamaged, StoreUnavailable
 from ..lock import FileLock
+from ..loops import OwnLoop
 from .bodies import Bodies, Recent
 from .identity import DatabaseFile, Identity, replaced
 from .schema import translated
@@ -94,7 +95,7 @@ class Writer:
         self.recent: Recent = {}
         self._seen = -1
         self._watching, self._changed = watching, changed
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._own = asyncio.get_running_loop(), OwnLoop("the store")
         self._gathered: list[_Waiting] = []
         self._handed: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
         self._closed = False
@@ -135,6 +136,7 @@ class Writer:
         self._handed.put([])
 
     def _put(self, waiting: _Waiting) -> None:
+        self._own.check()
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
         if not self._gathered:
@@ -344,7 +346,7 @@ class Readers:
         self._writer = writer
         self._idle: list[tuple[Identity, sqlite3.Connection]] = []
         self._threads = ThreadPoolExecutor(most, thread_name_prefix="holdfast-reader")
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._own = asyncio.get_running_loop(), OwnLoop("the store")
         self._gathered: list[_Waiting] = []
         self._closed = False
 
@@ -386,6 +388,7 @@ class Readers:
         )
 
     def _check_open(self) -> None:
+        self._own.check()
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
 

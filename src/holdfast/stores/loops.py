@@ -1,0 +1,35 @@
+"""The event loop that something was opened on: used on another one, it says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..errors import WrongLoop
+
+
+class OwnLoop:
+    """The loop that `what` belongs to: the one that runs now, or the first that it is checked on.
+    What holds nothing of a loop is `free` to change once that is closed."""
+
+    __slots__ = ("_free", "_loop", "_what")
+
+    def __init__(self, what: str, *, free: bool = False) -> None:
+        self._what, self._free = what, free
+        self._loop = None if free else _running()
+
+    def check(self) -> None:
+        """Refuse the use on another loop (`WrongLoop`); code that runs on none may read."""
+        running = _running()
+        if running is self._loop or running is None:
+            return
+        if self._loop is None or (self._free and self._loop.is_closed()):
+            self._loop = running
+            return
+        raise WrongLoop(what=self._what)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
