@@ -99,8 +99,10 @@ class LineFormatter(logging.Formatter):
     but for the exception itself."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = getattr(record, "holdfast", {})
-        where = " ".join(f"{name}={_plain(fields[name])}" for name in WHERE if name in fields)
+        known = getattr(record, "holdfast", {})
+        fields = {name: known[name] for name in WHERE if name in known} | known.get("fields", {})
+        where = " ".join(f"{name}={_plain(value)}" for name, value in fields.items())
+        where = where if len(where) <= LINE else f"{where[: LINE - 1]}…"
         text = _ends(record.getMessage())
         if record.exc_info and record.exc_info[1] is not None:
             text += f": {describe(record.exc_info[1])}"
