@@ -68,7 +68,7 @@ def test_in_a_copy_nothing_is_open_and_it_goes_on(cli: Cli, there: str, waiting:
     refused = cli("import", "shared.zip", "--store", there, "--create")
     assert refused.code == 1  # what is open in it may go on in its source
     cli("export", "s", "--mode", "local", "--purpose", "copy", "--out", "s.zip")
-    assert cli("import", "s.zip", "--store", there, "--as", "t", "--json").code == 0
+    assert cli("import", "s.zip", "--store", there, "--create", "--as", "t", "--json").code == 0
     assert cli("pending", "--store", there, "--json").json["items"] == []
 
     async def work(store: Store) -> None:

@@ -90,7 +90,7 @@ def test_what_is_no_secret_is_refused_without_being_shown(
         Path("secrets").write_bytes(content)
     ended = cli("export", "s", *options, *form)
     assert ended.code == 1
-    assert options[0].removeprefix("--").replace("-", "_") in ended.err
+    assert options[0] in ended.err
     assert not any(value in ended.out + ended.err for value in (SECOND, "zqx", "'abc'"))
     assert not os.path.exists("s.zip")
 
