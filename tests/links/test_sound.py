@@ -256,6 +256,7 @@ async def test_a_store_of_an_older_program_is_migrated_and_goes_on(
     async with place.direct() as conn:
         await conn.execute("DROP FUNCTION append_2")
         await conn.execute("ALTER TABLE events DROP COLUMN link")
+        await conn.execute("ALTER TABLE logs DROP COLUMN renewed")
         await conn.execute("UPDATE meta SET version = 1")
     async with connect(url) as store:
         assert await told(store) == {}
