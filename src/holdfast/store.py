@@ -143,9 +143,10 @@ class Store(Protocol):
     ) -> AsyncGenerator[Event, None]:
         """The events with after < seq < before, in order of number.
 
-        An event that does not agree with its hash raises `LogDamaged` with its number;
-        reading on behind it works. With `inline=False` the data of a payload above
-        `info().apart` bytes is `{"apart": {"size": …, "sha256": …}}`: fit to show, not to fold.
+        An event that does not agree with its hash, or is missing, raises `LogDamaged` with its
+        number before anything behind it is given; reading on behind it works. With
+        `inline=False` the data of a payload above `info().apart` bytes is
+        `{"apart": {"size": …, "sha256": …}}`: fit to show, not to fold.
         """
         ...
 

@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import pty
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from holdfast import Key, Store, connect, key
 from holdfast.harness.sandbox import LocalSandbox
 from holdfast.stores.memory import MemoryStore
 
-from .conftest import Cli, created, said, write
+from .conftest import Cli, created, said, sample, write
 from .programs import start
 
 HERE = key("customer-42")
@@ -60,6 +61,48 @@ def test_a_changed_byte_in_the_file_is_found(tmp_path: Path, url: str, cli: Cli)
     ended = cli("verify", "--store", url, "--json")
     assert ended.code == 1
     assert {damage["seq"] for damage in ended.lines} >= {2}
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def spoil_pages(path: Path) -> None:
+    """Spoil every page but the first."""
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:4_096] + b"\xff" * (size - 4_096))
+
+
+@pytest.mark.parametrize("harm", [truncate, spoil_pages], ids=lambda harm: harm.__name__)
+def test_a_malformed_file_is_reported_as_damage(
+    tmp_path: Path, shop: str, cli: Cli, harm: Callable[[Path], None]
+) -> None:
+    harm(tmp_path / "store.db")
+    ended = cli("verify")
+    assert ended.code == 1
+    assert "damaged  the store: unreadable, " in ended.out
+    assert "malformed" in ended.out
+    assert "put a backup in its place" in ended.out
+    ended = cli("verify", "--json")
+    assert ended.code == 1
+    assert {damage["problem"] for damage in ended.lines} == {"unreadable"}
+    assert cli("repair").code == 1
+    shown = cli("sessions")
+    assert shown.code == 1
+    assert "store.db" in shown.err
+    assert "`holdfast verify` lists the damage" in shown.err
+
+
+@pytest.mark.parametrize("harm", [truncate, spoil_pages], ids=lambda harm: harm.__name__)
+def test_a_malformed_index_costs_nothing(
+    tmp_path: Path, cli: Cli, harm: Callable[[Path], None]
+) -> None:
+    named = ("--store", f"file:{tmp_path}/files")
+    write(named[1], sample)
+    harm(tmp_path / "files" / "index.db")
+    assert cli("repair", *named).code == 0
+    assert cli("verify", *named).code == 0
+    assert "customer-42" in cli("sessions", *named).out
 
 
 def test_repair_lists_what_it_did_and_what_is_left(memory: MemoryStore, cli: Cli) -> None:

@@ -22,7 +22,10 @@ class FileLock:
     exist, or on a folder, which stays whatever is removed in it."""
 
     def __init__(self, path: str, *, mode: int = 0o600) -> None:
-        flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT
+        flags = os.O_RDONLY
+        if not os.path.isdir(path):
+            make_file(path, mode)
+            flags = os.O_RDWR | os.O_CREAT
         self._file = os.open(path, flags | os.O_CLOEXEC, mode)
         self._threads = threading.Lock()
 
@@ -53,6 +56,17 @@ class FileLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def make_file(path: str, mode: int) -> bool:
+    """Make an empty file with exactly these permissions, whatever the umask is, if there is none;
+    whether it was made."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+    except FileExistsError:
+        return False
+    os.chmod(path, mode)
+    return True
 
 
 def held(path: str) -> bool:

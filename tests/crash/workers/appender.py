@@ -31,9 +31,14 @@ async def append(store: Store, name: str, rng: random.Random) -> None:
     say(session=session, ids=ids)
 
 
+def wait_for_the_end(ended: threading.Event) -> None:
+    sys.stdin.readline()
+    ended.set()
+
+
 async def main(url: str, name: str, seed: str) -> None:
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), ended.set()), daemon=True).start()
+    threading.Thread(target=wait_for_the_end, args=(ended,), daemon=True).start()
     rng = random.Random(seed)
     opens = 0
     while not ended.is_set():

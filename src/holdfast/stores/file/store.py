@@ -255,12 +255,13 @@ class Opening:
                 if dead or recover or is_copy:
                     fill = self._recovery.recover if dead else self._recovery.rebuild
                     _fill(conn, self._bodies, fill, before)
+                if not self._file.remember(conn, before):
+                    return None
             except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError) and not _is_no_index(error):
-                    raise
-                return None
-            if not self._file.remember(conn, before):
-                return None
+                known = not isinstance(error, sqlite3.OperationalError) or _is_no_index(error)
+                if known or self._is_gone(before):
+                    return None
+                raise
             undo.pop_all()
         return conn
 
@@ -270,17 +271,26 @@ class Opening:
         self._file.make(0o600)
         before = inode(self._file.path)
         with ExitStack() as undo:
-            conn = schema.connect(self._file.path, synchronous="NORMAL")
-            undo.callback(conn.close)
-            schema.prepare(conn, self._file.path)
-            conn.execute(TABLES)
-            conn.execute(MADE)
-            fill = self._recovery.recover if dead else self._recovery.rebuild
-            _fill(conn, self._bodies, fill, before)
-            if not self._file.remember(conn, before):
-                return None
+            try:
+                conn = schema.connect(self._file.path, synchronous="NORMAL")
+                undo.callback(conn.close)
+                schema.prepare(conn, self._file.path)
+                conn.execute(TABLES)
+                conn.execute(MADE)
+                fill = self._recovery.recover if dead else self._recovery.rebuild
+                _fill(conn, self._bodies, fill, before)
+                if not self._file.remember(conn, before):
+                    return None
+            except sqlite3.DatabaseError:
+                if self._is_gone(before):
+                    return None
+                raise
             undo.pop_all()
         return conn
+
+    def _is_gone(self, before: Inode | None) -> bool:
+        """Whether files of the index were removed or replaced while it was opened."""
+        return inode(self._file.path) != before or not self._file.is_whole()
 
 
 def _check_format(root: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import sqlite3
 
 from ...errors import StoreReplaced
+from ..lock import make_file
 
 ENDS = ("", "-wal", "-shm")
 
@@ -38,16 +39,9 @@ class DatabaseFile:
         self.opened: Identity = ()
 
     def make(self, mode: int) -> bool:
-        """Make the database an empty file that nobody else may open, if it does not exist; whether
-        it was made. The other two get the mode of this one."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        path = os.path.realpath(self.path)
-        try:
-            os.close(os.open(path, flags, mode))
-        except FileExistsError:
-            return False
-        os.chmod(path, mode)  # whatever the umask is
-        return True
+        """Make the database an empty file with these permissions, if it does not exist; whether it
+        was made. The other two get the permissions of this one."""
+        return make_file(os.path.realpath(self.path), mode)
 
     def now(self) -> Identity:
         """The files that are at the paths."""

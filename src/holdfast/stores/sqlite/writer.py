@@ -19,11 +19,11 @@ import queue
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ...errors import HoldfastError, StoreDamaged, StoreUnavailable
+from ...errors import HoldfastError, StoreDamaged, StoreError, StoreUnavailable
 from ..lock import FileLock
 from ..loops import OwnLoop
 from .bodies import Bodies, Recent
@@ -207,10 +207,11 @@ class Writer:
                 try:
                     with translated(self._file.path):
                         self._perform(batch)
-                except StoreDamaged:
-                    if self._reopen is None:
+                except StoreError as error:
+                    damaged = isinstance(error, StoreDamaged)
+                    if self._reopen is None or not (damaged or self._file.is_replaced()):
                         raise
-                    self._open_again(rebuild=True)
+                    self._open_again(rebuild=damaged)
                     self._perform(batch)
                 if self._reopen is None:
                     self._file.check()  # else what was written is where nobody finds it
@@ -398,10 +399,12 @@ class Readers:
             self._threads.submit(self._run_all, gathered)
 
     def _run_all(self, gathered: list[_Waiting]) -> None:
+        opened = self._file.opened
+
         def each(conn: sqlite3.Connection) -> None:
             for waiting in gathered:
                 try:
-                    with translated(self._file.path):
+                    with translated(self._file.path), self._noticing(opened):
                         waiting.result = waiting.job(conn)
                 except Exception as error:
                     waiting.error = error
@@ -417,11 +420,22 @@ class Readers:
         with translated(self._file.path):
             opened, conn = self._take()
             try:
-                conn.execute("BEGIN")
-                return job(conn)
+                with self._noticing(opened):
+                    conn.execute("BEGIN")
+                    return job(conn)
             finally:
                 # Ended before anything is awaited: an open one would stop the checkpoint.
                 self._give_back(opened, conn)
+
+    @contextlib.contextmanager
+    def _noticing(self, opened: Identity) -> Iterator[None]:
+        """What fails while the files are replaced fails because of that."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if self._file.is_replaced() or self._file.opened != opened:
+                raise _Replaced from error
+            raise
 
     def _give_back(self, opened: Identity, conn: sqlite3.Connection) -> None:
         """End what a connection has read; one that cannot do that is not used again."""
@@ -449,19 +463,13 @@ class Readers:
         return opened, self._connected(opened)
 
     def _connected(self, opened: Identity) -> sqlite3.Connection:
-        conn: sqlite3.Connection | None = None
-        try:
+        with contextlib.ExitStack() as undo, self._noticing(opened):
             conn = self._connect()
+            undo.callback(conn.close)
             conn.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()  # opens all files
-        except BaseException:
-            if conn is not None:
-                conn.close()
-            if self._file.is_replaced():
-                raise _Replaced from None
-            raise
-        if self._file.is_replaced() or self._file.opened != opened:
-            conn.close()
-            raise _Replaced
+            if self._file.is_replaced() or self._file.opened != opened:
+                raise _Replaced
+            undo.pop_all()
         return conn
 
     async def aclose(self) -> None:
