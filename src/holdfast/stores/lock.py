@@ -19,11 +19,12 @@ except ImportError:  # Windows: SQLite's busy handler alone keeps writers apart
 
 class FileLock:
     """An exclusive lock, for one thread of one process at a time: on a file, made if it does not
-    exist, or on a folder, which stays whatever is removed in it."""
+    exist, or on a folder that exists, which stays whatever is removed in it."""
 
-    def __init__(self, path: str, *, mode: int = 0o600) -> None:
-        flags = os.O_RDONLY
-        if not os.path.isdir(path):
+    def __init__(self, path: str, *, mode: int = 0o600, folder: bool = False) -> None:
+        if folder:
+            flags = os.O_RDONLY | os.O_DIRECTORY
+        else:
             make_file(path, mode)
             flags = os.O_RDWR | os.O_CREAT
         self._file = os.open(path, flags | os.O_CLOEXEC, mode)

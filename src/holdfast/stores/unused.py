@@ -73,7 +73,7 @@ def remove_unused(path: Path, *, file: bool) -> None:
     database = path if file else path / "index.db"
     if not database.exists() or _used(database):
         return
-    lock = FileLock(f"{database}.lock")
+    lock = FileLock(f"{database}.lock") if file else FileLock(str(path), folder=True)
     try:
         with lock:
             if _used(database) or not _alone(database):

@@ -191,11 +191,10 @@ class Opening:
                 raise InvalidValue(
                     field="url", problem=f"{str(root)!r} is not a folder", remedy="name a folder"
                 )
-            root.mkdir(exist_ok=True, mode=0o700)
-            # Not a file in it, which would go with the index where all of its names are removed.
-            lock = FileLock(str(root))
+            lock = _locked(root)
             undo.callback(lock.close)
-            with lock:
+            with ExitStack() as held:
+                held.push(lock)
                 _check_format(root)
                 for folder in (root / "logs", root / "blobs", root / "open"):
                     folder.mkdir(exist_ok=True, mode=0o700)
@@ -291,6 +290,23 @@ class Opening:
     def _is_gone(self, before: Inode | None) -> bool:
         """Whether files of the index were removed or replaced while it was opened."""
         return inode(self._file.path) != before or not self._file.is_whole()
+
+
+def _locked(root: Path) -> FileLock:
+    """A lock on the folder, which is held; the folder is made if it does not exist, or was removed
+    while this waited. No file in it is locked: that would go with the index where all of its names
+    are removed."""
+    while True:
+        root.mkdir(exist_ok=True, mode=0o700)
+        try:
+            lock = FileLock(str(root), folder=True)
+        except FileNotFoundError:
+            continue
+        lock.__enter__()
+        if lock.is_at(str(root)):
+            return lock
+        lock.__exit__(None, None, None)
+        lock.close()
 
 
 def _check_format(root: Path) -> None:
