@@ -10,11 +10,13 @@ from typing import Any
 from holdfast import Agent, Context, Harness, Mode, SubAgent, ToolContext, hook, tool
 from holdfast.errors import ModelRateLimited, ToolError
 from holdfast.events import Key, Scope
+from holdfast.harness.agents.config import ANSWER
 from holdfast.harness.builtins import ask_user, submit_plan
 from holdfast.harness.session import Session
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Step
+from holdfast.state import OPEN_CALLS
 from holdfast.store import Store
 
 SCOPE = Scope("main", "s")
@@ -355,6 +357,29 @@ async def limited(store: Store) -> Agent:
     async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         assert (await session.send("Go.", limits={"steps": 2})).code == "limit_steps"
+    return agent
+
+
+@scene
+async def too_many_calls(store: Store) -> Agent:
+    agent = shop()
+    calls = [Use("look", order=f"{n}") for n in range(OPEN_CALLS + 10)]
+    model = ScriptedModel([Say("All.", calls=calls), "Done."])
+    async with Harness(agent, default_model=model, store=store) as harness:
+        session = await harness.get_or_create("s")
+        assert (await session.send("Go.")).text == "Done."
+    return agent
+
+
+@scene
+async def too_long(store: Store) -> Agent:
+    agent = shop()
+    long = Say(chunks=["x" * (ANSWER // 2)] * 3)
+    model = ScriptedModel.by_input({"Go.": long, "And now?": "Better."})
+    async with Harness(agent, default_model=model, store=store) as harness:
+        session = await harness.get_or_create("s")
+        assert (await session.send("Go.")).code == "limit_size"
+        assert (await session.send("And now?")).text == "Better."
     return agent
 
 
