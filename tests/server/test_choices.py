@@ -61,6 +61,7 @@ def made(stores: Any = "memory:", **more: Any) -> Settings:
         "auth": Tokens((*ALL, "admin")),
         **more,
     }
+    given = {name: value for name, value in given.items() if value is not None}
     return settings(stores, harness={**harness, **given.pop("harness", {})}, **given)
 
 
