@@ -38,6 +38,7 @@ class Asking:
         self.caller: Caller = state["caller"]
         self.key: str | None = state.get("key")
         self.once: str | None = state.get("once")  # what the key is called in the store
+        self.name: str = state["name"]  # under which what they use is counted
         self.again: bool = state.get("again", False)  # whether it may have been begun before
         self.base = base
         self._target: dict[str, str] = state.get("target", {})
@@ -46,6 +47,10 @@ class Asking:
     def note(self, **target: str) -> None:
         """Have it written into the audit record what else is asked for."""
         self._target.update(target)
+
+    def patience(self) -> float:
+        """How long whoever asks may take nothing of an answer before they are disconnected."""
+        return self.service.outbox.patience(self.name)
 
     @property
     def actor(self) -> str:

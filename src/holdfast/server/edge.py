@@ -12,12 +12,21 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import (
+    ASGIApp,
+    HTTPResponseStartEvent,
+    HTTPScope,
+    Message,
+    Receive,
+    Scope,
+    Send,
+)
 
 from ..codec import check_name, too_deep
 from ..errors import (
     InvalidValue,
     NoRoute,
+    RateLimited,
     RequestTooLarge,
     RequestTooSlow,
     Unauthorized,
@@ -32,6 +41,7 @@ from .auth import FORWARDED, Caller, Credentials, LocalTokenAuth, NoAuth, is_loo
 from .failure import JSON, SHOWN, Answer, answer
 from .front import ASKED
 from .headers import asks_for, check_once, check_plain, guarded, methods, repeats
+from .outbox import NOBODY, PIECE
 from .service import Service
 
 PLAIN = re.compile(rb"(?:/[\w.~:@!$&'()*+,;=-]+)+")  # a path that is what it looks like
@@ -70,11 +80,13 @@ class Edge(ASGIMiddleware):
         passing = Passing(self._service, cast(HTTPScope, scope), send)  # by `scopes`
         try:
             await passing.through(receive, next_app)
+            await passing.finish()
         except Exception as error:
             if passing.status is not None:
                 raise  # the answer is on its way: nothing can be said any more
             await passing.fail(error)
         finally:
+            passing.close()
             passing.record()
 
 
@@ -88,6 +100,11 @@ class Passing:
         self._caller: Caller | None = None
         self._code: str | None = None
         self.status: int | None = None
+        self._name = NOBODY
+        self._begun: HTTPResponseStartEvent | None = None  # how a large answer begins, until it may
+        self._held = 0  # bytes of it
+        self._dropped = False  # the rest of the answer: it may not be sent, or nobody takes it
+        self._refusal: RateLimited | None = None
         self._method: str = scope.get(ASKED) or scope["method"]  # type: ignore[assignment]
         self._headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
@@ -106,7 +123,7 @@ class Passing:
         service.check_open()
         with service.gates["all"].through(""):
             caller = self._caller = state["caller"] = await self._known()
-            name = f"{caller.tenant}\n{caller.principal}"
+            name = self._name = state["name"] = f"{caller.tenant}\n{caller.principal}"
             service.rate.take(name)
             if (needed := self._opt.get("scope")) is not None:
                 caller.need(needed)
@@ -279,6 +296,7 @@ class Passing:
 
     async def fail(self, error: Exception) -> None:
         """Answer that it failed."""
+        self._begun = None
         done = self._failure(error)
         await self._say(done.status, done.headers, done.body)
 
@@ -296,14 +314,73 @@ class Passing:
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def send(self, message: Message) -> None:
+        if self._dropped:
+            return
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = guarded(message["headers"], self._id)
-            if self._method == "OPTIONS":
-                headers = [one for one in headers if one[0].lower() != b"allow"]
-                headers.append((b"allow", ", ".join(methods(self._scope)).encode()))
-            message = {**message, "headers": headers}
-        await self._send(message)
+            if (length := _length(message)) is not None and length > PIECE:
+                self._begun = message  # it is refused where there is no room for it
+                return
+            await self._begin(message)
+            return
+        if message["type"] != "http.response.body":
+            await self._send(message)
+            return
+        body = message["body"]
+        if len(body) > PIECE and not self._held and not self._takes(len(body)):
+            return
+        if self._begun is not None:
+            begun, self._begun = self._begun, None
+            await self._begin(begun)
+        if len(body) <= PIECE:
+            await self._send(message)
+        else:
+            await self._in_pieces(body, message.get("more_body", False))
+
+    async def _begin(self, message: HTTPResponseStartEvent) -> None:
+        self.status = message["status"]
+        headers = guarded(message["headers"], self._id)
+        if self._method == "OPTIONS":
+            headers = [one for one in headers if one[0].lower() != b"allow"]
+            headers.append((b"allow", ", ".join(methods(self._scope)).encode()))
+        await self._send({**message, "headers": headers})
+
+    def _takes(self, size: int) -> bool:
+        """Whether there is room for a large answer. What was changed is told in any case."""
+        must = self._scope["method"] in CHANGES or self._begun is None
+        try:
+            self._service.outbox.begin(self._name, size, must=must)
+        except RateLimited as error:
+            self._refusal, self._dropped, self._begun = error, True, None
+            return False
+        self._held = size
+        return True
+
+    async def _in_pieces(self, body: bytes, more: bool) -> None:
+        """Send a large body no faster than it is taken. Who takes nothing of it for too long is
+        not sent the rest, and the server closes the connection."""
+        for start in range(0, len(body), PIECE):
+            piece = bytes(memoryview(body)[start : start + PIECE])
+            rest = more or start + PIECE < len(body)
+            try:
+                async with asyncio.timeout(self._service.outbox.patience(self._name)):
+                    await self._send(
+                        {"type": "http.response.body", "body": piece, "more_body": rest}
+                    )
+            except TimeoutError:
+                self._dropped = True
+                return
+            await asyncio.sleep(0)  # others are to have a turn
+
+    async def finish(self) -> None:
+        """Answer what was refused instead of an answer that has no room."""
+        if (error := self._refusal) is not None:
+            self._refusal, self._dropped = None, False
+            await self.fail(error)
+
+    def close(self) -> None:
+        """Let go of the answer."""
+        if self._held:
+            self._service.outbox.finish(self._name, self._held)
 
     def record(self) -> None:
         """Have it written down who asked for what, and how that was answered."""
@@ -357,6 +434,12 @@ class Caught:
             body=bytes(self._body),
             session=session,
         )
+
+
+def _length(message: HTTPResponseStartEvent) -> int | None:
+    """How long an answer says that it is."""
+    found = [value for name, value in message["headers"] if name.lower() == b"content-length"]
+    return int(found[0]) if found and found[0].isdigit() else None
 
 
 def _unknown(service: Service, shown: Credentials) -> Unauthorized:

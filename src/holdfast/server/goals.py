@@ -19,10 +19,12 @@ Reason: TypeAlias = Literal["finished", "waiting"]
 
 class Goal(Protocol):
     """What a reader waits for. `first` is where it has to be read from, if that matters; `asks`
-    says whether it is over once sub-agents wait for a person."""
+    says whether it is over once sub-agents wait for a person, `reads` whether it looks into the
+    data of events."""
 
     first: int | None
     asks: bool
+    reads: bool
 
     def see(self, item: Item) -> bool:
         """Whether this is to be shown."""
@@ -46,6 +48,7 @@ class Forever:
 
     first: int | None = None
     asks = False
+    reads = False
 
     def see(self, item: Item) -> bool:
         return True
@@ -96,6 +99,8 @@ class Quiet(Forever):
 class Answer(Quiet):
     """Until the run that took an input up waits for a person or has ended, or until the input
     itself waits for what only a person can bring on. Then `end` has its result."""
+
+    reads = True
 
     def __init__(self, session: Session, input: int) -> None:
         super().__init__(session)

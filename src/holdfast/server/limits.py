@@ -21,6 +21,9 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `rate` is requests a second of one principal, `burst` how many may come at once, None is no
     limit. `concurrent` and `streams` are of one principal, `requests` of all together.
+    `reader_bytes`, `principal_bytes` and `process_bytes` are what may wait in memory to be sent: to
+    one reader of a stream, to all readers of one principal, and to all. `stall_seconds` is how
+    long a reader may take nothing before it is disconnected.
     `unsure_seconds` is how long a session that is not found is not said to be unknown, nor begun,
     while a store is away that may have it; None is for as long as it is away."""
 
@@ -36,6 +39,10 @@ class ServerLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     concurrent: int = 100
     streams: int = 200
     requests: int = 2_000
+    reader_bytes: int = 64 << 10
+    principal_bytes: int = 64 << 20
+    process_bytes: int = 256 << 20
+    stall_seconds: float = 60.0
     wait_seconds: float = 300.0  # how long a request may wait for an answer
     idle_seconds: float = 600.0  # how long a session stays open that nobody uses
     unsure_seconds: float | None = 30.0

@@ -6,19 +6,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+from .outbox import PIECE
 from .sending import Streamed
 
-PIECE = 1 << 18
 
-
-def given_out(path: Path, media_type: str, headers: dict[str, str]) -> Streamed:
-    """An answer with a file, which is alone in its folder."""
+def given_out(
+    path: Path, media_type: str, headers: dict[str, str], patience: Callable[[], float]
+) -> Streamed:
+    """An answer with a file, which is alone in its folder. `patience` is that of `Streamed`."""
     left = contextlib.AsyncExitStack()
     left.push_async_callback(asyncio.to_thread, shutil.rmtree, path.parent, ignore_errors=True)
-    return Streamed(_pieces(path), left, media_type=media_type, headers=headers)
+    return Streamed(_pieces(path), left, patience=patience, media_type=media_type, headers=headers)
 
 
 async def _pieces(path: Path) -> AsyncGenerator[bytes, None]:

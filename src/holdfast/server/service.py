@@ -26,6 +26,7 @@ from .keys import KeyAuth, Keys, split
 from .limits import BUCKETS, Gate, Rate
 from .loading import Loading
 from .once import Once
+from .outbox import Outbox
 from .places import Places
 from .removing import Removals
 from .settings import Settings
@@ -51,7 +52,8 @@ class Service:
         unsure = settings.limits.unsure_seconds
         self.places = Places(self._registry, settings.default, unsure=unsure)
         self.writing = Writing(self.places.store)
-        self.streams = Streams(naming=self.places.naming)
+        self.outbox = Outbox(self.limits)
+        self.streams = Streams(naming=self.places.naming, outbox=self.outbox)
         self.removals = Removals()
         self.audit = Audit(settings.audit, settings.redactor)
         limits = self.limits

@@ -26,6 +26,7 @@ from ..errors import (
     UnknownAgent,
 )
 from ..events import Event, Scope
+from ..harness.live.listening import is_apart
 from ..harness.live.log import Delta, Item, Live, Trouble
 from ..harness.session import Session
 from ..store import CaughtUp
@@ -148,7 +149,8 @@ class Reading:
     async def parts(self) -> AsyncGenerator[Part, None]:
         """All that follows the cursor, each event once and in order, then `CaughtUp`, then what
         happens; the last part is an `End`. A cursor that is not of this log is answered with
-        `Resync`. A failure of the store is a `Trouble`, and nothing is missed by it."""
+        `Resync`. A failure of the store is a `Trouble`, and nothing is missed by it. Events with
+        large data are stubs (`listening.is_apart`): `event` has them whole."""
         if self._lost is not None:
             yield self._lost
             yield End(reason="resync")
@@ -163,29 +165,42 @@ class Reading:
                             if self._deltas or not isinstance(part, Delta):
                                 yield part
                 return
-            except SessionNotFound:
-                yield End(reason="deleted")
-                return
-            except LogReplaced:
-                for part in await _replaced(self._session):
-                    yield part
-                return
             except HoldfastError as error:
-                if not error.retryable:
-                    yield End(reason="closed", error=failure(error))
+                told = await self.failed(error)
+                for part in told:
+                    yield part
+                if isinstance(told[-1], End):
                     return
-                yield Trouble(error.code, str(error))
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST)
 
+    async def event(self, seq: int) -> Event:
+        """The event with this number, with all its data."""
+        live = self._session.live
+        if (event := await live.event(seq)) is None:
+            key = live.key
+            raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
+        return event
+
+    async def failed(self, error: HoldfastError) -> list[Part]:
+        """What a reader is told where reading failed: a `Trouble` if it can be tried again, else
+        an `End`."""
+        if isinstance(error, SessionNotFound):
+            return [End(reason="deleted")]
+        if isinstance(error, LogReplaced):
+            return await _replaced(self._session)
+        if not error.retryable:
+            return [End(reason="closed", error=failure(error))]
+        return [Trouble(error.code, str(error))]
+
     async def _until_it_fails(self) -> AsyncGenerator[Part, None]:
         session, goal = self._session, self._goal
-        listener = session.live.listen(self._read)
+        listener = session.live.listen(self._read, whole=False)
         asked = asyncio.create_task(goal.asked(listener)) if goal.asks else None
         try:
             async with contextlib.aclosing(aiter(listener)) as items:
                 async for item in items:
-                    if self._shown(item):
+                    if self._shown(item, await self._whole(item)):
                         yield item
                     if isinstance(item, Delta):
                         continue
@@ -211,8 +226,15 @@ class Reading:
                 return End(reason="deleted")
         return End(reason="closed", error=None if why is None else failure(why))
 
-    def _shown(self, item: Item) -> bool:
-        wanted = self._goal.see(item)
+    async def _whole(self, item: Item) -> Item:
+        """An item as the goal needs it. What the input itself says is of no use to it."""
+        looks = self._goal.reads and isinstance(item, Event) and item.kind != "message.received"
+        if looks and isinstance(item, Event) and is_apart(item):
+            return await self.event(item.seq)
+        return item
+
+    def _shown(self, item: Item, whole: Item) -> bool:
+        wanted = self._goal.see(whole)
         if isinstance(item, Event):
             self._read = item.seq
             if item.kind in SAID:

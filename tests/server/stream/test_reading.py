@@ -11,7 +11,8 @@ import pytest
 
 from holdfast import InvalidValue, StoreUnavailable, connect, key
 from holdfast.events import Event, NewEvent
-from holdfast.server.flow import ROOM, Flow, Streams
+from holdfast.server import ServerLimits
+from holdfast.server.flow import Flow, Streams
 from holdfast.server.stream import FAILED, Wish, begin, failure
 from holdfast.store import CaughtUp
 from holdfast.stores.memory import MemoryStore
@@ -184,7 +185,7 @@ async def test_a_reader_that_does_not_read_costs_little_and_misses_nothing() -> 
             await session.live.store.append(session.key, [note])
         await session.live.until(lambda: session.live.state.head >= 300)
         held = sum(len(part.data) for part in flow._waiting if hasattr(part, "data"))
-        assert held < ROOM + 4_000
+        assert held < ServerLimits().reader_bytes + 4_000
         found: list[Sent] = []
         async with asyncio.timeout(PATIENCE), aclosing(chunks):
             async for one in sent(chunks):

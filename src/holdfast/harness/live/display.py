@@ -24,6 +24,7 @@ from .usage import Usage, spent
 TOOLS = 200  # calls of a run that are shown; of more, the oldest that have ended are not, and of a
 # message with more, only the first
 WAITING = 256  # events that may come before a display that nobody looks at is brought up to date
+WAITING_BYTES = 1 << 20  # … or so many bytes of them
 SUBAGENT = "subagent"  # the tool whose calls are sub-agents
 
 ToolStatus: TypeAlias = Literal[
@@ -458,10 +459,12 @@ class Stage:
         self._display = Display()
         self._most = most
         self._waiting: list[Event] = []
+        self._size = 0  # in bytes, of those that wait
 
     def begin(self, state: State, events: Iterable[Event]) -> None:
         """Show a log that is in this state."""
         self._display, self._waiting = display_of(state, events, start=self._display), []
+        self._size = 0
 
     def name(self, **names: Any) -> None:
         """Say what no event does."""
@@ -471,7 +474,8 @@ class Stage:
     def put(self, event: Event, state: State) -> None:
         """One more event, and the state after it."""
         self._waiting.append(event)
-        if len(self._waiting) > self._most:
+        self._size += len(event.data)
+        if len(self._waiting) > self._most or self._size > WAITING_BYTES:
             first = since(state)
             self.begin(state, [event for event in self._waiting if event.seq >= first])
 
@@ -480,4 +484,5 @@ class Stage:
         for event in self._waiting:
             self._display = reduce(self._display, event)
         self._waiting.clear()
+        self._size = 0
         return in_flight(self._display, flying)

@@ -28,7 +28,7 @@ from .delta import Delta
 from .display import Stage
 from .history import History
 from .later import Later
-from .listening import BUFFER, Audience, Hearer, Item, Listener, Trouble
+from .listening import BUFFER, Audience, Hearer, Item, Listener, Trouble, size
 from .loading import Loading, Snapshots, payload_of
 from .speech import Speech
 
@@ -37,6 +37,7 @@ __all__ = ["BUFFER", "Delta", "Hearer", "Item", "Listener", "Live", "Trouble"]
 P = TypeVar("P", bound=ev.Payload)
 
 RECENT = 32  # events that are looked up without asking the store
+RECENT_BYTES = 1 << 20  # … and no more than so many bytes of them, or the newest
 FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
 LARGE = 64 << 10  # bytes of a message that waits; one of more is read again when it is its turn
 CAUSES = 16  # runs that failed here whose exceptions are remembered
@@ -63,7 +64,7 @@ class Live:
         self.failures: dict[str, BaseException] = {}  # what ended the last runs that failed here
         self.watchers: list[Callable[[Event], None]] = []
         self.endings: list[Callable[[HoldfastError], None]] = []  # told when the log goes
-        self._recent: deque[Event] = deque(maxlen=RECENT)  # those that came while it followed
+        self._recent = Recent()
         self._waiting: dict[int, Event] = {}  # messages of those that nobody has taken up yet
         self._waiters = Waiters()
         self._reader: asyncio.Task[None] | None = None
@@ -124,9 +125,11 @@ class Live:
         if self.posting:
             await asyncio.wait([*self.posting])
 
-    def listen(self, after: int | None = None) -> Listener:
-        """All that follows event `after`, or that follows now."""
-        listener = Listener(self, self.state.head if after is None else after, after is None)
+    def listen(self, after: int | None = None, *, whole: bool = True) -> Listener:
+        """All that follows event `after`, or that follows now. Without `whole`, events with
+        large data are stubs (`listening.is_apart`)."""
+        place = self.state.head if after is None else after
+        listener = Listener(self, place, after is None, whole=whole)
         self.audience.join(listener)
         if self.failure is not None:
             listener.end()
@@ -159,9 +162,8 @@ class Live:
 
     async def event(self, seq: int) -> Event | None:
         """The event with this number."""
-        place = seq - self._recent[0].seq if self._recent else -1
-        if 0 <= place < len(self._recent):
-            return self._recent[place]
+        if (event := self._recent.event(seq)) is not None:
+            return event
         return await Loading(self.store, self.key, self.log).event(seq)
 
     async def payload(self, seq: int, type: type[P]) -> P | None:
@@ -199,7 +201,7 @@ class Live:
 
     def _arrived(self, event: Event) -> None:
         self.state = fold((event,), self.state)
-        self._recent.append(event)
+        self._recent.add(event)
         self._keep_waiting(event)
         self.history.add(event)
         self.speech.arrived(event)
@@ -242,6 +244,25 @@ class Live:
                     if more := draft.text[so_far.length if so_far is not None else 0 :]:
                         self.say(draft.message, more)
         self._polling.ask()
+
+
+class Recent:
+    """The newest events of those that came while a log was followed: dense, and bounded in
+    number and in bytes."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._size = 0
+
+    def add(self, event: Event) -> None:
+        self._events.append(event)
+        self._size += size(event)
+        while len(self._events) > RECENT or (self._size > RECENT_BYTES and len(self._events) > 1):
+            self._size -= size(self._events.popleft())
+
+    def event(self, seq: int) -> Event | None:
+        place = seq - self._events[0].seq if self._events else -1
+        return self._events[place] if 0 <= place < len(self._events) else None
 
 
 class Waiters:

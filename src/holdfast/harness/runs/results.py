@@ -14,7 +14,7 @@ from ...events import Event, Key
 from ...state import CHILD, FINAL, OpenItem
 from ..live.log import Item, Trouble
 from ..live.risk import risk
-from ..telemetry.metrics import RunMetrics, metrics
+from ..telemetry.metrics import RunMetrics, Tally
 from .output import convert
 
 Status: TypeAlias = Literal[
@@ -105,7 +105,7 @@ class Watch:
         self.stack: str | None = None
         self._finals: set[str] = set()
         self._open: set[str] = set()  # items that wait
-        self.seen: list[Event] = []
+        self._tally = Tally()
         self.end: tuple[Status, str | None, str | None, int] | None = None
 
     def see(self, item: Item) -> bool:
@@ -128,7 +128,7 @@ class Watch:
             self._open.discard(item.id.removeprefix("settle:"))
         if self.run is None or item.run != self.run:
             return self.run is not None
-        self.seen.append(item)
+        self._tally.add(item)
         self._take(item, payload)
         return True
 
@@ -185,7 +185,7 @@ class Watch:
             stack=self.stack,
             seq=seq,
             pending=pending if status in ("waiting", "queued") else (),
-            metrics=metrics(self.seen),
+            metrics=self._tally.metrics(),
         )
         if status == "failed":
             result.__dict__["cause"] = causes.get(self.run or "")

@@ -61,15 +61,17 @@ def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
 
     Never raises for what an event holds: what cannot be read counts nowhere.
     """
-    tally = _Tally(run)
+    tally = Tally(run)
     for event in events:
         if run is None or event.run == run:
             tally.add(event)
     return tally.metrics()
 
 
-class _Tally:
-    def __init__(self, run: str | None) -> None:
+class Tally:
+    """The same, event by event: those that were counted need not be kept."""
+
+    def __init__(self, run: str | None = None) -> None:
         self.run = run
         self.found: dict[str, Any] = {"run": run}
         self.names: dict[str, str] = {}
@@ -158,8 +160,8 @@ class _Tally:
             steps=len(self.steps) or self.answers,
             model_calls=self.calls or self.answers,
             tool_calls=sum(tool.count for tool in self.tools.values()),
-            tools=self.tools,
-            usage=self.usage,
+            tools=dict(self.tools),
+            usage=dict(self.usage),
             cost=self.cost,
             errors=tuple(self.errors),
         )

@@ -103,7 +103,8 @@ async def _given(
         await asyncio.to_thread(shutil.rmtree, folder)
         raise
     headers = {"x-bundle-id": made.bundle_id, "content-length": str(made.size)}
-    return given_out(Path(made.path), JSON if form == "json" else ZIP, headers)
+    kind = JSON if form == "json" else ZIP
+    return given_out(Path(made.path), kind, headers, ask.patience)
 
 
 @post("/bundles", opt=TAKEN, operation_id="import_bundle", description=BODY)

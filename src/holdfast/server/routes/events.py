@@ -98,8 +98,8 @@ async def events(
         session = await opened.enter_async_context(ask.reading(session_id, thread))
         wish = Wish(after=place, until=until, input=input, deltas=deltas)
         reading = await begin(session, wish, ask.service.removals)
-        chunks = ask.service.streams.chunks(reading, ask.still)
-        return Streamed(chunks, opened.pop_all())
+        chunks = ask.service.streams.chunks(reading, ask.still, name=ask.name)
+        return Streamed(chunks, opened.pop_all(), patience=ask.patience)
 
 
 def _streams(accept: str, ends: Mapping[str, object]) -> bool:

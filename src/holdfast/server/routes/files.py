@@ -169,7 +169,7 @@ async def archive(ask: Ask, session_id: SessionId) -> Response[Any]:
         "content-length": str(size),
         "content-disposition": 'attachment; filename="files.tar.gz"',
     }
-    return given_out(packed, GZIP, headers)
+    return given_out(packed, GZIP, headers, ask.patience)
 
 
 @put(
