@@ -210,12 +210,6 @@ class Passing:
         limit = min(limit, self._opt.get("limit", limit))
         check_plain(self._headers.get("content-encoding", ""))
         length = self._headers.get("content-length", "")
-        if length and "transfer-encoding" in self._headers:  # proxies may read it otherwise
-            raise InvalidValue(
-                field="transfer-encoding",
-                problem="stands beside content-length",
-                remedy="send one of them",
-            )
         if length.isdigit() and int(length) > limit:
             raise RequestTooLarge(limit=limit)
         try:

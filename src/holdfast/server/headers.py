@@ -58,6 +58,15 @@ def check_plain(encoding: str) -> None:
         raise UnsupportedMedia(found=encoding[:100], wanted="a body without Content-Encoding")
 
 
+def both_framings() -> InvalidValue:
+    """A request that says in two ways where its body ends: a proxy may take the other one."""
+    return InvalidValue(
+        field="transfer-encoding",
+        problem="is sent together with content-length",
+        remedy="send one of them",
+    )
+
+
 def guarded(headers: Iterable[tuple[bytes, bytes]], request: str) -> list[tuple[bytes, bytes]]:
     """The headers of an answer, with those that every answer has."""
     found = [
