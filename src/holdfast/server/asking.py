@@ -23,6 +23,7 @@ from .auth import Caller
 from .choices import Choices
 from .engines import Engine, Place
 from .headers import base_of
+from .outbox import PIECE
 from .service import Service
 from .stream import Alone
 
@@ -42,11 +43,18 @@ class Asking:
         self.again: bool = state.get("again", False)  # whether it may have been begun before
         self.base = base
         self._target: dict[str, str] = state.get("target", {})
+        self._hold: Callable[[int], None] = state["hold"]
         self.still: Callable[[], Awaitable[bool]] | None = state.get("still")
 
     def note(self, **target: str) -> None:
         """Have it written into the audit record what else is asked for."""
         self._target.update(target)
+
+    def hold(self, size: int) -> None:
+        """Take room for an answer of so many bytes before it is made (`RateLimited` where there is
+        none); once, for what is large."""
+        if size > PIECE:
+            self._hold(size)
 
     def patience(self) -> float:
         """How long whoever asks may take nothing of an answer before they are disconnected."""

@@ -113,6 +113,7 @@ class Passing:
         scope["state"]["request_id"] = self._id
         self._target: dict[str, str] = {}
         scope["state"]["target"] = self._target
+        scope["state"]["hold"] = self._hold
 
     async def through(self, receive: Receive, next_app: ASGIApp) -> None:
         service, state = self._service, self._scope["state"]
@@ -340,14 +341,17 @@ class Passing:
 
     def _takes(self, size: int) -> bool:
         """Whether there is room for a large answer. What was changed is told in any case."""
-        must = self._scope["method"] in CHANGES or self._begun is None
         try:
-            self._service.outbox.begin(self._name, size, must=must)
+            self._hold(size, must=self._scope["method"] in CHANGES or self._begun is None)
         except RateLimited as error:
             self._refusal, self._dropped, self._begun = error, True, None
             return False
-        self._held = size
         return True
+
+    def _hold(self, size: int, *, must: bool = False) -> None:
+        """Take room for a large answer until it was sent, also before it is made."""
+        self._service.outbox.begin(self._name, size, must=must)
+        self._held = size
 
     async def _in_pieces(self, body: bytes, more: bool) -> None:
         """Send a large body no faster than it is taken. Who takes nothing of it for too long is

@@ -4,6 +4,7 @@ event with large data that several readers are sent is encoded once, and they sh
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ from ..errors import RateLimited
 from .limits import ServerLimits
 
 PIECE = 64 << 10  # bytes that are handed to a connection at once, which buffers about as many
+MAKING = 8  # large answers that are made at a time, before they are counted
 PRESSED = 5.0  # seconds that a reader may take nothing while others wait for room
 ALL = ""  # the whole process, among the names of principals
 NOBODY = "\n"  # who asks for what needs no caller
@@ -38,6 +40,8 @@ class Outbox:
         self._large: Counter[str] = Counter()  # of these, answers that are large
         self._frames: dict[Place, Frame] = {}
         self._waiting: Counter[str] = Counter()  # readers that wait for room, by who lacks it
+        self.making = asyncio.Semaphore(MAKING)  # for answers whose size is not known before
+        self._refused: dict[str, float] = {}  # who lacked room, and until when that counts
         self._freed: set[asyncio.Future[None]] = set()
 
     @property
@@ -49,7 +53,10 @@ class Outbox:
         """How long a reader of this principal may take nothing: not so long while another waits
         for the room that it may have."""
         stall = self.limits.stall_seconds
-        return min(stall, PRESSED) if self._waiting[ALL] or self._waiting[name] else stall
+        return min(stall, PRESSED) if self._pressed(name) or self._pressed(ALL) else stall
+
+    def _pressed(self, name: str) -> bool:
+        return self._waiting[name] > 0 or time.monotonic() < self._refused.get(name, 0.0)
 
     # What is small: it is counted, and holds up only its own reader
 
@@ -71,6 +78,7 @@ class Outbox:
         """Hold a large answer until `finish`. `RateLimited` where there is no room for it, unless
         it `must` be given: then it was made already, and cannot be asked for again."""
         if not must and (short := self._short(name, size)) is not None:
+            self._refuse(short)
             what = "bytes of answers that wait to be sent"
             raise RateLimited(what=what, limit=self._limit(short), retry_after=1.0)
         for each in (name, ALL):
@@ -126,6 +134,12 @@ class Outbox:
         finally:
             _add(self._waiting, short, -1)
             self._freed.discard(future)
+
+    def _refuse(self, short: str) -> None:
+        """Remember that room was lacking: whoever was refused asks again."""
+        now = time.monotonic()
+        self._refused = {name: until for name, until in self._refused.items() if until > now}
+        self._refused[short] = now + 2 * PRESSED
 
     def _short(self, name: str, size: int) -> str | None:
         """Where there is no room for something large: with the principal, in the process, or in

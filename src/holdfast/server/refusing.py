@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
+import struct
 from typing import Any
 
 import h11
@@ -85,7 +87,7 @@ class Protocol(H11Protocol):
             cycle = self.cycle
             unfinished = cycle.response_started and not cycle.response_complete
             if unfinished and not cycle.disconnected:
-                self.transport.abort()  # `close` would wait until the rest was taken
+                self._reset()
                 await asyncio.sleep(0)  # until the cycle knows
 
     def on_response_complete(self) -> None:
@@ -99,7 +101,15 @@ class Protocol(H11Protocol):
     def _drop_later(self) -> None:
         """Have a connection end that is being closed, also where its reader takes nothing."""
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
-            self.loop.call_later(LEFT, self.transport.abort)
+            self.loop.call_later(LEFT, self._reset)
+
+    def _reset(self) -> None:
+        """End the connection at once, with all that it buffers here and in the kernel: closing it
+        would wait until the rest was taken."""
+        line = self.transport.get_extra_info("socket")
+        if line is not None and line.fileno() >= 0:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Answer, and close the connection: where the next request begins is not known."""
@@ -108,7 +118,7 @@ class Protocol(H11Protocol):
             cycle.disconnected = True  # its app can answer no more
             cycle.message_event.set()
             if cycle.response_started:
-                self.transport.abort()
+                self._reset()
                 return
         error = self.conn.fault or InvalidValue(
             field="request",

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing
 from typing import Annotated, Any, Literal
 
 from litestar import Request, Response, get
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from ...catalog import Pending, PendingQuery, Row
 from ...errors import InvalidValue, LogReplaced
 from ...events import Event
+from ...harness.live.listening import is_apart, size_apart
 from ...store import Store
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
 from .. import across
@@ -91,7 +92,7 @@ async def events(
     ends = {"until": until, "input": input}
     if not _streams(request.headers.get("accept", ""), ends):
         where, row = await ask.find(session_id, thread)
-        found = await page(where.store, row, place, limit)
+        found = await page(where.store, row, place, limit, ask.hold)
         shown = [ask.service.places.naming.event(event) for event in found.items]
         return Response(replace(found, items=shown), headers={"vary": "accept"})
     async with AsyncExitStack() as opened:
@@ -117,8 +118,15 @@ def _streams(accept: str, ends: Mapping[str, object]) -> bool:
     return True
 
 
-async def page(store: Store, row: Row, after: str | None, limit: int) -> EventPage:
-    """The next events behind a cursor. `LogReplaced` where it is not of this log."""
+async def page(
+    store: Store,
+    row: Row,
+    after: str | None,
+    limit: int,
+    hold: Callable[[int], None] = lambda size: None,
+) -> EventPage:
+    """The next events behind a cursor. `LogReplaced` where it is not of this log. `hold` is called
+    with the size of the page before it is read."""
     head = row.head
     log, seq = (None, head) if after == NOW else read_cursor(after or START)
     if log not in (None, row.log):
@@ -132,16 +140,38 @@ async def page(store: Store, row: Row, after: str | None, limit: int) -> EventPa
     if seq > head:
         problem, remedy = f"is past event {head}, the last", "read from the beginning"
         raise InvalidValue(field="after", problem=problem, remedy=remedy)
+    found, size = await _outlined(store, row, seq, limit)
+    hold(size)
+    whole = [await _whole(store, row, event) for event in found]
+    last = found[-1].seq if found else seq
+    return EventPage(items=whole, log=row.log, head=head, cursor=cursor(row.log, last))
+
+
+async def _outlined(store: Store, row: Row, after: int, limit: int) -> tuple[list[Event], int]:
+    """The events of a page, without large data, and how many bytes they have with them."""
     found: list[Event] = []
     size = 0
-    read = store.read(row.key, after=seq, before=head + 1, limit=limit, log=row.log)
-    async for event in read:
-        size += len(event.data)
-        if found and size > PAGE_BYTES:
-            break
-        found.append(event)
-    last = found[-1].seq if found else seq
-    return EventPage(items=found, log=row.log, head=head, cursor=cursor(row.log, last))
+    read = store.read(
+        row.key, after=after, before=row.head + 1, limit=limit, log=row.log, inline=False
+    )
+    async with aclosing(read):
+        async for event in read:
+            more = size_apart(event) if is_apart(event) else len(event.data)
+            if found and size + more > PAGE_BYTES:
+                break
+            found.append(event)
+            size += more
+    return found, size
+
+
+async def _whole(store: Store, row: Row, event: Event) -> Event:
+    if not is_apart(event):
+        return event
+    read = store.read(row.key, after=event.seq - 1, before=event.seq + 1, log=row.log)
+    async with aclosing(read):
+        async for whole in read:
+            return whole
+    return event
 
 
 @get("/pending", opt={**READ, "waits": True}, operation_id="list_inbox")

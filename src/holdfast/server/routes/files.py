@@ -77,10 +77,11 @@ async def tree(ask: Ask, session_id: SessionId, path: FilePath = ".", depth: Dep
 )
 async def read(ask: Ask, session_id: SessionId, path: FilePath) -> Response[bytes]:
     """A file's bytes."""
-    async with _folder(ask, session_id, path=path) as folder:
+    async with _folder(ask, session_id, path=path) as folder, ask.service.outbox.making:
         data = await folder.read(path, limit=FILE + 1)
-    if len(data) > FILE:
-        raise RequestTooLarge(limit=FILE)
+        if len(data) > FILE:
+            raise RequestTooLarge(limit=FILE)
+        ask.hold(len(data))
     # Nothing that a tool wrote is a page of this server's.
     guards = {"content-disposition": "attachment"}
     return Response(data, media_type=BYTES, headers=guards)
