@@ -14,7 +14,6 @@ import pytest
 from holdfast.server import SCOPES, ServerLimits, Settings
 from holdfast.server.app import ROUTES
 from holdfast.server.flow import HEARTBEAT, NAMES
-from holdfast.server.sending import STALL
 from holdfast.server.settings import TABLES
 from holdfast.wire.streams import Caught, End, EndReason, Resync
 
@@ -119,4 +118,4 @@ def test_every_part_of_a_stream_and_every_end_is_told() -> None:
     for field in {name for part in (Caught, Resync, End) for name in part.__struct_fields__}:
         assert f"`{field}`" in streams, field
     assert f"every {HEARTBEAT:g} seconds" in streams
-    assert f"for {STALL:g} seconds" in streams
+    assert f"for {ServerLimits().stall_seconds:g} seconds" in streams

@@ -29,6 +29,10 @@ def test_the_document_and_its_page_need_no_key() -> None:
         assert document.json()["openapi"].startswith("3.")
         page = httpx.get(f"{url}/v1/docs")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        for operation in document.json()["paths"].values():
+            assert all(f'id="{about["operationId"]}"' in page.text for about in operation.values())
+        for name in document.json()["components"]["schemas"]:
+            assert f'id="type-{name}"' in page.text
     with in_a_thread(docs=False) as url:
         answer = httpx.get(f"{url}/v1/openapi.json")
         assert answer.json()["error"]["code"] == "not_found"

@@ -12,7 +12,15 @@ from typing import Any, cast
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import (
+    ASGIApp,
+    HTTPResponseBodyEvent,
+    HTTPScope,
+    Message,
+    Receive,
+    Scope,
+    Send,
+)
 
 from ..errors import Forbidden, HoldfastError, InvalidValue
 from ..events import new_id
@@ -105,11 +113,17 @@ class Exchange:
             self._closes = self._open
             if self._closes:
                 message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
-        elif self._closes and self._open and _is_last(message):
-            await self._send({**message, "more_body": True})
-            await self._drain()
-            message = {**message, "body": b""}
+        elif message["type"] == "http.response.body" and not message["more_body"]:
+            message = await self._last(message)
         await self._send(message)
+
+    async def _last(self, message: HTTPResponseBodyEvent) -> HTTPResponseBodyEvent:
+        """The end of an answer; before it, the rest of the body is read, and dropped."""
+        if not (self._closes and self._open):
+            return message
+        await self._send({**message, "more_body": True})
+        await self._drain()
+        return {**message, "body": b""}
 
     async def _drain(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -117,10 +131,6 @@ class Exchange:
                 while self._open:
                     async with asyncio.timeout(QUIET):
                         await self.receive()
-
-
-def _is_last(message: Message) -> bool:
-    return message["type"] == "http.response.body" and not message.get("more_body", False)
 
 
 class Headless:

@@ -8,6 +8,10 @@ from typing import Any
 
 from ..errors import InvalidValue, UnsupportedMedia
 
+UNLESS_SAID = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
 PLAIN = ("", "identity")  # how a body may be encoded
 
 
@@ -68,15 +72,16 @@ def both_framings() -> InvalidValue:
 
 
 def guarded(headers: Iterable[tuple[bytes, bytes]], request: str) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer, with those that every answer has."""
+    """The headers of an answer, with those that every answer has. None is for a page of another
+    site: nothing may be framed, and nothing that it holds is run or loaded, unless it says what."""
     found = [
         *headers,
         (b"x-request-id", request.encode()),
         (b"x-content-type-options", b"nosniff"),
+        (b"x-frame-options", b"DENY"),
     ]
-    if not any(name.lower() == b"cache-control" for name, _ in found):
-        found.append((b"cache-control", b"no-store"))
-    return found
+    known = {name.lower() for name, _ in found}
+    return [*found, *(one for one in UNLESS_SAID if one[0] not in known)]
 
 
 def base_of(scope: Mapping[str, Any]) -> str:

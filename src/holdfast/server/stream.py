@@ -261,7 +261,8 @@ class Reading:
 
     async def _moved(self, item: Item) -> SessionMoved | None:
         live = self._session.live
-        last = item if isinstance(item, Event) else await live.event(live.state.head)
+        head = live.state.head
+        last = item if isinstance(item, Event) else await live.event(head, whole=False)
         if last is None or last.kind != "session.moved":
             return None
         key, about = live.key, last.json()

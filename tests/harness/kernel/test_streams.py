@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from holdfast import (
     HarnessClosed,
     Mode,
     ModelUnavailable,
+    NewEvent,
     SessionNotFound,
     ToolContext,
     tool,
@@ -25,7 +27,7 @@ from holdfast import (
 from holdfast.harness.live.log import BUFFER
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Use
 
-from .scene import Slow, helper, kinds, names, only, read, script, serve, until
+from .scene import PATIENCE, Slow, helper, kinds, names, only, read, script, serve, until
 
 DOCS = Path(__file__).parents[3] / "docs" / "streaming.md"
 BEGIN = ["message.received", "run.started", "model.called"]
@@ -377,6 +379,34 @@ async def test_a_slow_reader_costs_a_bounded_buffer_and_still_gets_all() -> None
         events = [item for item in found if isinstance(item, Event)]
         assert events == (await session.events())[1:]
         assert only(events, "message.completed")[0]["text"] == "".join(words)
+
+
+async def test_subscriber_that_does_not_read_holds_few_bytes_and_still_gets_all(
+    tmp_path: Path,
+) -> None:
+    """Neither many large payloads wait in memory for it, nor one, nor many that are not large."""
+    sizes = [1_000_000] * 60 + [50_000] * 200 + [10_000_000]
+    async with serve(helper(), "hi", store=f"sqlite:{tmp_path / 's.db'}") as harness:
+        session = await harness.get_or_create("s")
+        slow = [session.subscribe() for _ in range(3)]
+        items = [aiter(one) for one in slow]
+        tracemalloc.start()
+        try:
+            for number, size in enumerate(sizes):
+                await session.live.store.append(
+                    session.key, [NewEvent.of("note.made", {"n": number, "text": "x" * size})]
+                )
+            await session.live.reach(len(sizes) + 1)
+            await session.emit("note.made", {})  # so that the large one is not the newest
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 12_000_000  # of 80 MB; the newest events are at hand for all
+        async with asyncio.timeout(PATIENCE):
+            for reading in items:
+                found = [await anext(reading) for _ in range(len(sizes) + 1)]
+                assert found == (await session.events())[1:]
+                await reading.aclose()
 
 
 @pytest.mark.parity("harness-kernel", 86)

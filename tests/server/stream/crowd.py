@@ -192,7 +192,8 @@ class Reader:
     def waiting(self) -> int:
         """Bytes that arrived and were not read."""
         assert self.socket is not None
-        return struct.unpack("i", fcntl.ioctl(self.socket, termios.FIONREAD, b"\0" * 4))[0]
+        (count,) = struct.unpack("i", fcntl.ioctl(self.socket, termios.FIONREAD, b"\0" * 4))
+        return int(count)
 
     @property
     def cut(self) -> bool:

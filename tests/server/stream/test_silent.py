@@ -42,8 +42,7 @@ def test_large_event_to_silent_readers_is_held_once_and_holds_up_nobody(tmp_path
         before = server.memory()
         with silent(server, "s", READERS) as readers:
             server.send("s", "x" * LARGE)
-            for reader in readers:
-                until(lambda one=reader: one.waiting > 0, "a reader was sent nothing")
+            until(lambda: all(one.waiting for one in readers), "a reader was sent nothing")
             assert server.ask("GET", "/health").status_code == 200
             another = Reader(server, "s", small=False)
             log = server.log("s")
@@ -70,8 +69,7 @@ def test_large_events_of_many_sessions_wait_in_the_log_for_their_readers(tmp_pat
         try:
             for reader in readers:
                 reader.connect()
-            for reader in readers:
-                until(lambda one=reader: one.waiting > 0, "a reader was sent nothing")
+            until(lambda: all(one.waiting for one in readers), "a reader was sent nothing")
             assert server.ask("GET", "/health").status_code == 200
             for name, reader in zip(names, readers, strict=True):
                 log = server.log(name)
@@ -112,8 +110,7 @@ def test_reader_that_stalls_is_cut_and_resumes_without_loss(tmp_path: Path) -> N
         with silent(server, "s", 8) as readers:
             for _ in range(3):
                 server.send("s", "x" * 3_000_000)
-            for reader in readers:
-                until(lambda one=reader: one.cut, "a reader that takes nothing was not cut")
+            until(lambda: all(one.cut for one in readers), "a reader was not cut")
             until(lambda: server.connections() == 0, "the server kept connections")
             log = server.log("s")
             for reader in readers:

@@ -57,9 +57,9 @@ class Loading:
         state = fold(batch, state)
         return Loaded(saved, state, history, await self._shown(state, kept))
 
-    async def event(self, seq: int) -> Event | None:
+    async def event(self, seq: int, *, inline: bool = True) -> Event | None:
         """The event with this number."""
-        found = [event async for event in self._read(seq - 1, seq + 1)]
+        found = [event async for event in self._read(seq - 1, seq + 1, inline)]
         return found[0] if found else None
 
     async def _saved(self) -> State:
@@ -87,8 +87,10 @@ class Loading:
             events = [event async for event in self._read(first - 1, state.head + 1)]
         return events
 
-    def _read(self, after: int, before: int | None = None) -> AsyncIterator[Event]:
-        return self._store.read(self._key, after=after, before=before, log=self._log)
+    def _read(
+        self, after: int, before: int | None = None, inline: bool = True
+    ) -> AsyncIterator[Event]:
+        return self._store.read(self._key, after=after, before=before, log=self._log, inline=inline)
 
 
 class Snapshots:

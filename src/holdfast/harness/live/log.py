@@ -160,11 +160,12 @@ class Live:
 
     # Looking up
 
-    async def event(self, seq: int) -> Event | None:
-        """The event with this number."""
+    async def event(self, seq: int, *, whole: bool = True) -> Event | None:
+        """The event with this number. Without `whole`, it may be a stub where its data are large
+        (`listening.is_apart`)."""
         if (event := self._recent.event(seq)) is not None:
             return event
-        return await Loading(self.store, self.key, self.log).event(seq)
+        return await Loading(self.store, self.key, self.log).event(seq, inline=whole)
 
     async def payload(self, seq: int, type: type[P]) -> P | None:
         """Its payload, or None where it is gone or cannot be read."""

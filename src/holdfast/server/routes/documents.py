@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from litestar import Litestar, MediaType, Request, Response, Router, get
-from litestar.openapi.plugins import SwaggerRenderPlugin
 
 from ... import wire
 from ...bundle import Imported
@@ -18,9 +17,9 @@ from ...harness.runs.results import Result
 from ...store import Receipt
 from ..edge import STREAM
 from ..headers import base_of
+from ..reference import POLICY, page
 
 PUBLIC = {"public": True}
-PAGE = SwaggerRenderPlugin()
 KEY = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -98,8 +97,9 @@ def api(request: Request[Any, Any, Any]) -> Response[bytes]:
 @get("/docs", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
 def docs(request: Request[Any, Any, Any]) -> Response[bytes]:
     """The same, for people."""
-    found = document(request.app, base_of(request.scope))
-    return Response(PAGE.render(request, found), media_type=MediaType.HTML)
+    found = msgspec.to_builtins(document(request.app, base_of(request.scope)), str_keys=True)
+    headers = {"content-security-policy": POLICY}
+    return Response(page(found).encode(), media_type=MediaType.HTML, headers=headers)
 
 
 HANDLERS: list[Any] = [api, docs]
