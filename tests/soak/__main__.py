@@ -42,6 +42,7 @@ from ..harness.session.crash import kills as session_kills
 from ..harness.session.two import races as session_races
 from ..processes import checks as processes
 from ..server import openapi
+from ..server.stream import checks as streams
 from ..sessions import checks as sessions
 
 STORM: dict[str, object] = {"processes": 4, "sessions": 8, "seconds": 60.0, "restarts": 2}
@@ -108,6 +109,8 @@ def _checks() -> Iterator[Check]:
         yield from _on_a_server(kind)
     for kind in SHARED:
         yield from _of_servers(kind)
+    for kind in KINDS:
+        yield _silent(kind)
     for kind in (*KINDS, *SHARED):
         yield from _encrypted(f"{kind}{ENCRYPTED}", here=kind in KINDS)
     for kind in servers.KINDS:
@@ -202,6 +205,17 @@ def _of_servers(kind: str) -> Iterator[Check]:
         client.takeovers,
         heavy={"rounds": 50, "sessions": 10},
         small={"rounds": 2, "sessions": 3},
+    )
+    yield _silent(kind)
+
+
+def _silent(kind: str) -> Check:
+    return _counted(
+        kind,
+        "silent readers",
+        streams.silent_readers,
+        heavy={"silent": 80, "slow": 20, "events": 40, "kilobytes": 3_000, "kills": 6},
+        small={"silent": 6, "slow": 3, "events": 6, "kilobytes": 900, "kills": 1},
     )
 
 

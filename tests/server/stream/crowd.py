@@ -26,6 +26,7 @@ PATIENCE = 120.0  # seconds; only a hang takes so long
 ROOT = Path(__file__).parents[3]
 SMALL = 4_096  # bytes of a reader's socket buffer
 ESTABLISHED = "01"
+LATER = (b"HTTP/1.1 429", b"HTTP/1.1 503")
 PROGRAM = """
 from holdfast import Agent, Harness, LogConfig
 from holdfast.models.scripted import ScriptedModel
@@ -51,13 +52,15 @@ class Server:
     def __init__(self, folder: Path, store: str = "sqlite:x.db", **limits: float) -> None:
         (folder / "clerk.py").write_text(PROGRAM)
         lines = ["[agents]", 'clerk = "clerk:clerk"', "[auth]", 'kind = "none"']
-        lines += ["[stores]", f"{store.partition(':')[0]} = {json.dumps(store)}"]
+        kind = {"postgresql": "postgres"}.get(store.partition(":")[0], store.partition(":")[0])
+        lines += ["[stores]", f"{kind} = {json.dumps(store)}"]
         lines += ["[server]", "grace = 1.0", "[limits]", "rate = 10000", "burst = 10000"]
         lines += [f"{name} = {value}" for name, value in limits.items()]
         (folder / "server.toml").write_text("\n".join(lines))
         self._folder, self.port = folder, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
+        self.base = 0.0  # its memory before it did anything
 
     def __enter__(self) -> Server:
         self.start()
@@ -83,6 +86,7 @@ class Server:
             return False
 
         until(ready, "the server did not come up")
+        self.base = self.memory()
 
     def kill(self) -> None:
         """End it as `kill -9` does."""
@@ -140,6 +144,8 @@ class Reader:
         self.events: list[tuple[int, str]] = []
         self.cursor: str | None = None
         self.caught = False
+        self.pause = 0.0  # seconds after each piece that is read
+        self.connects = 0
         self._forget()
         self.socket: socket.socket | None = None
 
@@ -151,6 +157,7 @@ class Reader:
             headers["Last-Event-ID"] = self.cursor
         path = f"/v1/sessions/{self._session}/events"
         self.socket = asked(self._server.port, path, headers, small=self._small)
+        self.connects += 1
         self._forget()
 
     def _forget(self) -> None:
@@ -158,17 +165,21 @@ class Reader:
 
     def read(self, enough: Callable[[], bool]) -> bool:
         """Read until it is enough; False where the connection ended before."""
-        assert self.socket is not None
         while not enough():
-            try:
-                piece = self.socket.recv(1 << 16)
-            except ConnectionError:
+            if not self._read_piece():
                 return False
-            if not piece:
-                return False
+        return True
+
+    def _read_piece(self) -> bool:
+        assert self.socket is not None
+        try:
+            piece = self.socket.recv(1 << 16)
             self._raw += piece
             self._parse()
-        return True
+        except ConnectionError:
+            return False
+        time.sleep(self.pause)
+        return bool(piece)
 
     def catch_up(self) -> None:
         """Read all that was; then say nothing and take nothing."""
@@ -183,10 +194,20 @@ class Reader:
             if self.socket is None:
                 with contextlib.suppress(ConnectionError):
                     self.connect()
+                time.sleep(0.02)
             if self.socket is not None and not self.read(
                 lambda: bool(self.events) and self.events[-1][0] >= seq
             ):
                 self.close()
+
+    def read_some(self) -> None:
+        """Read some more, if there is more; make a connection where there is none."""
+        if self.socket is None:
+            with contextlib.suppress(ConnectionError):
+                self.connect()
+            time.sleep(0.02)
+        elif select.select([self.socket], [], [], 0.1)[0] and not self._read_piece():
+            self.close()
 
     @property
     def waiting(self) -> int:
@@ -215,6 +236,8 @@ class Reader:
             head, found, rest = self._raw.partition(b"\r\n\r\n")
             if not found:
                 return
+            if head[:12] in LATER:
+                raise ConnectionError("not now")
             assert head.startswith(b"HTTP/1.1 200 "), bytes(head)
             self._begun, self._raw = True, rest
         while (place := self._raw.find(b"\r\n")) >= 0:

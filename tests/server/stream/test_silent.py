@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from holdfast import CaughtUp, Event
 from holdfast.client import Client
 from holdfast.server.outbox import PIECE
 
+from .checks import silent_readers
 from .crowd import Reader, Server, asked, told, until
 
 READERS = 100
@@ -116,6 +118,15 @@ def test_reader_that_stalls_is_cut_and_resumes_without_loss(tmp_path: Path) -> N
             for reader in readers:
                 reader.read_to(log[-1][0])
                 assert reader.events == log
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_readers_of_a_killed_server_miss_nothing(tmp_path: Path, kind: str) -> None:
+    check = partial(silent_readers, silent=6, slow=3, events=6, kilobytes=900, kills=2)
+    outcome = await asyncio.to_thread(check, kind, tmp_path)
+    assert outcome.problems == []
+    assert outcome.counts["kills"] == 2
+    assert outcome.counts["readers"] == 9
 
 
 async def test_client_that_stalls_resumes_by_itself(tmp_path: Path) -> None:
