@@ -107,7 +107,6 @@ def test_a_copy_of_which_nothing_arrives_makes_no_store(
 def test_transcripts_of_which_none_is_taken_make_no_store(
     tmp_path: Path, place: Path, cli: Cli
 ) -> None:
-    pytest.importorskip("claude_agent_sdk")
     project = place / "-home-ann"
     project.mkdir()
     target = ["--create", "--store", f"sqlite:{tmp_path}/new/claude.db"]
