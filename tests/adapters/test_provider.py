@@ -103,3 +103,4 @@ async def test_a_program_that_is_not_there_fails_the_run_and_says_so(tmp_path: P
     async with Harness(AGENT, providers=[missing], default_model=MODEL, store=url) as here:
         result = await (await here.get_or_create("pets")).send("hi")
     assert (result.status, result.code) == ("failed", "model_unavailable")
+    assert (result.error or "").startswith("The model cannot be reached. Install Claude Code, or")

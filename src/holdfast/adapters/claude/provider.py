@@ -144,7 +144,7 @@ class ClaudeModel:
         except sdk.CLINotFoundError as error:
             remedy = "install Claude Code, or pass ClaudeProvider(…, options={'cli_path': …})"
             problem = "the program `claude` was not found"
-            raise ModelError(model=self.ref, problem=problem, remedy=remedy) from error
+            raise ModelUnavailable(model=self.ref, problem=problem, remedy=remedy) from error
         except sdk.ClaudeSDKError as error:
             problem = f"the Claude Agent SDK failed ({type(error).__name__})"
             raise ModelUnavailable(model=self.ref, problem=problem) from error
