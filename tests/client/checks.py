@@ -14,6 +14,7 @@ from typing import Any
 from holdfast import CaughtUp, Delta, Event, connect, key
 from holdfast.client import Client, Patience, Session
 from holdfast.events import MessageCompleted
+from holdfast.events.defaults import complete
 from holdfast.testing.samples import read_all
 
 from ..crash.outcome import Outcome, Tick, quiet
@@ -43,7 +44,7 @@ class Heard:
 
     def judge(self, name: str, log: list[Event], outcome: Outcome) -> None:
         outcome.problems.extend(f"{name}: {problem}" for problem in self.problems)
-        outcome.equal(self.events, log, f"{name}: the events")
+        outcome.equal(self.events, [complete(event) for event in log], f"{name}: the events")
         for event in log:
             if event.kind == "message.completed" and event.id in self.texts:
                 text = event.payload(MessageCompleted).text

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast import NewEvent, connect, key
+from holdfast.events.defaults import complete
 from holdfast.store import Store
 from holdfast.testing.samples import read_all
 
@@ -115,7 +116,7 @@ async def _reached(store: Store, server: Server) -> None:
 async def _log(where: str) -> list[tuple[int, str]]:
     async with connect(where) as store:
         found = await read_all(store, key("s"))
-    return [told(json.loads(msgspec.json.encode(event))) for event in found]
+    return [told(json.loads(msgspec.json.encode(complete(event)))) for event in found]
 
 
 def _resume(readers: list[Reader], log: list[tuple[int, str]], outcome: Outcome) -> None:
