@@ -155,20 +155,16 @@ class Loop:
 
     def iterate(self, source: Any) -> Generator[Any, None, None]:
         """The items of what can be iterated with `async for`."""
-        items: AsyncIterator[Any] = self.call(aiter, source)
+        steps = _Steps(self.call(aiter, source))
         try:
             while True:
-                coming = self._begin(_next(items))
-                try:
-                    found, item = coming.result()
-                finally:
-                    coming.cancel()  # where it was interrupted; else it is done
+                found, item = self._begin(steps.next()).result()
                 if not found:
                     return
                 yield item
         finally:
             with contextlib.suppress(HarnessClosed):
-                self.wait(_end(items))
+                self.wait(steps.end())
 
     def close(self, last: Callable[[], Awaitable[None]]) -> bool:
         """Do the last work, end what still goes on, and join the thread; False if that was
@@ -238,22 +234,28 @@ async def _settled(
     return await value if inspect.isawaitable(value) else value
 
 
-async def _next(items: AsyncIterator[T]) -> tuple[bool, T | None]:
-    # StopAsyncIteration cannot leave a coroutine.
-    try:
-        return True, await anext(items)
-    except StopAsyncIteration:
-        return False, None
+class _Steps:
+    """An iteration, a step at a time. It knows the step that is under way itself: an interrupt may
+    come before whoever asked for the step has got hold of it."""
 
+    def __init__(self, items: AsyncIterator[Any]) -> None:
+        self._items = items
+        self._step: asyncio.Task[Any] | None = None
 
-async def _end(items: AsyncIterator[Any]) -> None:
-    close = getattr(items, "aclose", None)
-    while close is not None:
+    async def next(self) -> tuple[bool, Any]:
+        """Whether there is another item, and the item."""
+        self._step = asyncio.current_task()
         try:
+            return True, await anext(self._items)
+        except StopAsyncIteration:  # which cannot leave a coroutine
+            return False, None
+
+    async def end(self) -> None:
+        """Cut the step that is under way, and close what was iterated."""
+        if self._step is not None:
+            await ended(self._step)
+        if (close := getattr(self._items, "aclose", None)) is not None:
             await close()
-            return
-        except RuntimeError:  # its last step was cancelled, and has not ended yet
-            await asyncio.sleep(0)
 
 
 @functools.lru_cache(maxsize=256)
