@@ -2,9 +2,9 @@
 
 To come from this machine proves nothing: a reverse proxy on it forwards everybody's requests. To
 read this user's files does. So the token is a file that only this user can read, one for each
-port and store, made by the first server and kept over restarts. A server holds a lock on its file
-while it runs; a client sends the token only then, so that a program that took the port while no
-server runs is shown nothing.
+port and store, made by the first server and kept over restarts. A server holds a lock beside it
+while it runs, one for each address; a client sends the token only then and there, so that a program
+that took the port while no server runs, or has it at another address, is shown nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import ipaddress
 import os
 import re
 import secrets
+import socket
 import stat
 import string
 import sys
@@ -33,6 +35,8 @@ try:
 except ImportError:  # Windows: whether a server runs cannot be told, and is assumed
     fcntl = None  # type: ignore[assignment]  # the name is tested before each use
 
+HOST = "127.0.0.1"  # where `holdfast serve` listens unless it is told otherwise
+TRIED = 0.5  # seconds to connect to an address of this machine
 PREFIX = "hl_"
 LENGTH = 43  # characters behind the prefix: 256 bits
 LETTERS = string.ascii_letters + string.digits
@@ -57,15 +61,18 @@ class LocalToken(Struct, frozen=True, kw_only=True):
         digest = hashlib.sha256(self.store.encode()).hexdigest()[:16]
         return folder() / f"{self.port}-{digest}.json"
 
-    def served(self) -> bool:
-        """Whether a server that takes it runs now; True where the platform cannot tell."""
-        return not fcntl or held(str(self.path))
+    def served(self, host: str | None = None) -> bool:
+        """Whether a server that takes it runs now, at this loopback address or at any; True where
+        the platform cannot tell."""
+        marks = self.path.parent.glob(self._mark("*").name) if host is None else [self._mark(host)]
+        return not fcntl or any(held(str(mark)) for mark in marks)
 
     @contextlib.contextmanager
-    def serving(self, *, passing: bool = False) -> Iterator[None]:
-        """Serve with it: `served` is true within, and false after it, also if this process is
-        killed. What was made for a `passing` port is removed at the end."""
-        with _opened(self.path) as file:
+    def serving(self, host: str = HOST, *, passing: bool = False) -> Iterator[None]:
+        """Serve with it at a loopback address: `served` is true within, and false after it, also
+        if this process is killed. What was made for a `passing` port is removed at the end."""
+        mark = self._mark(address_of(host))
+        with _opened(mark, os.O_RDWR | os.O_CREAT) as file:
             if fcntl:
                 fcntl.flock(file, fcntl.LOCK_SH)  # waits only for one who asks if it is served
             try:
@@ -73,6 +80,12 @@ class LocalToken(Struct, frozen=True, kw_only=True):
             finally:
                 if passing:
                     self.path.unlink(missing_ok=True)
+                    mark.unlink(missing_ok=True)
+
+    def _mark(self, host: str) -> Path:
+        """The file that a server at this address locks: another program may listen at the same
+        port of another address."""
+        return self.path.with_name(f"{self.path.stem}.{host.replace(':', '_')}.lock")
 
 
 def state_folder(
@@ -97,6 +110,23 @@ def state_folder(
 def folder() -> Path:
     """Where the tokens of this user are."""
     return state_folder() / "tokens"
+
+
+def address_of(host: str, port: int | None = None) -> str:
+    """The loopback address that a host means: of several, with a port, the first that something
+    listens on, which is where a client would connect to."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        found = [str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except OSError:
+        return host
+    for address in found if port is not None else ():
+        with contextlib.suppress(OSError), socket.create_connection((address, port), TRIED):
+            return address
+    return found[0]
 
 
 def keep(port: int, store: str) -> LocalToken:
@@ -177,8 +207,8 @@ def _write_once(made: LocalToken) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+def _opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
+    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         yield handle
     finally:

@@ -188,6 +188,9 @@ def test_arguments_are_named_as_they_are_typed(place: Path, cli: Cli) -> None:
 
 # Where a remedy that speaks of Python can be met by programs alone.
 PROGRAMS = {
+    "adapters/claude/provider.py": [
+        "install Claude Code, or pass ClaudeProvider(…, options={'cli_path': …})"
+    ],
     "bundle/write.py": ["use it with purpose='move'"],  # no verb takes `move_to`
     "codec.py": [
         "make it with NewEvent.of",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -57,10 +58,10 @@ class Other:
     def __init__(self, answer: bytes) -> None:
         self.heard: list[str] = []
         self._answer = answer
-        self.port = 0
+        self.host, self.port = "127.0.0.1", 0
 
     async def __aenter__(self) -> Other:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -196,11 +197,32 @@ async def test_nobody_is_shown_it_to_whom_the_server_sends_on(follows: bool) -> 
 async def test_who_took_the_port_of_a_server_that_ended_is_not_shown_it() -> None:
     async with refusing() as other:
         token = await asyncio.to_thread(keep, other.port, "memory:")
-        assert not token.served()
+        assert not await asyncio.to_thread(token.served)
         async with Client(f"http://127.0.0.1:{other.port}", patience=SOON) as client:
             with pytest.raises(Unauthorized):
                 await client.list()
         assert not any("authorization" in one.lower() for one in other.heard)
+
+
+async def test_another_loopback_address_with_the_same_port_is_not_shown_it() -> None:
+    other = refusing()
+    other.port, other.host = free_port(), "127.0.0.2"
+    async with other, running(other.port):
+        async with Client(f"http://127.0.0.2:{other.port}", patience=SOON) as client:
+            with pytest.raises(HoldfastError):
+                await client.list()
+        async with Client(f"http://127.0.0.1:{other.port}") as client:
+            assert (await client.list()).items == []
+    assert other.heard
+    assert not any("hl_" in heard for heard in other.heard)
+
+
+def test_many_who_ask_at_once_do_not_take_each_other_for_a_server() -> None:
+    token = keep(free_port(), "memory:")
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(pool.map(lambda _: token.served(), range(2_000)))
+    with token.serving():
+        assert token.served()
 
 
 async def test_a_token_that_others_could_read_is_not_shown() -> None:

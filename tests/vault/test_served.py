@@ -172,7 +172,16 @@ class Sealed(Served):
         (folder / "shop.py").write_text(PROGRAM)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        words = ["serve", "shop=shop:shop", "--store", store, "--port", str(self.port)]
+        words = [
+            "serve",
+            "shop=shop:shop",
+            "--store",
+            store,
+            "--port",
+            str(self.port),
+            "--auth",
+            "none",
+        ]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "holdfast.cli", *words],
             cwd=folder,
@@ -259,9 +268,9 @@ def test_what_another_process_writes_is_followed(tmp_path: Path) -> None:
     append(url, "s", "one", "two")
     with start("tail", "s", "--events", "1", "--store", url, "--json") as tail:
         assert tail.stdout is not None
-        assert json.loads(tail.stdout.readline())["data"] == {"text": "two"}
+        assert json.loads(tail.stdout.readline())["data"]["text"] == "two"
         append(url, "s", f"drei {SECRET}")
-        assert json.loads(tail.stdout.readline())["data"] == {"text": f"drei {SECRET}"}
+        assert json.loads(tail.stdout.readline())["data"]["text"] == f"drei {SECRET}"
         tail.send_signal(signal.SIGINT)
         tail.communicate()
     assert tail.returncode == 130

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from ..errors import InvalidValue
-from ..local_token import find
+from ..local_token import address_of, find
 
 PORTS = {"http": 80, "https": 443}
 
@@ -43,10 +43,12 @@ def is_loopback(url: str) -> bool:
 
 
 def _token(url: str, refused: Collection[str]) -> str | None:
-    """The token of the server that runs at an address of this machine."""
+    """The token of the server that runs at an address of this machine. Another loopback address
+    with the same port may be another user's."""
     parts = urlsplit(url)
     port = parts.port or PORTS[parts.scheme]
-    tokens = [one.token for one in find(port) if one.served()]
+    host = address_of(parts.hostname or "", port)
+    tokens = [one.token for one in find(port) if one.served(host)]
     return next((token for token in tokens if token not in refused), None)
 
 

@@ -113,7 +113,7 @@ class Exchange:
             self._closes = self._open
             if self._closes:
                 message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
-        elif message["type"] == "http.response.body" and not message["more_body"]:
+        elif message["type"] == "http.response.body" and not message.get("more_body"):
             message = await self._last(message)
         await self._send(message)
 

@@ -327,7 +327,7 @@ def run(
     calls = (lambda: begun(began), lambda: ending(settings.grace))
     # uvicorn hands the signal on when all is done: it was heeded, and nothing has failed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    with contextlib.nullcontext() if token is None else token.serving(passing=passing):
+    with contextlib.nullcontext() if token is None else token.serving(plan.host, passing=passing):
         if plan.workers == 1:
             Server(config, *calls).run(sockets)
             return

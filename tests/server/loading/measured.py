@@ -22,10 +22,16 @@ async def main(kind: str, where: str) -> None:
         await fetch(loader, source)
     except InvalidValue as error:
         problem = error.problem
-    used = [resource.getrusage(who).ru_maxrss >> 10 for who in (WHO, CHILDREN)]
-    print(json.dumps([problem, *used]))
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+    print(json.dumps([problem, peak(), children]))
 
 
-WHO, CHILDREN = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+def peak() -> int:
+    """The most MiB that this process had. `ru_maxrss` would count what its parent had as well."""
+    with open("/proc/self/status") as status:
+        (line,) = (line for line in status if line.startswith("VmHWM:"))
+    return int(line.split()[1]) >> 10
+
+
 resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
 asyncio.run(main(*sys.argv[1:]))

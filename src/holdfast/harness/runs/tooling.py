@@ -267,12 +267,12 @@ async def _cut(
 ) -> None:
     """Stop what still runs, and say so of each; what has finished is kept."""
     running = [task for task in tasks if not task.done()]
+    for task in tasks:
+        task.add_done_callback(forget)  # one that has failed already is told of by the others
     for task in running:
         task.cancel()
     if running:
-        _, deaf = await asyncio.wait(running, timeout=GRACE)
-        for task in deaf:
-            task.add_done_callback(forget)
+        await asyncio.wait(running, timeout=GRACE)
     if driving.failure is not None:
         return  # not ours to say any more; the next driver says that it is unknown
     stopped = ToolResult(content=f"This call was cancelled. {STOPPED}", code="cancelled")

@@ -47,6 +47,7 @@ class Intent(Struct, frozen=True):
     tenant: str
     session: str
     store: str
+    folder: tuple[int, int] | None = None  # the device and inode of its work folder
 
     @property
     def scope(self) -> Scope:
@@ -159,7 +160,19 @@ def _allow(name: str, opened: int) -> None:
     with suppress(OSError):
         found = os.stat(name, dir_fd=opened, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o700 != 0o700:
-            os.chmod(name, 0o700, dir_fd=opened)
+            _open_to_owner(name, opened)
+
+
+def _open_to_owner(name: str, above: int) -> None:
+    """Change the mode of a folder itself: a link may have taken its place meanwhile."""
+    if os.chmod in os.supports_follow_symlinks:
+        os.chmod(name, 0o700, dir_fd=above, follow_symlinks=False)
+        return
+    folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        os.chmod(f"/proc/self/fd/{folder}", 0o700)
+    finally:
+        os.close(folder)
 
 
 def remove_tree(name: str, above: int) -> None:
@@ -197,9 +210,9 @@ class WorkFolders:
         """Write down that a session is being deleted, before it is; nothing where it has no
         folder."""
         folder = self.of(scope)
-        if not os.path.lexists(folder):
+        if (found := _identity(folder)) is None:
             return
-        data = msgspec.json.encode(Intent(scope.tenant, scope.session, store))
+        data = msgspec.json.encode(Intent(scope.tenant, scope.session, store, found))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(f"{folder}{INTENT}", flags, 0o600)
         try:
@@ -215,12 +228,13 @@ class WorkFolders:
 
     def remove(self, scope: Scope) -> None:
         """Remove a session's folder, and what earlier removals left of it; `SandboxError` says
-        what could not be removed. A folder that is younger than the intent to remove it belongs
-        to a new session, and stays."""
+        what could not be removed. Another folder than the one that was to be removed belongs to a
+        new session, and stays."""
         folder = self.of(scope)
+        intended = _intent(f"{folder}{INTENT}")
         failures: list[SandboxError] = []
         with suppress(FileNotFoundError):
-            if not _is_younger(folder, f"{folder}{INTENT}"):
+            if intended is None or intended.folder in (None, _identity(folder)):
                 failures += self._put_away(folder)
         for name in self._gone(f"{folder.name}{GONE}"):
             failures += self._remove(name)
@@ -267,10 +281,8 @@ class WorkFolders:
         """The sessions whose deletion was begun and not finished."""
         found = []
         for name in self._names():
-            if name.endswith(INTENT):
-                with suppress(OSError, msgspec.MsgspecError):
-                    data = (self._dir / name).read_bytes()
-                    found.append(msgspec.json.decode(data, type=Intent))
+            if name.endswith(INTENT) and (intent := _intent(self._dir / name)) is not None:
+                found.append(intent)
         return found
 
     def remove_gone(self) -> Swept:
@@ -285,11 +297,20 @@ class WorkFolders:
         return Swept(folders=len(names) - len(failures), remains=remains)
 
 
-def _is_younger(folder: Path, intent: str) -> bool:
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Which folder it is, whatever was written in it since; None if there is none."""
     try:
-        return folder.stat().st_ctime_ns > os.stat(intent).st_mtime_ns
+        found = os.lstat(folder)
     except FileNotFoundError:
-        return False
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _intent(path: Path | str) -> Intent | None:
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=Intent)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 # What a harness asks of its sandbox. One of a program's own may have no more than `destroy`.

@@ -36,6 +36,7 @@ from .recovery import Recovery
 logger = logging.getLogger("holdfast.file")
 
 VERSION = 1
+TRIES = 5  # to make an index that others remove meanwhile
 MADE = "CREATE TABLE IF NOT EXISTS made (inode TEXT NOT NULL)"  # tells an index from a copy of it
 
 Page = tuple[str, list[Event], LogDamaged | None]
@@ -226,8 +227,10 @@ class Opening:
         """The index, filled anew with `rebuild` or if it is not there, of another version, or
         unreadable; caught up with `recover`, after a death, or if it is a copy."""
         conn = None if rebuild else self._whole(recover=recover, dead=bool(dead))
-        while conn is None:
-            conn = self._new(dead=bool(dead))
+        for left in reversed(range(TRIES)):
+            if conn is None:
+                conn = self._new(dead=bool(dead), last=not left)
+        assert conn is not None
         for path in dead:
             path.unlink(missing_ok=True)
         return conn
@@ -264,8 +267,9 @@ class Opening:
             undo.pop_all()
         return conn
 
-    def _new(self, *, dead: bool) -> sqlite3.Connection | None:
-        """An index that is filled from all files; None if it was removed meanwhile."""
+    def _new(self, *, dead: bool, last: bool) -> sqlite3.Connection | None:
+        """An index that is filled from all files; None if it was removed meanwhile, unless this is
+        the `last` try. A full disk looks the same: files of the index are missing."""
         self._file.remove()
         self._file.make(0o600)
         before = inode(self._file.path)
@@ -279,9 +283,11 @@ class Opening:
                 fill = self._recovery.recover if dead else self._recovery.rebuild
                 _fill(conn, self._bodies, fill, before)
                 if not self._file.remember(conn, before):
+                    if last:
+                        raise replaced(self._file.path)
                     return None
             except sqlite3.DatabaseError:
-                if self._is_gone(before):
+                if not last and self._is_gone(before):
                     return None
                 raise
             undo.pop_all()
