@@ -64,10 +64,12 @@ def _named(one: LocalToken) -> str:
 
 def _unclear(found: list[LocalToken], port: int | None, common: Common) -> InvalidValue:
     if found:
-        names = "; ".join(_named(one) for one in found)
+        running = [one for one in found if one.served()]
+        names = "; ".join(_named(one) for one in running or found)
+        many = f"{len(running)} servers run" if running else "no server runs; tokens are kept of"
         return InvalidValue(
             field="token",
-            problem=plain(f"{len(found)} servers have one: {names}"),
+            problem=plain(f"{many}: {names}"),
             remedy="add the options of the one you mean",
         )
     of_port = "" if port is None else f" for port {port}"
