@@ -1,11 +1,13 @@
 """How much the engine finds, and how often it is wrong: `python -m tests.redaction.score`.
 
-Each case goes through the path that bundles take (`Scrub`, mode `sanitized`), or with `--log` through
-the one that logs take (`Redactor`). A case is found if none of its secrets is left; it is kept whole
-if everything that must survive has survived. In ordinary text, every replacement is a mistake.
+Each case goes through the path that bundles take (`Scrub`, mode `sanitized`), or with `--log`
+through the one that logs take (`Redactor`). A case is found if none of its secrets is left; it is
+kept whole if everything that must survive has survived. In ordinary text, every replacement is a
+mistake.
 
-The cases are in two halves by a hash of their names. Look at the failures of `dev` alone (`--show`) when you
-change the engine; the figures of `held` then say whether the change is more than a special case.
+The cases are in two halves by a hash of their names. Look at the failures of `dev` alone (`--show`)
+when you change the engine; the figures of `held` then say whether the change is more than a special
+case.
 """
 
 from __future__ import annotations
@@ -123,9 +125,7 @@ def main() -> None:
 def _print_recall(args: argparse.Namespace, clean: Clean) -> None:
     cases = [c for c in CASES if c.family.startswith(args.family or "")]
     halves: tuple[Half, ...] = (args.half,) if args.half else ("dev", "held")
-    scores = {
-        half: by_family((c for c in cases if half_of(c) == half), clean) for half in halves
-    }
+    scores = {half: by_family((c for c in cases if half_of(c) == half), clean) for half in halves}
     for family in dict.fromkeys(c.family for c in cases):
         rows = (scores[half].get(family, Score()) for half in halves)
         print(f"{family:24}", *(f"{s.found:4}/{s.cases:<4}" for s in rows))

@@ -5,8 +5,9 @@ values that the program has told us (`learn`), and what has the shape of a secre
 stands in a text. Pure, and linear in the length of a text whatever it holds.
 """
 
+from . import decode
 from .flow import Flow, values_only
-from .funnel import SHORTEST, Mask, OnHit, Redactor, forms
+from .funnel import SHORTEST, Mask, OnHit, OnSeen, Redactor, Seen, forms
 from .names import DEFAULT_KEYS, words
 from .spans import PLACEHOLDER, Finder, Span, only_placeholders
 from .walk import DEPTH, VALUES, describe
@@ -21,8 +22,11 @@ __all__ = [
     "Flow",
     "Mask",
     "OnHit",
+    "OnSeen",
     "Redactor",
+    "Seen",
     "Span",
+    "decode",
     "describe",
     "forms",
     "only_placeholders",

@@ -7,22 +7,43 @@ import functools
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import InvalidValue
-from .assigned import assignments, elements
+from .judge import Place, judge
 from .names import DEFAULT_KEYS, Names
-from .shapes import addresses, blocks, schemes, shapes
+from .scan import scan
 from .spans import PLACEHOLDER, Finder, Span, apart, masked, only_placeholders
-from .walk import Walk
+from .walk import Under, Walk
 
 OnHit: TypeAlias = Callable[[str, str], None]
+
+
+class Seen(NamedTuple):
+    """A value that was replaced (`secret`), or that is doubtful, and why."""
+
+    rule: str
+    path: str
+    reason: str
+    secret: bool
+    value: str
+
+
+OnSeen: TypeAlias = Callable[[Seen], None]
 Mask: TypeAlias = Callable[[str, str], str]
 
+_REASONS = {
+    "value": "it is a registered secret",
+    "key": "it stands under the name of a secret",
+    "path": "it is a local path",
+    "person": "it is registered",
+}
 NESTED = 1 << 18  # characters of JSON in a text that are looked through as a value
+_LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _INDENT = re.compile(r"[\[{]\r?\n([ \t]{1,8})")
 AGAIN = 6  # looks at what a look has left, until it leaves all; more than one is rare
+SHORT = 1 << 16  # characters of a text that is looked at so often; a longer one, once more
 CLEAN = 4096  # short texts without a secret that are remembered
 SHORTEST = 4  # characters of a value to learn; a shorter one would be found everywhere
 
@@ -33,6 +54,9 @@ class Redactor:
     `keys` are names of secrets, compared by whole words. `values` are known secrets, found
     also where they are escaped, in a URL, or in base64. `shapes` says whether texts are
     searched for what looks like a secret. `on_hit(rule, path)` is told of each hit.
+
+    `strict` masks doubtful values as well. `on_seen` is told of each value that is masked and of
+    each that is doubtful, with the reason; it is for a review, and the only one that sees values.
 
     `replacement` stands in the place of a secret; a function is asked with the rule and the
     secret. `labels` are names of what else is to be masked, each under its rule, and
@@ -48,8 +72,12 @@ class Redactor:
         on_hit: OnHit | None = None,
         labels: Mapping[str, Iterable[str]] | None = None,
         finders: Iterable[Finder] = (),
+        strict: bool = False,
+        on_seen: OnSeen | None = None,
     ) -> None:
         self.shapes = shapes
+        self.strict = strict
+        self.on_seen = on_seen
         self.on_hit = on_hit
         self._replace = replacement if callable(replacement) else lambda rule, secret: replacement
         self._fixed = "" if callable(replacement) else replacement
@@ -83,6 +111,13 @@ class Redactor:
         """How `key` says that what stands under it is secret: see `Names.find`."""
         return self._named.find(key)
 
+    def judged(self, under: Under, value: str, path: str) -> bool:
+        """Whether a value that stands as data under the name of a secret is one."""
+        found = judge(under.name, under.says, value, Place.FIELD)
+        if found.doubtful and self.on_seen is not None and not self.strict:
+            self.on_seen(Seen("key", path, found.reason, False, value))
+        return found.secret or (found.doubtful and self.strict)
+
     def __call__(self, value: Any, path: str = "") -> Any:
         """A copy with all secrets masked.
 
@@ -97,7 +132,8 @@ class Redactor:
         if text in self._clean:
             return text
         found = self._text(text, path)
-        for _ in range(AGAIN if found != text else 0):
+        again = AGAIN if len(text) <= SHORT else 1
+        for _ in range(again if found != text else 0):
             before, found = found, self._text(found, path)
             if found == before:
                 break
@@ -109,36 +145,51 @@ class Redactor:
         return found
 
     def _text(self, text: str, path: str) -> str:
+        read = None  # the text, once it was read as the values that it holds
         if self.shapes and text[:1] in ("{", "["):
-            text = self._nested(text, path)
-        text = self._known(text, path)
-        if self.shapes:
-            for look in (addresses, blocks, shapes, schemes):
-                text = self.mask(text, look(text), path)
-            if self._named and (":" in text or "=" in text or "--" in text):
-                text = self.mask(text, assignments(text, self.named), path)
-            if self._named and "</" in text:
-                text = self.mask(text, elements(text, self.named), path)
+            read = self._nested(text, path)
+        text = self._known(text if read is None else read, path)
+        if self.shapes and read is None:
+            text = self._scanned(text, path)
         for finder in self._finders:
             text = self.mask(text, finder(text), path)
         return text
 
-    def _nested(self, text: str, path: str) -> str:
-        """JSON in a text, or lines of it, as the values that they are."""
+    def _scanned(self, text: str, path: str) -> str:
+        """The text without what a scan finds in it."""
+        doubts = self.strict or self.on_seen is not None
+        found = list(scan(text, self._named, doubts=doubts))
+        if self.on_seen is not None and not self.strict:
+            for one in found:
+                value = text[one.start : one.end]
+                if not one.secret and not only_placeholders(value):
+                    self.on_seen(Seen(one.rule, path, one.reason, False, value))
+        spans = (Span(*one[:4]) for one in found if one.secret or self.strict)
+        return self.mask(text, spans, path)
+
+    def _nested(self, text: str, path: str) -> str | None:
+        """JSON in a text, or lines of it, as the values that they are; None if it is something
+        else."""
         if len(text) <= NESTED and text.rstrip()[-1:] in ("}", "]"):
             try:
                 return self._json(text, json.loads(text), path)
             except (ValueError, RecursionError):
                 pass
         if "}\n{" not in text:
-            return text
-        lines = (self._nested(line, path) for line in text.split("\n"))
-        return "\n".join(lines)
+            return None
+        lines = text.split("\n")
+        read = [self._nested(line, path) if line.strip() else line for line in lines]
+        return "\n".join(
+            self._scanned(line, path) if kept is None else kept
+            for line, kept in zip(lines, read, strict=True)
+        )
 
     def _json(self, text: str, value: Any, path: str) -> str:
         masked = Walk(self).value(value, path, 0)
         if masked == value:
             return text
+        if (patched := _patched(text, value, masked)) is not None:
+            return patched
         lead = _INDENT.match(text)
         return json.dumps(
             masked,
@@ -184,17 +235,19 @@ class Redactor:
     def mask(self, text: str, spans: Iterable[Span], path: str) -> str:
         """The text with these spans of it masked; what is masked already stays."""
         out, done = [], 0
-        for start, end, rule in apart(text, spans):
+        for start, end, rule, reason in apart(text, spans):
             if self._fixed and text[start:end] == self._fixed:
                 continue
-            out += [text[done:start], self.whole(rule, text[start:end], path)]
+            out += [text[done:start], self.whole(rule, text[start:end], path, reason)]
             done = end
         return "".join([*out, text[done:]]) if out else text
 
-    def whole(self, rule: str, secret: str, path: str) -> str:
+    def whole(self, rule: str, secret: str, path: str, reason: str = "") -> str:
         """What stands in the place of a secret, which is told as a hit."""
         if only_placeholders(secret):
             return secret
+        if self.on_seen is not None:
+            self.on_seen(Seen(rule, path, reason or _REASONS.get(rule, rule), True, secret))
         if self.on_hit is not None:
             self.on_hit(rule, path)
         return self._replace(rule, secret)
@@ -212,6 +265,34 @@ class Redactor:
                     piece if n == 0 else put() + piece for n, piece in enumerate(text.split(form))
                 )
         return text
+
+
+def _patched(text: str, value: Any, masked: Any) -> str | None:
+    """JSON with only those leaves and names written anew that have changed; None if they cannot be
+    told apart in the text, since a name stands in it twice."""
+    old, new = list(_leaves(value)), list(_leaves(masked))
+    places = [found.span() for found in _LEAF.finditer(text)]
+    if not len(old) == len(new) == len(places):
+        return None
+    out, done, ascii_only = [], 0, "\\u" in text
+    for before, after, (start, end) in zip(old, new, places, strict=True):
+        if before != after:
+            out += [text[done:start], json.dumps(after, ensure_ascii=ascii_only)]
+            done = end
+    return "".join([*out, text[done:]])
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Names and leaves of a value, in the order in which JSON writes them."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def _kept(put: Callable[[], str], found: re.Match[str]) -> str:

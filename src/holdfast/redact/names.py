@@ -1,4 +1,9 @@
-"""Which names say that a secret stands under them; compared by whole words."""
+"""What a name says about the value that stands under it; compared by whole words.
+
+A name says it with its last words: `db_password`, `X-Api-Key`, `githubToken`. Words that only say
+which one (`_prod`, `_2`, `_old`) may follow; any other word makes it a name of something else
+(`password_policy`, `token_count`, `secret_name`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,13 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 
-from .spans import PLACEHOLDER, masked
+from .spans import masked
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a table that is written as text."""
+    return tuple(text.split())
+
 
 DEFAULT_KEYS = (
     *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "token", "credential"),
@@ -17,10 +28,116 @@ DEFAULT_KEYS = (
     *("otp", "totp", "recovery_code", "backup_code", "seed_phrase", "mnemonic", "client_key_data"),
     *("passwort", "kennwort", "contraseña", "contrasena", "senha", "mot_de_passe"),
 )
-SECRETS = ("key", "token", "tokens")  # how a name says that a secret stands under it
-NAME = 256  # characters of a name that are looked at
+# How a name says it. `key`: whatever stands under it is secret. `token`, `tokens`: texts are, and
+# numbers count them. `weak`: only what looks like a secret by itself is one.
+SECRETS = ("key", "token", "tokens", "weak")
+NAME = 128  # characters of a name that are looked at
 
 _WORDS = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|\d+")
+
+# Further names that say `key`, by their last words.
+_KEYS = listed(
+    """
+pswd psw psk secret_id secretid creds jwe
+ csrf_secret conn_str conn_string connection_uri auth_string requirepass
+passkey masterauth secret_text security_code security_answer access_code one_time_code
+verification_code login_code auth_code mfa_code otp_code pin_code authentication_code sms_code tan
+authentication_string auth_string one_time_password recovery_phrase recovery_phrases backup_phrase
+secret_phrase seed_words recovery_words signing_secret shared_secret app_password
+personal_access_token service_account_json service_account_key kubeconfig_data certificate_key
+key_base keystore_pass preshared sas_key shared_access_key wachtwoord lösenord adgangskode passord
+heslo jelszó salasana şifre sifre parola hasło haslo пароль пин лозинка κωδικός zugangscode
+zugangspasswort zugangsdaten anmeldedaten identifiants geheimnis geheim mdp 密码
+密碼 口令 パスワード 暗証番号
+비밀번호 암호 รหัสผ่าน סיסמה
+"""
+)
+_PHRASES = listed(
+    """
+mot_de_passe clé_d_api clé_api clé_secrète clé_privée code_secret code_d_accès parola_d_ordine
+palabra_clave clave_secreta clave_api clave_de_api clave_de_acceso clave_privada chave_de_api
+chave_secreta chave_privada chiave_api chiave_segreta chiave_privata api_schlüssel
+geheimer_schlüssel privater_schlüssel wlan_schlüssel zugangs_schlüssel kata_sandi mật_khẩu
+код_доступа ключ_api api_nyckel api_sleutel geheime_sleutel klucz_api
+"""
+)
+# What makes a key a secret one: `api_key`, `signing_key`, `stripe_key`.
+_KEYED = frozenset(
+    listed(
+        """
+access account activation admin aes anon apn app application auth authentication authorization aws
+azure backup bearer bot captcha cipher client cloudflare consumer cookie credential crypt crypto
+datadog db deepl deploy dev developer device django ec ed25519 encrypt encryption enc fernet
+firebase flask function gcp gemini github gitlab google gpg grpc hmac host ingest ingestion
+integration jwe jwk jwt kms ldap licence license live machine maps mailgun management mapbox
+master mistral node oauth oauth2 oidc openai anthropic openrouter partner pem personal pgp pre
+preshared private prod production provisioning recaptcha registration restricted role root rsa
+sandbox sas sdk secret security segment sendgrid sentry server service session setup shared sign
+signing software ssh ssl staging storage stripe subscription supabase svc symmetric sync tenant
+tls totp twilio unlock unseal upload user vapid vault vpn wallet webhook wep wif wifi wlan wpa
+write zone product serial
+"""
+    )
+)
+# Keys that are none: of a table, a cache, a keyboard.
+_OPEN_KEYS = frozenset(
+    listed(
+        """
+public primary foreign partition sort cache object routing idempotency translation message map
+dict lookup row column index unique group config setting property hot arrow enter escape tab
+delete ctrl issue natural surrogate range composite event react item sonar label cursor short
+shortcut compound candidate super alternate sorting ordering each every no
+which second next previous storage_object i18n locale field tooltip metric tag selection dedup
+trace
+"""
+    )
+)
+# Tokens that are none: of a model, a parser, a page, a design.
+_OPEN_TOKENS = frozenset(
+    listed(
+        """
+eos bos pad unk mask sep cls special next prev previous continuation page pagination design end
+start stop begin beginning first last current unexpected expected invalid syntax keyword lexer
+operator color colour spacing css input output prompt completion max min num total cached
+reasoning audio text image per of each every one two no eot eod bom newline
+string identifier comment whitespace punctuation number numeric literal peek consume cancellation
+cancel stopping per_token sync next_sync skip offset watermark cursor word think tool image_start
+"""
+    )
+)
+# Behind these, `pass` and `pw` mean a password.
+_PASS = frozenset(
+    listed(
+        """
+db database root user admin ssh store key require bind ldap mail smtp imap pop3 ftp sftp my app
+vnc http https web proxy wifi wlan login auth svc service mysql postgres pg psql mongo mongodb
+redis rabbitmq amqp mqtt sql sa oracle ora jdbc basic sudo sys system server client cert pfx p12
+jks keystore truststore trust email webdav webhook repo registry docker nexus artifactory jenkins
+sonar vault backup archive zip rar bitwarden master main default test prod stage staging dev
+production new old wp wordpress ansible become tomcat remote local host router
+"""
+    )
+)
+_WEAK = listed(
+    """
+key pass pw pat pin auth sid sess sessid session sessionid session_id phpsessid jsessionid
+connect_sid remember_me dsn schlüssel clé clave chave chiave ключ jeton
+code_pin code_verifier seed totp_seed identitytoken session_data
+sessiondata wif xprv csrf xsrf sas
+"""
+)
+# Words that say which one, behind the name of a secret.
+_WHICH = frozenset(
+    listed(
+        """
+prod production staging stage dev development test testing live sandbox eu us old new current
+previous prev primary secondary backup main default value val plain plaintext text raw string str
+data base64 b64 hex enc encoded hash hashed digest pem confirm confirmation confirmed again repeat
+repeated base env1 a b c d v1 v2 v3 en de local global master replica admin user root json hashes
+for env
+"""
+    )
+)
 # A name that goes on like this is about a secret and none itself.
 _ABOUT = {
     *("count", "counts", "limit", "limits", "budget", "usage", "used", "left", "total", "cost"),
@@ -32,14 +149,46 @@ _ABOUT = {
 }
 # `tokens` alone are counted; tokens of these are kept secret.
 _OWNED = {"access", "refresh", "auth", "oauth", "api", "bearer", "session", "csrf", "device"}
-# Names that are written as one word: `PGPASSWORD`, `clientsecret`, `authtoken`.
+# Names that are written as one word: `PGPASSWORD`, `clientsecret`, `authtoken`, `dbpass`.
 _JOINED = re.compile(
-    r"[^\W\d_]+(?:password|passwd|passphrase|secret|apikey|secretkey|accesskey|privatekey)s?"
-    r"|(?:access|refresh|auth|oauth|api|bearer|session|csrf|xsrf|id|client|bot|user)token"
-    r"|(?:secret|access|private|account|signing|encryption|master|auth)key"
+    r"[^\W\d_]+(?:passwords?|passwd|passphrase|secrets?|apikeys?|secretkey|accesskey|privatekey"
+    r"|passwort|kennwort)"
+    r"|(?:access|refresh|auth|oauth|api|bearer|session|csrf|xsrf|id|client|bot|user|identity"
+    r"|registry|deploy|device|push|security|login|app|bearer|github|gitlab|npm|private)token"
+    r"|(?:secret|access|private|account|signing|encryption|master|auth|preshared|shared|session"
+    r"|fernet|ssh|deploy|api|license|subscription|consumer|symmetric|integration|ingestion)key"
+    rf"|(?:{'|'.join(sorted(_PASS))})(?:pass|pw|pwd|psw|pswd)"
 )
+_SUFFIX = re.compile(r"\d{1,4}")
+_GLUE = re.compile(r"(?<=[a-zA-Zà-ÿ])['’](?=[a-zA-Zà-ÿ])")
+# Words that can be the end of a name of several words: `API key`, `mot de passe`, `backup codes`.
+_LAST = frozenset(
+    listed(
+        """
+key keys code codes phrase passe string ordine khẩu sandi auth words answer token schlüssel clé
+clave chave chiave sleutel pin api secrète privée secreta privada privata access wif
+"""
+    )
+)
+# Words for a secret in some languages; a text that holds one may be a label.
+NOUNS = frozenset(
+    listed(
+        """
+password passwords passwd pwd pass passphrase passcode secret secrets token tokens key keys apikey
+credential credentials cookie cookies authorization auth login pin code codes passwort passwörter
+kennwort kennwörter schlüssel geheimnis zugangsdaten anmeldung anmelden mot passe clé clés jeton
+jetons identifiant identifiants contraseña contraseñas contrasena clave claves senha senhas chave
+chaves parola password chiave wachtwoord wachtwoorden lösenord adgangskode passord heslo hasło
+jelszó salasana şifre пароль пароля пароли ключ токен 密码 密碼 口令 令牌 パスワード トークン
+비밀번호 암호 토큰 username
+user email signin signup session bearer mnemonic otp totp basic csrf xsrf jwt
+"""
+    )
+)
+_CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
+@functools.lru_cache(maxsize=8192)
 def words(name: str) -> tuple[str, ...]:
     """The words of a name in any manner: `X-Api-Key`, `api_key` and `apiKey` hold api, key."""
     return tuple(word.lower() for word in _WORDS.findall(name))
@@ -50,33 +199,127 @@ class Names:
     under its rule."""
 
     def __init__(self, keys: Iterable[str], labels: Mapping[str, Iterable[str]]) -> None:
-        self._keys = frozenset(filter(None, map(words, keys)))
+        given = tuple(keys)
+        self._ours = set(DEFAULT_KEYS) <= set(given)
+        own = set(given) - set(DEFAULT_KEYS) if self._ours else given
+        self._own = frozenset(filter(None, map(words, own)))
         self._labels = {words(name): rule for rule, names in labels.items() for name in names}
-        self._longest = max(map(len, (*self._keys, *self._labels)), default=0)
-        self.find = functools.lru_cache(maxsize=4096)(self._find)
+        self._longest = max(map(len, (*self._own, *self._labels)), default=0)
+        self.find = functools.lru_cache(maxsize=8192)(self._find)
+        self.said = functools.lru_cache(maxsize=16384)(self._said)
 
     def __bool__(self) -> bool:
-        return bool(self._longest)
+        return self._ours or bool(self._longest)
 
     def _find(self, name: str) -> str | None:
-        """How the name says it: None is not at all, `token` and `tokens` mean texts alone,
-        since numbers count them; `key` is any other secret's, the rest are rules of labels."""
-        parts = words(PLACEHOLDER.sub(" ", name[:NAME]))
+        """How the name says that a secret stands under it: one of `SECRETS`, the rule of a label,
+        or None: not at all."""
+        if len(name) > NAME or "/" in name or masked(name):
+            return None
+        parts = words(_GLUE.sub(" ", name))
+        if self._ours and parts and (said := _said(parts)):
+            return said
+        if self._own and self._is_own(parts):
+            return "key"
+        return self._labels.get(parts)
+
+    def _said(self, name: str) -> tuple[str | None, bool]:
+        """How a name in a text says it, which may be a path of names with dots between; and whether
+        words before it may belong to it."""
+        own = name.rpartition(".")[2]
+        says = self.find(own)
+        if own != name and says in (None, "weak") and (whole := self.find(name)):
+            says = whole
+        weak = says in (None, "weak") or own.lower() == "token"
+        return says, weak and own == name and (words(own) or ("",))[-1] in _LAST
+
+    def _is_own(self, parts: tuple[str, ...]) -> bool:
+        """Whether one of the host's own names is in it, and nothing that makes it another."""
         for start in range(len(parts)):
             for end in range(start + 1, min(start + self._longest, len(parts)) + 1):
                 if parts[end : end + 1] and parts[end] in _ABOUT:
                     continue
-                if found := self._is_key(parts, start, end):
-                    return found
-        return None if masked(name) else self._labels.get(parts)
+                some = parts[start:end]
+                if some in self._own or (*some[:-1], some[-1].removesuffix("s")) in self._own:
+                    return True
+        return False
 
-    def _is_key(self, parts: tuple[str, ...], start: int, end: int) -> str | None:
-        some = parts[start:end]
-        one = (*some[:-1], some[-1].removesuffix("s"))
-        if some[-1] == "tokens" and one == ("token",) and one in self._keys:
-            owned = start > 0 and parts[start - 1] in _OWNED
-            return "tokens" if owned or len(parts) == 1 else None
-        if some not in self._keys and one not in self._keys:
-            joined = len(some) == 1 and ("password",) in self._keys and _JOINED.fullmatch(some[0])
-            return "key" if joined else None
-        return "token" if some[-1] == "token" else "key"
+
+@functools.cache
+def _table() -> dict[tuple[str, ...], str]:
+    """The phrases that say it by themselves, at the end of a name."""
+    found = {words(name): "weak" for name in _WEAK}
+    found |= {words(name): "key" for name in (*DEFAULT_KEYS, *_KEYS, *_PHRASES)}
+    found |= {("token",): "token", ("cookie",): "token", ("authorization",): "token"}
+    return found | {("auth", "header"): "token", ("jwt",): "token", ("jwe",): "token"}
+
+
+def _said(parts: tuple[str, ...]) -> str | None:
+    """What the last words say, without those that say which one."""
+    while parts and _SUFFIX.fullmatch(parts[-1]):
+        parts = parts[:-1]
+    if not parts:
+        return None
+    if found := _ends(parts):
+        return found
+    for cut in range(1, min(3, len(parts))):
+        which = parts[-cut:]
+        if not all(word in _WHICH or _SUFFIX.fullmatch(word) for word in which):
+            return None
+        if found := _ends(parts[:-cut]):
+            return found if found != "weak" else None
+    return None
+
+
+# A name that begins so is of something that is done with a secret, or that is said about one.
+_NOT_BEFORE = frozenset(
+    listed(
+        """
+has is use uses show hide forgot forgotten wrong invalid missing weak existing no without enable
+disable allow unknown bad expired
+"""
+    )
+)
+
+
+def _ends(parts: tuple[str, ...]) -> str | None:
+    if len(parts) > 1 and (parts[0] in _NOT_BEFORE or parts[-2] in _NOT_BEFORE):
+        return None
+    last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
+    if last in ("token", "tokens"):
+        return _token(last, before, alone=len(parts) == 1)
+    if last in ("key", "keys") and before:
+        return _key(parts, before)
+    if last in ("pass", "pw") and before:
+        return "key" if before in _PASS or last == "pw" else "weak"
+    if last in ("pin", "pat", "code") and before:
+        return "weak" if last != "code" else _table().get(parts[-3:]) or _table().get(parts[-2:])
+    table = _table()
+    for size in (4, 3, 2, 1):
+        some = parts[-size:]
+        if len(some) == size:
+            one = (*some[:-1], some[-1].removesuffix("s"))
+            if found := table.get(some) or table.get(one):
+                return found
+    if _JOINED.fullmatch(last):
+        return "key"
+    return "key" if _CJK.search(last) and any(map(last.endswith, _cjk())) else None
+
+
+@functools.cache
+def _cjk() -> tuple[str, ...]:
+    return tuple(name for name in _KEYS if _CJK.search(name))
+
+
+def _token(last: str, before: str, *, alone: bool) -> str | None:
+    if last == "tokens":  # in most places these are counted
+        return "tokens" if alone or before in _OWNED else None
+    return None if before in _OPEN_TOKENS else "token"
+
+
+def _key(parts: tuple[str, ...], before: str) -> str | None:
+    if before in _OPEN_KEYS:
+        return None
+    if before in _KEYED or before == "api" or _table().get(parts[-2:]) == "key":
+        return "key"
+    return "weak" if parts[-1] == "key" else None

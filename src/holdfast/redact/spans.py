@@ -14,11 +14,12 @@ BEGINNINGS = ("[redacted", "[withheld")
 
 
 class Span(NamedTuple):
-    """From where to where, and by which rule."""
+    """From where to where, by which rule, and why."""
 
     start: int
     end: int
     rule: str
+    reason: str = ""
 
 
 Finder: TypeAlias = Callable[[str], Iterable[Span]]
@@ -55,11 +56,24 @@ def apart(text: str, spans: Iterable[Span]) -> list[Span]:
 
 def _whole(span: Span, holes: list[tuple[int, int]], starts: list[int]) -> Span:
     """The span with all of the placeholders that it begins or ends in."""
-    start, end, rule = span
+    start, end, rule, reason = span
     before = bisect.bisect_right(starts, start) - 1
     if before >= 0 and start < holes[before][1]:
         start = holes[before][0]
     last = bisect.bisect_left(starts, end) - 1
     if last >= 0 and end < holes[last][1]:
         end = holes[last][1]
-    return Span(start, end, rule)
+    return Span(start, end, rule, reason)
+
+
+def trie(texts: Iterable[str]) -> str:
+    """A pattern for any of the texts, the longest that fits, with what they share in one place."""
+    by_first: dict[str, list[str]] = {}
+    for text in texts:
+        by_first.setdefault(text[:1], []).append(text[1:])
+    ends = by_first.pop("", None) is not None
+    parts = [re.escape(first) + trie(rest) for first, rest in sorted(by_first.items())]
+    if not parts:
+        return ""
+    either = parts[0] if len(parts) == 1 and not ends else f"(?:{'|'.join(parts)})"
+    return f"{either}?" if ends else either

@@ -1,4 +1,5 @@
-"""The walk through a value: names, pairs, schemas; what it cannot keep it names."""
+"""The walk through a value: names, pairs, schemas, objects of known shapes; what it cannot keep it
+names."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from .names import words
+from .values import Looks, looks
 
 DEPTH, VALUES = 128, 1_000_000  # how deep a value may nest, and how much it may hold
 
@@ -20,19 +22,49 @@ _SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.
 _SCHEMA = {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "format"}
 _INSIDE = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
 _SAMPLES = {"default", "example", "examples", "const", "enum"}
-_NAMES = ("name", "key", "header", "field", "variable")
-# How a name says that something is secret, beside the rules of labels.
-_TEXTS = ("token", "tokens")  # texts are; numbers count them
-_SPOKEN = "schema:"  # and a rule: a schema speaks of it, and its samples are
+_NAMES = (
+    "name",
+    "key",
+    "keyname",
+    "variablename",
+    "secretname",
+    "parametername",
+    "header",
+    "field",
+    "variable",
+    "path",
+    "parameter",
+    "option",
+    "label",
+)
+_VALUES = ("value", "default", "defaultvalue", "stringvalue")
+# An object with nothing but these says where a secret is to be found.
+_WHERE = {
+    *("env", "vault", "key", "name", "path", "file", "ref", "from", "valuefrom", "version", "arn"),
+    *("secretkeyref", "source", "provider", "secretname", "namespace", "optional", "id", "$ref"),
+    *("secretref", "keyname", "command", "keyring", "external", "secret_name", "secret_key_ref"),
+}
+_JWK = {"d", "p", "q", "dp", "dq", "qi", "k"}
+_COUNTED = ("token", "tokens", "weak")  # numbers under these count something
+
+
+class Under(NamedTuple):
+    """The name that a value stands under, and how it says that the value is secret. A `schema` only
+    speaks of it, and its samples are."""
+
+    name: str
+    says: str
+    schema: bool = False
 
 
 class Masks(Protocol):
     """What a walk asks about names, and hands texts and numbers to."""
 
     def named(self, key: str) -> str | None: ...
+    def judged(self, under: Under, value: str, path: str) -> bool: ...
     def text(self, text: str, path: str = "") -> str: ...
     def number(self, value: Any, path: str = "") -> Any: ...
-    def whole(self, rule: str, secret: str, path: str) -> str: ...
+    def whole(self, rule: str, secret: str, path: str, reason: str = "") -> str: ...
 
 
 class Walk:
@@ -43,22 +75,22 @@ class Walk:
         self._above: set[int] = set()
         self._left = VALUES
 
-    def value(self, value: Any, path: str, depth: int, named: str | None = None) -> Any:
-        """The value masked; `named` is how the name says that it is secret."""
+    def value(self, value: Any, path: str, depth: int, under: Under | None = None) -> Any:
+        """The value masked; `under` is the name that says it is secret."""
         self._left -= 1
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            if named and value and not named.startswith(_SPOKEN):
-                return self._redactor.whole(_rule(named), value, path)
+            if under and value and not under.schema and self._redactor.judged(under, value, path):
+                return self._redactor.whole(_rule(under), value, path, _why(under))
             return self._redactor.text(value, path)
         if isinstance(value, _SCALARS):
-            secret = named and named not in _TEXTS and not named.startswith(_SPOKEN)
-            if secret:
-                return self._redactor.whole(_rule(named), str(value), path)
+            if under and under.says not in _COUNTED and not under.schema:
+                return self._redactor.whole(_rule(under), str(value), path, _why(under))
             return self._redactor.number(value, path)
         if isinstance(value, uuid.UUID):
-            return self._redactor.whole(_rule(named), str(value), path) if named else value
+            secret = under and under.says != "weak"
+            return self._redactor.whole(_rule(under), str(value), path) if secret else value
         if isinstance(value, (bytes, bytearray, memoryview)):
             return f"[{len(value)} bytes]"
         if depth >= DEPTH or self._left < 0:
@@ -67,77 +99,85 @@ class Walk:
             return "[circular]"
         self._above.add(id(value))
         try:
-            return self._container(value, path, depth + 1, named)
+            return self._container(value, path, depth + 1, under)
         finally:
             self._above.discard(id(value))
 
-    def _container(self, value: Any, path: str, depth: int, named: str | None) -> Any:
+    def _container(self, value: Any, path: str, depth: int, under: Under | None) -> Any:
         if isinstance(value, Raw):
-            return self._raw(value, path, depth, named)
+            return self._raw(value, path, depth, under)
         if isinstance(value, Mapping):
-            return self._mapping(value, path, depth, named)
+            return self._mapping(value, path, depth, under)
         if isinstance(value, (list, tuple, set, frozenset)):
-            return self._items(value, path, depth, named)
+            return self._items(value, path, depth, under)
         if isinstance(value, Struct):
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            masked = self._mapping(fields, path, depth, named)
+            masked = self._mapping(fields, path, depth, under)
             try:
                 return msgspec.structs.replace(value, **masked)
             except Exception:  # it checks its fields, and refuses what is masked
                 return masked
         if dataclasses.is_dataclass(value) and not isinstance(value, (type, BaseException)):
             fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
-            return self._mapping(fields, path, depth, named)
-        return self.value(describe(value), path, depth, named)
+            return self._mapping(fields, path, depth, under)
+        return self.value(describe(value), path, depth, under)
 
-    def _mapping(self, value: Mapping[Any, Any], path: str, depth: int, named: str | None) -> Any:
+    def _mapping(self, value: Mapping[Any, Any], path: str, depth: int, above: Under | None) -> Any:
         found: dict[Any, Any] = {}
-        pair = _pair(value)
+        pair, wording = _pair(value), _is_wording(value)
         for key, item in value.items():
-            name, under = key, named
+            name, under = key, above
             if isinstance(key, str):
                 name = self._redactor.text(key, path)
-                under = self._under(key, item, path, named)
+                under = self._under(key, item, path, above) or _known(value, key)
+                if wording and not above and isinstance(item, str) and _is_words(item):
+                    under = None
             if pair is not None and key == pair[1]:
-                under = under or self._redactor.named(pair[0])
+                under = under or self._said(pair[0])
             while name in found:
                 name = f"{name}′"
             found[name] = self.value(item, step(path, name), depth, under)
         return found
 
-    def _under(self, key: str, item: Any, path: str, named: str | None) -> str | None:
-        """What the name makes of what stands under it, where `named` is said from above."""
-        if named is not None and named.startswith(_SPOKEN):
-            if key in _SAMPLES:
-                return named.removeprefix(_SPOKEN)
-            return named if key in ("items", "anyOf", "oneOf", "allOf") else None
-        under = named or self._redactor.named(key)
-        if under and not named and _is_schema(path, item):
-            return _SPOKEN + under
-        return under
+    def _said(self, name: str) -> Under | None:
+        says = self._redactor.named(name.rpartition("/")[2])
+        return Under(name, says) if says else None
 
-    def _items(self, value: Any, path: str, depth: int, named: str | None) -> Any:
+    def _under(self, key: str, item: Any, path: str, above: Under | None) -> Under | None:
+        """What the name makes of what stands under it, and what was said above."""
+        if above is not None and above.schema:
+            if key in _SAMPLES:
+                return above._replace(schema=False)
+            return above if key in ("items", "anyOf", "oneOf", "allOf") else None
+        if above is not None and above.says != "weak":
+            return above
+        says = self._redactor.named(key)
+        if says is None or (isinstance(item, Mapping) and _is_reference(item)):
+            return None
+        return Under(key, says, schema=_is_schema(path, item))
+
+    def _items(self, value: Any, path: str, depth: int, above: Under | None) -> Any:
         if _is_header(value, path):
-            under = named or self._redactor.named(value[0])
-            kept = self.value(value[0], f"{path}[0]", depth, named)
+            under = above or self._said(value[0])
+            kept = self.value(value[0], f"{path}[0]", depth, above)
             pair = kept, self.value(value[1], f"{path}[1]", depth, under)
             return pair if isinstance(value, tuple) else list(pair)
         raw = path.endswith("eaders") and words(_last(path))[-2:] == ("raw", "headers")
         items, before = [], ""
         for n, item in enumerate(value):  # in raw ones names and values stand in turn
-            under = named or (self._redactor.named(before) if raw and n % 2 else None)
+            under = above or (self._said(before) if raw and n % 2 else None)
             items.append(self.value(item, f"{path}[{n}]", depth, under))
             before = item if isinstance(item, str) else ""
         if isinstance(value, (set, frozenset)):
             return items
         return tuple(items) if isinstance(value, tuple) else items
 
-    def _raw(self, value: Raw, path: str, depth: int, named: str | None) -> Raw:
+    def _raw(self, value: Raw, path: str, depth: int, under: Under | None) -> Raw:
         try:
             plain = msgspec.json.decode(value)
         except (ValueError, RecursionError):
             return Raw(msgspec.json.encode(f"[{len(bytes(value))} bytes]"))
-        return Raw(msgspec.json.encode(self.value(plain, path, depth, named)))
+        return Raw(msgspec.json.encode(self.value(plain, path, depth, under)))
 
 
 def step(path: str, name: Any) -> str:
@@ -151,8 +191,12 @@ def _plain(name: str) -> bool:
     return name.isascii() and name.replace("_", "a").isalnum()
 
 
-def _rule(named: str | None) -> str:
-    return "key" if named is None or named in _TEXTS else named.removeprefix(_SPOKEN)
+def _why(under: Under) -> str:
+    return f"it stands under {under.name}"
+
+
+def _rule(under: Under | None) -> str:
+    return "key" if under is None or under.says in _COUNTED else under.says
 
 
 def _last(path: str) -> str:
@@ -168,13 +212,36 @@ def _pair(value: Mapping[Any, Any]) -> tuple[str, str] | None:
     if len(value) > 16:
         return None
     small = {key.lower(): key for key in value if isinstance(key, str)}
-    if "value" not in small:
+    under = next((small[name] for name in _VALUES if name in small), None)
+    if under is None:
         return None
     for name in _NAMES:
         said = value.get(small.get(name, ""))
         if isinstance(said, str):
-            return said, small["value"]
+            return said, under
     return None
+
+
+def _known(value: Mapping[Any, Any], key: str) -> Under | None:
+    """Secrets of objects whose shape says it: all data of a Kubernetes Secret, the private members
+    of a JSON Web Key."""
+    if key in ("data", "stringData") and value.get("kind") == "Secret":
+        return Under("Secret", "key")
+    return Under("JWK", "key") if key in _JWK and "kty" in value else None
+
+
+def _is_reference(item: Mapping[Any, Any]) -> bool:
+    return bool(item) and all(isinstance(key, str) and key.lower() in _WHERE for key in item)
+
+
+def _is_wording(value: Mapping[Any, Any]) -> bool:
+    """Whether an object holds the words of a user interface, by their keys."""
+    texts = [item for item in value.values() if isinstance(item, str) and item]
+    return len(texts) >= 4 and sum(map(_is_words, texts)) * 3 >= len(texts) * 2
+
+
+def _is_words(text: str) -> bool:
+    return looks(text) in (Looks.LABEL, Looks.PHRASE, Looks.WORD) and text[:1].isupper()
 
 
 def _is_header(value: Any, path: str) -> bool:

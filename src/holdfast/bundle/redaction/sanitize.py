@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,18 +9,23 @@ from typing import Any
 from msgspec import Struct
 
 from ...errors import InvalidValue
-from ...redact import DEFAULT_KEYS, Finder, Redactor, Span, only_placeholders
+from ...redact import DEFAULT_KEYS, Finder, Redactor, Span, decode, only_placeholders
 from . import detect, paths, personal
 from .fields import BEFORE, BEHIND, What
 from .kinds import KINDS
 from .manifest import Pseudonyms, Tally, apart
+from .review import Review
 
 LARGEST = 16 << 20  # bytes of a text in a blob; a larger one is left out
 
 _CLASSES = {
-    **dict.fromkeys(("value", "key"), "secret"),
-    **dict.fromkeys(("url", "netrc", "curl", "sshpass", "mysql", "sql", "dsn"), "password"),
-    **dict.fromkeys(("pgpass", "crypt", "basic"), "password"),
+    **dict.fromkeys(("value", "key", "kubernetes", "otp", "license", "jwk", "unknown"), "secret"),
+    **dict.fromkeys(
+        ("url", "netrc", "curl", "shell", "redis", "chpasswd", "sql", "dsn"), "password"
+    ),
+    **dict.fromkeys(
+        ("pgpass", "crypt", "basic", "wifi", "net", "configure", "printenv"), "password"
+    ),
     **dict.fromkeys(("bearer", "jwt", "paseto", "query"), "token"),
     **dict.fromkeys(("private-key", "ppk", "age"), "private_key"),
     **dict.fromkeys(("webhook", "path", "host", "base64", personal.PERSON), ""),
@@ -33,7 +36,6 @@ _CLASS = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _ID = re.compile(rf"({BEFORE})(.*?)({BEHIND})", re.DOTALL)
 _HASH = re.compile(r"[0-9A-Za-z][\w:.+/=-]{6,127}")
 _HOST = re.compile(r"(.+)(:\d+:[0-9a-f]{12})", re.DOTALL)
-_BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{24,}+={0,2}")
 _MARKS = (("utf-8-sig", b"\xef\xbb\xbf"), ("utf-16", b"\xff\xfe"), ("utf-16", b"\xfe\xff"))
 
 
@@ -45,7 +47,8 @@ class ScrubConfig(Struct, frozen=True, kw_only=True):
     finds. `personal` are the kinds of personal data to replace, `people` names and other texts
     of persons. `paths` replaces local paths, and `roots` are more folders that are local.
     `detector` asks detect-secrets too. `binary` keeps blobs that are no text, and so cannot be
-    looked through, unless something is found in their bytes.
+    looked through, unless something is found in their bytes. `strict` replaces values that are
+    doubtful as well.
     """
 
     secrets: tuple[str, ...] = ()
@@ -57,13 +60,16 @@ class ScrubConfig(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     detector: bool = True
     binary: bool = False
+    strict: bool = False
 
 
 class Sanitizer:
     """Takes out of values, texts and ids what must not leave. `kinds` of personal data are looked
     for, `detectors` look beside our own rules; to make one may block while they are imported."""
 
-    def __init__(self, config: ScrubConfig, tally: Tally, names: Pseudonyms) -> None:
+    def __init__(
+        self, config: ScrubConfig, tally: Tally, names: Pseudonyms, review: Review | None = None
+    ) -> None:
         self._config = config
         self._tally = tally
         self._names = names
@@ -76,6 +82,8 @@ class Sanitizer:
         self._silent = self._made(finders)
         self._redactor = self._made([*finders, self._encoded])
         self._redactor.on_hit = lambda rule, path: tally.hit(rule, self._class(rule), path)
+        if review is not None:
+            self._redactor.on_seen = lambda seen: review.add(seen, self._class(seen.rule))
 
     def _made(self, finders: list[Finder]) -> Redactor:
         return Redactor(
@@ -84,6 +92,7 @@ class Sanitizer:
             replacement=self._instead,
             labels=personal.labels(self.kinds),
             finders=finders,
+            strict=self._config.strict,
         )
 
     def _instead(self, rule: str, secret: str) -> str:
@@ -179,11 +188,10 @@ class Sanitizer:
         return self._silent.text(text) == text
 
     def _encoded(self, text: str) -> Iterator[Span]:
-        """Base64 of a text in which there is something to take out."""
-        for found in _BASE64.finditer(text):
-            inner = _decoded(found[0])
-            if inner is not None and not self.quiet(inner):
-                yield Span(*found.span(), "base64")
+        """Base64 and the like of a text in which there is something to take out."""
+        for start, end, inner in decode.encoded(text):
+            if not self.quiet(inner):
+                yield Span(start, end, "base64")
 
 
 def _patterns(config: ScrubConfig) -> dict[str, re.Pattern[str]]:
@@ -215,17 +223,3 @@ def _custom(name: str, pattern: re.Pattern[str]) -> Finder:
                 yield Span(*found.span(group), name)
 
     return find
-
-
-def _decoded(text: str) -> str | None:
-    """The text that base64 of it was made from, if it was made from a text."""
-    bare = text.rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        data = base64.b64decode(bare + "=" * (-len(bare) % 4))
-        plain = data.decode()
-    except (binascii.Error, ValueError):
-        return None
-    return plain if plain.isprintable() or not _CONTROL.search(plain) else None
-
-
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")

@@ -16,6 +16,7 @@ from ...codec import typed
 from ...events import KINDS, Event, to_json
 from .fields import What, listed
 from .manifest import Mode, Pseudonyms, Redacted, Redaction, Tally
+from .review import Review
 from .sanitize import Sanitizer, ScrubConfig
 from .withhold import Withholder
 
@@ -27,10 +28,13 @@ PLACEHOLDERS = {"sanitized": "[redacted:CLASS:NUMBER]", "replay_only": "[withhel
 class Scrub:
     """The redaction of one export: the same calls in the same order give the same bytes.
 
-    Mode `local` changes nothing. What was scrubbed is not changed by being scrubbed again.
+    `review` is told of each replacement and of what is doubtful. Mode `local` changes nothing.
+    What was scrubbed is not changed by being scrubbed again.
     """
 
-    def __init__(self, mode: Mode, config: ScrubConfig | None = None) -> None:
+    def __init__(
+        self, mode: Mode, config: ScrubConfig | None = None, review: Review | None = None
+    ) -> None:
         self.mode = mode
         config = config or ScrubConfig()
         self._tally, names = Tally(), Pseudonyms()
@@ -38,7 +42,7 @@ class Scrub:
             config = msgspec.structs.replace(config, personal=("all",))
         elif mode == "local":
             config = ScrubConfig(detector=False)
-        self._sanitizer = Sanitizer(config, self._tally, names)
+        self._sanitizer = Sanitizer(config, self._tally, names, review)
         self._taker: Sanitizer | Withholder = self._sanitizer
         if mode == "replay_only":
             self._taker = Withholder(self._sanitizer, self._tally, names)

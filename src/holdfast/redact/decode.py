@@ -1,0 +1,240 @@
+"""Layers around a text: colours of a terminal, invisible characters, escapes, URL and HTML encoding, wrapped
+lines, base64 and hexadecimal. Each is taken off with a map of where every character came from, so that what
+is found below is replaced where it stands."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import bisect
+import html
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
+
+AROUND = 512  # characters that are looked at around what a layer hid
+DEPTH = 3  # layers, one below the other
+Piece: TypeAlias = tuple[int, int, str]  # from where to where, and what it stands for
+
+
+class View(NamedTuple):
+    """A text with some layers taken off, and how its characters map to the original."""
+
+    text: str
+    starts: list[int]  # where a piece begins here
+    origin: list[tuple[int, int, bool]]  # and its span in the original; whether it is as it was
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where a span of this text stands in the original."""
+        return self._at(start, last=False), self._at(end - 1, last=True)
+
+    def regions(self) -> Iterator[tuple[int, int]]:
+        """The parts of this text in which a layer was taken off, each with the lines around it."""
+        begin = end = before = 0
+        for n, (start, stop, plain) in enumerate(self.origin):
+            if not plain or start != before:
+                here = self.starts[n]
+                low = max(0, self.text.rfind("\n", max(0, here - AROUND), here - 1))
+                if end and low > end:
+                    yield begin, end
+                    begin = low
+                elif not end:
+                    begin = low
+                there = self.starts[n + 1] if not plain and n + 1 < len(self.starts) else here
+                end = min(len(self.text), there + AROUND)
+            before = stop
+        if end:
+            yield begin, end
+
+    def _at(self, place: int, *, last: bool) -> int:
+        n = bisect.bisect_right(self.starts, place) - 1
+        begin, end, plain = self.origin[n]
+        if plain:
+            return begin + place - self.starts[n] + last
+        return end if last else begin
+
+
+_ANSI = re.compile(
+    r"(?:\x1b|\\0?33|\\e|\^\[|␛)(?=\[)\[[0-9;]{0,32}[A-Za-z]|\x9b[0-9;]{0,32}[A-Za-z]|\[\d{1,3}(?:;\d{1,3}){0,4}m|\x1b(?:\[[0-9;:?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|[()][A-Z0-9]|[=>78])"
+)
+_HIDDEN = re.compile(r"[\u200b-\u200f\u2060-\u2064\u00ad\ufeff\u202a-\u202e\u2066-\u2069\u180e]")
+_WIDE = re.compile(r"[\uff01-\uff5e]")
+_URL = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_HTML = re.compile(r"&(?:#\d{1,6}|#[xX][0-9A-Fa-f]{1,5}|[a-zA-Z]{2,8});")
+_ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[\"'/\\nrt])")
+_QUOTED_PRINTABLE = re.compile(r"=(?:[0-9A-F]{2}|\r?\n)")
+_WRAPPED = re.compile(
+    r"\\\r?\n[ \t]{0,32}"  # a command that goes on
+    r"|\r?\n(?<=[\w+/=.-]{16}\n|[\w+/=.-]{15}\r\n)(?:[>|] ?|[ \t]{1,16})?"
+    r"(?=[\w+/.-]{4,512}={0,2}(?:[@\"'&;,)]|[ \t]{0,4}(?:\r?\n|\Z)))"
+)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def _escape(found: re.Match[str]) -> str:
+    kind = found[0][1]
+    return chr(int(found[0][2:], 16)) if kind in "ux" else _LETTERS.get(kind, kind)
+
+
+def _percent(found: re.Match[str]) -> str:
+    return unquote(found[0], errors="replace")
+
+
+def _printable(found: re.Match[str]) -> str:
+    return "" if found[0][1:].isspace() else chr(int(found[0][1:], 16))
+
+
+Layer: TypeAlias = tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]
+_LAYERS: tuple[Layer, ...] = (
+    ("[", _ANSI, lambda found: ""),
+    ("\x1b", _ANSI, lambda found: ""),
+    ("\x9b", _ANSI, lambda found: ""),
+    ("\x08", re.compile(r"[^\n]\x08"), lambda found: ""),
+    ("", _HIDDEN, lambda found: ""),
+    ("", _WIDE, lambda found: chr(ord(found[0]) - 0xFEE0)),
+    ("&", _HTML, lambda found: html.unescape(found[0])),
+    ("%", _URL, _percent),
+    ("\\", _ESCAPE, _escape),
+    ("\n", _WRAPPED, lambda found: ""),
+)
+
+
+def views(text: str) -> Iterator[View]:
+    """The text below its layers, one view a layer that changes it, down to `DEPTH`."""
+    view = View(text, [0], [(0, len(text), True)])
+    for depth in range(DEPTH):
+        below = view
+        for mark, pattern, decode in _LAYERS:
+            if (mark and mark not in below.text) or (not mark and below.text.isascii()):
+                continue
+            below = _without(below, pattern, decode)
+        if depth == 0 and "=3D" in text:
+            below = _without(below, _QUOTED_PRINTABLE, _printable)
+        if below is view:
+            return
+        yield below
+        view = below
+
+
+def _without(view: View, pattern: re.Pattern[str], decode: Callable[[re.Match[str]], str]) -> View:
+    """The view with one layer taken off; the same view if it has none."""
+    out: list[str] = []
+    starts: list[int] = []
+    origin: list[tuple[int, int, bool]] = []
+    done = size = 0
+
+    def keep(start: int, end: int) -> None:
+        nonlocal size
+        for begin, piece in _pieces(view, start, end):
+            starts.append(size)
+            origin.append(piece)
+            size += begin
+        out.append(view.text[start:end])
+
+    for found in pattern.finditer(view.text):
+        plain = decode(found)
+        if plain == found[0]:
+            continue
+        keep(done, found.start())
+        done = found.end()
+        if plain:
+            starts.append(size)
+            origin.append((*view.span(*found.span()), False))
+            out.append(plain)
+            size += len(plain)
+    if not done:
+        return view
+    keep(done, len(view.text))
+    return View("".join(out), starts or [0], origin or [(0, 0, True)])
+
+
+def _pieces(view: View, start: int, end: int) -> Iterator[tuple[int, tuple[int, int, bool]]]:
+    """The pieces of a view between two places: how long each is here, and where it is from."""
+    n = bisect.bisect_right(view.starts, start) - 1
+    while start < end:
+        stop = min(end, view.starts[n + 1] if n + 1 < len(view.starts) else len(view.text))
+        begin, finish, plain = view.origin[n]
+        if plain:
+            at = begin + start - view.starts[n]
+            yield stop - start, (at, at + stop - start, True)
+        elif stop > start:
+            yield stop - start, (begin, finish, False)
+        start, n = stop, n + 1
+
+
+_BASE64 = re.compile(
+    r"(?<![\w+/%-])(?:[A-Za-z0-9+/_-]{16,}+={0,2}(?:(?<=[A-Za-z0-9+/_-]{56})\r?\n[ \t>]{0,8}[A-Za-z0-9+/_-]{4,}+={0,2}(?![^\s\"']))*+)"
+)
+_HEX = re.compile(r"(?<![\w+/=-])(?:0x)?(?:[0-9a-fA-F]{2}){12,}+(?![\w+/=-])")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
+INNER = 1 << 16  # characters of an encoded text that are decoded
+
+
+def encoded(text: str) -> Iterator[tuple[int, int, str]]:
+    """Runs of base64 and hexadecimal that hold a text: where they stand, and that text."""
+    for found in _BASE64.finditer(text):
+        run = found[0]
+        lines = run.splitlines()
+        if len(lines) > 1 and len({len(line) for line in lines[:-1]}) > 1:
+            # Not one block that was wrapped: each line by itself.
+            yield from _lines(text, found)
+        elif (inner := _base64("".join(line.strip(" \t>") for line in lines))) is not None:
+            yield found.start(), found.end(), inner
+        elif len(lines) > 1:
+            yield from _lines(text, found)
+    for found in _HEX.finditer(text):
+        inner = _text(bytes.fromhex(found[0].removeprefix("0x")[:INNER]))
+        if inner is not None:
+            yield found.start(), found.end(), inner
+
+
+def _lines(text: str, found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
+    at = found.start()
+    for line in found[0].splitlines(keepends=True):
+        bare = line.strip(" \t>\r\n")
+        if len(bare) >= 16 and (inner := _base64(bare)) is not None:
+            begin = at + line.index(bare)
+            yield begin, begin + len(bare), inner
+        at += len(line)
+
+
+def _base64(run: str) -> str | None:
+    bare = run.rstrip("=")[:INNER].replace("-", "+").replace("_", "/")
+    if len(bare) % 4 == 1:
+        return None
+    try:
+        data = base64.b64decode(bare + "=" * (-len(bare) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return _text(data)
+
+
+def _unzipped(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(31).decompress(data, INNER)
+    except zlib.error:
+        return b""
+
+
+def _text(data: bytes) -> str | None:
+    """The text that bytes are, if they are one: in UTF-8 or UTF-16."""
+    if data[:2] == b"\x1f\x8b":
+        data = _unzipped(data)
+    if len(data) < 8:
+        return None
+    if data[:64].count(0) >= min(len(data), 64) // 3:
+        code = "utf-16-be" if data[:1] == b"\0" else "utf-16-le"
+        try:
+            plain = data[: len(data) // 2 * 2].decode(code)
+        except UnicodeDecodeError:
+            return None
+    else:
+        try:
+            plain = data.decode()
+        except UnicodeDecodeError:
+            return None
+    return None if _CONTROL.search(plain) else plain

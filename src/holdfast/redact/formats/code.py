@@ -1,0 +1,123 @@
+"""Source code: literals that a call is given beside the name of a secret, defaults, setters, logins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..judge import Place
+from ..names import listed, words
+from .anchors import Anchor
+from .literal import quoted, run
+from .pairs import Pair
+from .prose import strong
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
+
+# Between a name in quotes and the literal that is its value: `("password", "…")`, `getenv("X") or "…"`.
+_NEXT = re.compile(
+    r"[\"'`]\s{0,4}[)\]]{0,3}[ \t]{0,4}\n?[ \t]{0,40}"
+    r"(?:(?:,|\|\||\?\?=?|\?:|:-|\bor\b|=>|\{|\.\w{1,32}\()\s{0,32}){1,3}"
+    r"(?:(?:default|fallback|def|value|default_value|defaultValue|with|to|pw|pass)\s{0,2}[=:]\s{0,2})?"
+    r"(?:\|\w{0,8}\|\s{0,2}|\(\)\s{0,2}=>\s{0,2}|[bBrRuUfF@](?=[\"'])|[A-Z]\w{0,32}\((?=[\"']))?"
+)
+_KEYWORD = re.compile(
+    r"[\"'`]\s{0,4},[^\"'`\r\n]{0,80}?(?:[\"'][\w. -]{0,40}[\"'],?[^\"'`\r\n]{0,40}?)?\b(?:default|fallback|value|default_value|defaultValue)"
+    r"\s{0,2}[=:]\s{0,2}"
+)
+# Behind a name without quotes: `process.env.SECRET || "…"`, `${SECRET:-…}`, `#define SECRET "…"`.
+_ELSE = re.compile(r"[)\]]{0,2}\s{0,4}(?:\|\||\?\?=?|\?:|\bor\b|\belse\b)\s{0,4}")
+_BESIDE = re.compile(r"\{(?=[\"'])|,\s{1,4}(?=[\"'])")
+_BLANK = re.compile(r"[ \t](?=[\"'])")
+_DEFINED = re.compile(r"#[ ]{0,4}define[ \t]{1,8}\Z")
+_CAST = re.compile(r"[ \t]{1,32}\(?(?:\([\w *]{1,32}\)\s?)?")
+_SHELL = re.compile(r":?[-=:](?!\?)")
+_CALL = re.compile(r"(?:Async)?\((?=\s{0,8}[^)\s])")
+_BETWEEN = re.compile(r"[^\"'`)\r\n]{0,80}")
+_ARGUMENT = re.compile(r"[^\"'`()\r\n]{0,80}")
+# Calls about access, by the words of their names: a literal that looks like a secret is one there.
+_CALLEE = re.compile(
+    r"(?<![\w.])(?:new )?((?:\w{1,48}(?:\.|::|->)){0,4}\w{1,48})\s?(?:=\s?)?\((?=[^)])"
+)
+_ABOUT = frozenset(
+    listed(
+        """
+login log signin sign auth authenticate authorize connect connection credential credentials
+password passwd encrypt decrypt hmac cipher hash basic bind pdo unlock token jwt verify secret key
+fernet account client session mysqli access identity digest cookie hashpw sha256 ftp smtp
+imap ldap unseal setpassword encode decode createhmac aes
+"""
+    )
+)
+_ALGORITHM = re.compile(r"(?i:sha\d|md5|hs\d|rs\d|es\d|aes|utf)")
+
+
+def code(text: str, found: list[Anchor]) -> Iterator[Pair]:
+    """Literals that are values of names in code."""
+    for anchor in found:
+        yield from _anchored(text, anchor)
+    if "(" in text and _QUOTE.search(text):
+        for call in _CALLEE.finditer(text):
+            if not _ABOUT.isdisjoint(words(call[1])):
+                yield from _about(text, call.end())
+
+
+_QUOTE = re.compile(r"[\"'`]")
+
+
+def _about(text: str, at: int) -> Iterator[Pair]:
+    """The literals of a call about access that look like secrets by themselves."""
+    for _ in range(6):
+        gap = _BETWEEN.match(text, at)
+        literal = quoted(text, gap.end()) if gap else None
+        if literal is None or literal.end - literal.start > 256:
+            return
+        value = text[literal.start : literal.end]
+        if " " not in value and strong(value) and not _ALGORITHM.match(value):
+            yield Pair(literal.start, literal.end, "password", "key", Place.CALL)
+        at = literal.after
+
+
+def _anchored(text: str, anchor: Anchor) -> Iterator[Pair]:
+    at = anchor.end
+    if text[at : at + 1] == "]" and text[at + 1 : at + 2] in ("'", '"'):
+        at += 1
+    if text[at : at + 1] in ('"', "'", "`"):
+        for between in (_NEXT.match(text, at), _KEYWORD.match(text, at)):
+            if between and (literal := quoted(text, between.end())):
+                yield _made(anchor, literal.start, literal.end, Place.CALL)
+                return
+    elif otherwise := _ELSE.match(text, at):
+        if literal := quoted(text, otherwise.end()):
+            yield _made(anchor, literal.start, literal.end, Place.CALL)
+    elif beside := _BESIDE.match(text, at):
+        if literal := quoted(text, beside.end()):
+            yield _made(anchor, literal.start, literal.end, Place.CALL)
+    elif _CALL.match(text, at):
+        yield from _arguments(text, anchor)
+    elif text[anchor.start - 2 : anchor.start] == "${" and (default := _SHELL.match(text, at)):
+        start, end = run(text, default.end())
+        close = text.find("}", start, start + 256)
+        yield _made(anchor, start, close if close > start else end, Place.QUOTED)
+    elif _DEFINED.search(text, max(0, anchor.start - 16), anchor.start):
+        cast = _CAST.match(text, at)
+        if cast and (literal := quoted(text, cast.end())):
+            yield _made(anchor, literal.start, literal.end, Place.QUOTED)
+    elif anchor.says != "weak" and _BLANK.match(text, at) and (literal := quoted(text, at + 1)):
+        yield _made(anchor, literal.start, literal.end, Place.CALL)
+
+
+def _arguments(text: str, anchor: Anchor) -> Iterator[Pair]:
+    """The literals that a call named like a secret is given."""
+    at = text.index("(", anchor.end) + 1
+    for _ in range(3):
+        gap = _ARGUMENT.match(text, at)
+        literal = quoted(text, gap.end()) if gap else None
+        if literal is None:
+            return
+        yield _made(anchor, literal.start, literal.end, Place.CALL)
+        at = literal.after
+
+
+def _made(anchor: Anchor, start: int, end: int, place: Place) -> Pair:
+    return Pair(start, end, anchor.name, anchor.says, place)

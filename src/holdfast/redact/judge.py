@@ -1,0 +1,147 @@
+"""The one decision about a name and its value: whether it is a secret, and why.
+
+A format reads pairs out of a text and says how each stands there; nothing but `judge` decides
+about them. What it cannot decide is doubtful: it stays, unless the caller is strict, and a review
+shows it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import NamedTuple
+
+from .names import words
+from .values import Looks, entropy, looks, mixed, random
+
+
+class Place(enum.Enum):
+    """How a value stands beside its name. The later ones say less about where it ends, and about
+    whether it is a value at all."""
+
+    FIELD = "field"  # of an object, as data
+    LINE = "line"  # the rest of a line: dotenv, INI, YAML, a header
+    QUOTED = "quoted"  # a literal behind a sign
+    OPTION = "option"  # behind an option of a command
+    CELL = "cell"  # below a header
+    CALL = "call"  # a literal, as the next argument or as what a call is given
+    BARE = "bare"  # a run behind a sign, in the middle of a line
+    PROSE = "prose"  # in a sentence
+
+
+class Verdict(NamedTuple):
+    """`secret` says whether it goes; `doubtful` that somebody should look at it."""
+
+    secret: bool
+    doubtful: bool
+    reason: str
+
+
+_NEVER = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN}
+_ALWAYS = {Looks.RANDOM, Looks.MIXED}
+_WORDY = {Looks.WORD, Looks.PHRASE}
+# Where a value that could be a word of the text is taken for one.
+_LOOSE = {Place.CALL, Place.BARE, Place.PROSE}
+_HEADERS = {("authorization",), ("proxy", "authorization"), ("cookie",), ("set", "cookie")}
+_PINS = {"pin", "otp", "totp", "code", "codes", "passcode", "pincode", "tan", "密码"}
+_SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}
+_DIGITS = re.compile(r"\d[\d -]{2,10}\d")
+
+
+def judge(name: str, says: str, value: str, place: Place) -> Verdict:
+    """Decide about `value` under `name`; `says` is how the name says that it is secret."""
+    shape = looks(value)
+    if shape in _NEVER and not _short(value, shape, place):
+        return Verdict(False, False, shape.value)
+    if says not in ("key", "token", "tokens", "weak"):  # the host opted into it by its name
+        return Verdict(place in (Place.FIELD, Place.QUOTED), False, f"it stands under {name}")
+    if says == "weak":
+        return _weak(name, value, shape, place)
+    return _named(name, says, value, shape, place)
+
+
+def _short(value: str, shape: Looks, place: Place) -> bool:
+    """Data may be anything, also a word that means nothing elsewhere."""
+    return place is Place.FIELD and shape is Looks.PLAIN and value.strip().lower() not in _NOTHING
+
+
+_NOTHING = {"none", "null", "true", "false", "undefined", "string", "str"}
+
+
+def _weak(name: str, value: str, shape: Looks, place: Place) -> Verdict:
+    """Under a name that many other things have as well."""
+    last = (words(name) or ("",))[-1]
+    if last in _PINS:
+        fits = _DIGITS.fullmatch(value.strip()) is not None or shape in _ALWAYS
+        return Verdict(fits, not fits, f"{name} and digits" if fits else shape.value)
+    if shape is Looks.RANDOM and strong(value):
+        return Verdict(True, False, f"{shape.value}, and stands under {name}")
+    people = last in ("pass", "pw", "pat")
+    if people and shape in _ALWAYS:
+        return Verdict(True, False, f"{shape.value}, and stands under {name}")
+    return Verdict(False, shape in _ALWAYS, f"{name} may mean something else")
+
+
+def _named(name: str, says: str, value: str, shape: Looks, place: Place) -> Verdict:
+    """Under a name that means a secret."""
+    yes = Verdict(True, False, f"it stands under {name}")
+    header = words(name)[-2:] in _HEADERS or words(name)[-1:] in _HEADERS
+    if place is Place.FIELD:
+        kept = shape in (Looks.LABEL, Looks.NAME) and not header and says != "tokens"
+        kept = kept or (shape is Looks.NUMBER and says != "key" and _version(value))
+        return Verdict(False, True, shape.value) if kept else yes
+    if shape is Looks.RANDOM:
+        return Verdict(True, False, f"{shape.value}, and stands under {name}")
+    if shape is Looks.MIXED or shape is Looks.ID:
+        sure = mixed(value) or shape is Looks.ID or place is Place.PROSE  # which has looked itself
+        sure = sure or (
+            place is Place.BARE and says == "key" and len(value) >= 6 and value.isalnum()
+        )
+        loose = place in _LOOSE and not sure
+        return Verdict(not loose, loose, f"{shape.value}, and stands under {name}")
+    if shape in _WORDY:
+        return _word(name, says, value, shape, place)
+    if shape is Looks.NUMBER:
+        return _number(name, says, value, place)
+    return Verdict(False, shape in (Looks.LABEL, Looks.NAME), shape.value)
+
+
+def _version(value: str) -> bool:
+    return not value.strip().isdigit()
+
+
+def _word(name: str, says: str, value: str, shape: Looks, place: Place) -> Verdict:
+    """Plain words: a password of somebody who is careless, or a part of the text."""
+    spoken = bool(set(words(name)) & _SPOKEN)
+    if shape is Looks.PHRASE:
+        fits = (spoken and len(value.split()) >= 3) or (
+            says == "key" and place in (Place.QUOTED, Place.LINE) and _passphrase(value, place)
+        )
+        return Verdict(fits, not fits, "it is a passphrase" if fits else shape.value)
+    if place in _LOOSE or (value[:1].isupper() and value[1:].islower()):
+        return Verdict(False, True, shape.value)
+    fits = says == "key" or place in (Place.OPTION, Place.LINE)
+    return Verdict(fits, not fits, f"it stands under {name}")
+
+
+def _passphrase(value: str, place: Place) -> bool:
+    parts = value.split()
+    least = 2 if place is Place.QUOTED else 4
+    return (
+        value.islower()
+        and len(parts) >= least
+        and all(len(part) < 3 or looks(part) is Looks.WORD for part in parts)
+    )
+
+
+def _number(name: str, says: str, value: str, place: Place) -> Verdict:
+    if (words(name) or ("",))[-1] in _PINS and _DIGITS.fullmatch(value.strip()):
+        return Verdict(True, False, f"{name} and digits")
+    if says == "key" and place not in _LOOSE and value.strip().isdigit() and len(value) >= 4:
+        return Verdict(True, False, f"it stands under {name}")
+    return Verdict(False, False, Looks.NUMBER.value)
+
+
+def strong(value: str) -> bool:
+    """Whether a value is random enough to be a secret under a name that says little."""
+    return random(value) and entropy(value) >= 3.0 and len(value) >= 16

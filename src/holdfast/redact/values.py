@@ -1,0 +1,217 @@
+"""What a value looks like by itself: a reference to one elsewhere, a placeholder, a type, a label, a
+word, a password as people make them, or the random text of a machine."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import re
+from collections import Counter
+
+from .names import NOUNS, listed, words
+from .spans import only_placeholders
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
+
+LONGEST = 256  # characters of a value that are looked at
+
+
+class Looks(enum.Enum):
+    """What a value looks like, from nothing to a secret."""
+
+    EMPTY = "it is empty, or masked already"
+    REFERENCE = "it says where to find a value"
+    PLACEHOLDER = "it is a placeholder"
+    PLAIN = "it is a type, a constant or a keyword"
+    NUMBER = "it is a number, a date, a version or a duration"
+    NAME = "it is a name, not a value"
+    LABEL = "it is a label or a message"
+    PHRASE = "it is a phrase of plain words"
+    WORD = "it is one plain word"
+    ID = "it is an identifier"
+    MIXED = "it mixes letters with digits or marks, as passwords do"
+    RANDOM = "it is long and random"
+
+
+_PLAIN = frozenset(
+    listed(
+        """
+none null nil true false yes no on off str string undefined required optional int integer float
+double bool boolean bytes byte any list dict set tuple object self cls this array text char
+varchar number void never unknown symbol bigint date datetime uuid json jsonb secretstr
+secretbytes usize u8 bytea blob citext timestamptz bearer basic digest token password secret read
+write none admin default auto enabled disabled deny allow always never ifnotpresent inherit
+initial strict lax httponly secure stdin stdout prompt ask missing invalid expired wrong empty
+unset new delete env file keyring vault kms manual is was are be the a an this that your my our
+its of in for and or to with must header at by from if when not can cannot should will would has
+have had may as it only ist sind der die das und oder nicht mit für von le la les un une est sont
+des
+"""
+    )
+)
+_TYPE = re.compile(
+    r"&(?:'\w+ )?(?:mut )?[a-z]\w*|&?(?:'\w+ )?(?:mut )?[A-Za-z_][\w.:]*(?:<[^<>\"']{1,60}(?:<[^<>]{1,40}>)?>|\[[\w ,.|\[\]]{0,60}\])"
+    r"[?!]?(?:\s*\|\s*[\w.\[\]]+)*"
+    r"|(?:VAR)?CHAR\(\d+\)|[A-Za-z]+(?:\s*\|\s*[A-Za-z]+)+|\[\]\w+|\*[a-z.]+|map\[\w+\]\w+"
+    r"|(?:[a-z]\w*\.)*(?:[A-Z][a-z0-9]+)*(?:String|Str|Secret|Token|Bytes|Key|Password|Credentials?"
+    r"|Option|Type|Optional|Callback|Provider|Encoder|Field|Hash|Error|Exception)[?!]?"
+)
+_REFERENCE = re.compile(
+    r"\$\{[^{}]{0,256}\}?.{0,64}|\$\(.{0,512}|\$[A-Za-z_]\w*(?:[.:\[\]>'\"\w-]|->){0,128}|\$\d{1,2}|\$"
+    r"|\{\{.{0,256}|\{[\w.$:!-]{0,64}\}|%\([\w.]{1,64}\)s|%[a-zA-Z]|%\w{1,64}%|%|<[^<>]{0,128}>|@[\w.]{1,64}@"
+    r"|#\{.{0,256}|#/[\w$./-]{1,128}|`[^`]{0,128}`?|\?|:\w{1,64}|\[\[?[\w .:-]{0,64}\]?\]|<%.{0,128}|<\?.{0,128}"
+    r"|FILE:/\S{1,256}|(?:env|vault|file|ssm|secretsmanager|keyring|op|ref|secret|gcp|aws|azurekeyvault|kms|sops|"
+    r"pass|cmd|exec|arn|projects|doppler|keychain|1password|lookup|vars|secrets)[:|/!][^\s]{1,256}"
+    r"|(?:process\.env|os\.environ|import\.meta|env|ENV|var|local|data|self|cls|this|os|sys|settings"
+    r"|config|conf|cfg|process|request|req|res|response|args|options|opts|ctx|context|kwargs|params"
+    r"|props|state|user|secrets|vars|module|each|values|session|account|client|form|body|event|app"
+    r"|credentials|creds|auth|input|inputs|github|matrix|steps|needs|runner|random_password\w*|event"
+    r"|document|window|localStorage|sessionStorage|Deno|Bun)(?:\??\.|\[|::|->).{0,256}"
+    r"|[\w./-]{1,128}@sha256:[0-9a-f]{8,64}|(?:id|name|src|source|type)=\S{0,256}|![A-Z]\w+.{0,128}|~?\.{0,2}(?:/[\w.@~+-]+){2,16}/?|~/.{0,128}|\./\S{1,128}|[A-Za-z]:\\.{0,256}"
+    r"|[\w-]+\.(?:txt|pem|key|crt|json|ya?ml|env|toml|ini|conf|cfg|html?|py|js|ts|go|rs|md|log|sh|p12|jks)"
+    r"|[a-z][a-z0-9+.-]{1,16}://\S{0,512}|data:[a-z]+/.{0,512}",
+    re.DOTALL,
+)
+_PLACEHOLDER = re.compile(
+    r"[\s*.…•●#_=-]{0,256}|[xX*•.]{3,}.{0,8}|.{0,8}[xX*•]{4,}.{0,8}|\.{3}.{0,64}|.{0,32}(?:\.{3}|…)"
+    r"|(?:your|insert|enter|replace|paste|put|fill|choose|pick|type|provide)[-_ ].{0,64}"
+    r"|.{0,32}(?:change[-_ ]?(?:me|it|this)|placeholder|replace[-_ ]?(?:me|this|with)|redacted|masked"
+    r"|not[-_ ]?(?:a[-_ ]?)?real|dummy|example|sample|fake[-_]|hidden|omitted|removed).{0,32}"
+    r"|.{0,32}[-_]here|(?:my|the|some|an?|test|super|top|demo|foo|bar|this)?[-_ ]?(?:is[-_ ])?"
+    r"(?:a[-_ ])?(?:secret|secure|strong|safe|new|old|db|user|api|access)?[-_ ]?(?:pass(?:word|wd)?"
+    r"|secret|token|key|api[-_]?key|value)s?|foo|bar|baz|todo|tbd|fixme|n/?a|blah|qux"
+    r"|<.{0,64}>|\(.{0,64}\)|\[.{0,64}\]",
+    re.IGNORECASE | re.DOTALL,
+)
+_INTERPOLATED = re.compile(
+    r"\$\{[^{}]{0,128}\}?|\{\{.{0,64}|#\{[^{}]{0,64}\}?|\{[A-Za-z_][\w.()\[\]!:]{0,64}\}?|\{\}|%[sdv](?!\w)|\$\("
+)
+_NUMBER = re.compile(
+    r"[+-]?\d{1,3}(?:[.,]\d{1,6}|[,_]\d{3}){0,6}[a-zA-Z%]{0,2}|[+-]?\d+(?:\.\d+)?"
+    r"\s?(?:ms|[smhdwy]|secs?|seconds?|min(?:ute)?s?|hours?|days?|weeks?|months?|years?|[kKMGT]?i?B|bytes"
+    r"|chars?|characters|bits?|times|tokens?|keys?|px|r?em|pt|%)"
+    r"|[~^<>=v ]{0,3}\d{1,5}(?:\.(?:\d{1,6}|[x*])){1,3}(?:[-+.][\w.+-]{0,32})?(?: ?[|,<>=-].{0,48})?"
+    r"|\d{4}-\d\d-\d\d(?:[T ][\d:.+Z-]{0,24})?|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"
+    r"|\d{1,6}/(?:s|sec|second|m|min|minute|h|hour|d|day|month)|#[0-9a-fA-F]{3,8}|0x[0-9a-fA-F]{1,4}"
+    r"|\d{1,4}\s?[x×]\s?\d{1,4}|\d+(?: \d+){1,3}"
+)
+_COMPOUNDS = tuple(noun for noun in NOUNS if len(noun) >= 6 and not noun.startswith("pass"))
+_CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = re.compile(r"(?:0x)?(?:[0-9a-f]{12,}|[0-9A-F]{12,})")
+_WORD = re.compile(r"[^\W\d_]+")
+_PROSE = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:;!?…)]{0,3}")
+_CALL = re.compile(
+    r"[A-Za-z_$][\w.$]*(?:::\w+)*!?\(|[A-Za-z_$][\w$]*\[|\w+\s[=!]==?\s|[\w)\]]\s*=>"
+)
+_DOTTED = re.compile(r"[A-Za-z_$][\w$]*(?:\??(?:\.|::|->)[A-Za-z_$][\w$]*)+")
+_SLUG = re.compile(r"[^\W\d_]+(?:[-_./:][^\W\d_]+)+")
+_COUNTED = re.compile(r"[^\W\d_]+[-_]?\d{1,2}")
+_ALGORITHM = re.compile(
+    r"(?:(?:sha|md|aes|rsa|hs|rs|es|ps|ecdsa|ed|des|rc|utf|base|pbkdf|argon|hmac|pkcs|tls|ssl|http|ipv"
+    r"|oauth|saml|win|gpt|claude|llama|gemini|chacha|blake|crc|iso|rfc|cp|arm|amd|python|node|java|php)"
+    r"[-_]?\d{1,5}|x509|k8s|i18n|l10n|a11y|w3c|bcrypt|scrypt|h26[45])[a-z]{0,2}"
+    r"(?:[-_/.](?:[a-z]{1,12}|[a-z]{0,4}\d{1,4}[a-z]{0,2})){0,6}",
+    re.IGNORECASE,
+)
+
+
+@functools.lru_cache(maxsize=8192)
+def looks(value: str) -> Looks:
+    """What it looks like; of a long one, by its beginning."""
+    value = value[:LONGEST].strip().rstrip(",;")
+    if not value or only_placeholders(value.rstrip(".,;:!?")):
+        return Looks.EMPTY
+    small = value.lower()
+    if small.rstrip(".,;:!?()") in _PLAIN:
+        return Looks.PLAIN
+    if _PLACEHOLDER.fullmatch(value):
+        return Looks.PLACEHOLDER
+    if _REFERENCE.fullmatch(value):
+        return Looks.REFERENCE
+    if _INTERPOLATED.search(value) and not mixed(_INTERPOLATED.sub("", value)):
+        return Looks.REFERENCE
+    if _TYPE.fullmatch(value):
+        return Looks.PLAIN
+    if _NUMBER.fullmatch(value):
+        return Looks.NUMBER
+    if " " in value or "\n" in value:
+        return _sentence(value)
+    return _token(value)
+
+
+def _sentence(value: str) -> Looks:
+    """What several words look like."""
+    parts = value.split()
+    if _CALL.match(value):
+        return Looks.REFERENCE
+    found = {word for part in parts for word in words(part)}
+    if found & NOUNS or (len(parts) > 2 and value[-1:] in ".!?:…"):
+        return Looks.LABEL
+    if not all(_PROSE.fullmatch(part) for part in parts):
+        return Looks.MIXED if len(parts) <= 8 else Looks.LABEL
+    return Looks.PHRASE
+
+
+def _token(value: str) -> Looks:
+    """What a run without blanks looks like."""
+    if _CALL.match(value):
+        return Looks.REFERENCE
+    if _UUID.fullmatch(value):
+        return Looks.ID
+    if _WORD.fullmatch(value.rstrip("!?.:,…")):
+        small = value.lower().rstrip("!?.:,…")
+        if small in NOUNS or small.endswith(_COMPOUNDS) or _CJK.search(small):
+            return Looks.LABEL
+        if not value.islower() and set(words(value)) & NOUNS:
+            return Looks.NAME
+        return Looks.RANDOM if len(value) >= 20 and random(value) else Looks.WORD
+    if _SLUG.fullmatch(value) or (_DOTTED.fullmatch(value) and not _odd(value)):
+        known = set(words(value)) & (NOUNS | _PLAIN)
+        return Looks.NAME if known or value.count("/") or len(value) > 48 else Looks.WORD
+    if value.isdigit():
+        return Looks.NUMBER
+    if _ALGORITHM.fullmatch(value):
+        return Looks.NAME
+    if _COUNTED.fullmatch(value) and set(words(value)) & NOUNS:
+        return Looks.NAME
+    return Looks.RANDOM if random(value) else Looks.MIXED
+
+
+def _odd(value: str) -> bool:
+    """Whether digits stand in it as nobody writes them in a name."""
+    return any(c.isdigit() for c in value) and bool(re.search(r"\d[a-z]|[a-z]\d[A-Z]", value))
+
+
+def random(value: str) -> bool:
+    """Whether a machine drew it: long, and no letter more common than chance makes it."""
+    if len(value) < 16:
+        return False
+    value = value[:LONGEST]
+    if _HEX.fullmatch(value):
+        return len(set(value)) >= 6
+    if not any(c.isdigit() for c in value) and (value.islower() or value.isupper()):
+        return False
+    return entropy(value) >= 3.0 and (len(value) >= 24 or mixed(value))
+
+
+def mixed(value: str) -> bool:
+    """Whether it is made as people make passwords that a form accepts: letters and digits, and
+    marks or capitals among them."""
+    value = value.strip("\"'`.,;:()[]{}<>")
+    if not 6 <= len(value) <= 128:
+        return False
+    digits = sum(c.isdigit() for c in value)
+    letters = sum(c.isalpha() for c in value)
+    if not digits or letters < 2:
+        return False
+    return not (
+        _NUMBER.fullmatch(value) or _ALGORITHM.fullmatch(value) or _COUNTED.fullmatch(value)
+    )
+
+
+def entropy(value: str) -> float:
+    """Bits a character."""
+    size = len(value)
+    return -sum(n / size * math.log2(n / size) for n in Counter(value).values())

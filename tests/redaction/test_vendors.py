@@ -1,0 +1,39 @@
+"""The table of documented formats: an example of each is found, and each line is well formed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from holdfast.redact import Redactor
+from holdfast.redact.vendors import Form, example, forms, pattern
+
+FORMS = forms()
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.rule} {form.form}")
+def test_an_example_of_each_form_is_found(form: Form) -> None:
+    for seed in range(3):
+        token = example(form.form, seed)
+        assert re.fullmatch(pattern(form.form), token)
+        for text in (f"see {token} there", f'["{token}", "eu"]', f"({token})", token):
+            assert token not in Redactor().text(text)
+
+
+def test_no_line_stands_twice_in_the_table() -> None:
+    assert len({form.form for form in FORMS}) == len(FORMS)
+    assert len({form.rule for form in FORMS}) >= 85
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-learn-contrib-is-a-package and pat-answer-to-a-question",
+        "the prefixes ghp_, xoxb- and AKIA are documented",
+        "live_streaming_of_the_conference test_that_the_token_is_read",
+        "re_export_everything_from_here npm_config_registry hf_transformers_cache_folder",
+    ],
+)
+def test_words_that_begin_like_a_token_stay(text: str) -> None:
+    assert Redactor().text(text) == text
