@@ -10,8 +10,9 @@ from .check import validate_bundle
 from .format import BundleLimits, bundle_schema
 from .read import Imported, import_bundle
 from .redaction.manifest import Mode, Redaction
+from .redaction.review import Review, Reviewed
 from .redaction.scrub import ScrubConfig
-from .write import export_bundle
+from .write import export_bundle, review_bundle
 
 if TYPE_CHECKING:
     from .differences import BundleDiff, diff
@@ -37,6 +38,8 @@ __all__ = [
     "Mode",
     "Redaction",
     "Replayed",
+    "Review",
+    "Reviewed",
     "ScrubConfig",
     "Written",
     "bundle_schema",
@@ -44,6 +47,7 @@ __all__ = [
     "export_bundle",
     "import_bundle",
     "replay",
+    "review_bundle",
     "unseal_session",
     "validate_bundle",
 ]

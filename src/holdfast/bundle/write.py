@@ -27,6 +27,7 @@ from ..stores.measure import Log, closing, measured, placed, prefix, survey, thr
 from .archive import PIECE, Bundle, Written, save
 from .format import BUNDLE_LIMITS, Blob, Purpose, Section, Thread, line_of
 from .redaction.manifest import Mode
+from .redaction.review import Review
 from .redaction.scrub import Scrub, ScrubConfig
 from .renaming import renamed
 from .sections import Digest
@@ -182,9 +183,38 @@ async def _move(job: _Job, path: Path | None, name: str, actor: str | None) -> B
         raise
 
 
-def _scrub(mode: Mode, config: ScrubConfig | None) -> Scrub:
+def _scrub(mode: Mode, config: ScrubConfig | None, review: Review | None = None) -> Scrub:
     # Where nothing is changed, a detector would only take memory.
-    return Scrub(mode, ScrubConfig(detector=False) if mode == "local" else config)
+    return Scrub(mode, ScrubConfig(detector=False) if mode == "local" else config, review)
+
+
+async def review_bundle(
+    session: Origin,
+    *,
+    threads: Collection[str] | None = None,
+    upto: int | None = None,
+    attachments: bool | None = None,
+    scrub: ScrubConfig | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Review:
+    """What a sanitized bundle of the session would replace, and what is doubtful. Nothing is
+    written, and the session is not changed."""
+    store, scope = origin_of(session)
+    _check("sanitized", "share", threads, upto, None)
+    review = Review()
+    job = _Job(
+        store=store,
+        scope=scope,
+        mode="sanitized",
+        purpose="share",
+        upto=upto,
+        threads=threads,
+        blobs=bool(attachments),
+        scrub=await asyncio.to_thread(_scrub, "sanitized", scrub, review),
+        progress=progress or (lambda events: None),
+    )
+    await _export(job, None)
+    return review
 
 
 def origin_of(session: Origin) -> tuple[Store, Scope]:

@@ -17,7 +17,7 @@ from ..bundle.harn import write_harn
 from ..bundle.loss import LossReport
 from ..bundle.redaction.manifest import Mode
 from ..bundle.unseal import unseal_session
-from ..bundle.write import export_bundle
+from ..bundle.write import export_bundle, review_bundle
 from ..errors import HoldfastError
 from ..events import Scope
 from ..store import Store
@@ -28,6 +28,7 @@ from .options import EVERYWHERE, Common
 from .output import Output, plain
 from .private import PRIVATE, Private
 from .render import number, size
+from .review import show_review
 from .session import BY
 
 ModeName: TypeAlias = Literal["local", "sanitized", "replay-only"]
@@ -74,6 +75,12 @@ async def export(
         Format, Parameter(help="The format: ours, Harn's bundle, Claude Code's transcript.")
     ] = "holdfast",
     force: Annotated[bool, Parameter(help="Replace a file that is there.")] = False,
+    review: Annotated[
+        bool,
+        Parameter(
+            help="Show what would be replaced and what is doubtful, and why. Writes nothing."
+        ),
+    ] = False,
     private: Private = PRIVATE,
     common: Common = EVERYWHERE,
 ) -> int:
@@ -100,10 +107,17 @@ async def export(
         "attachments": attachments,
         "scrub": await private.config(mode),
     }
+    if review and mode != "sanitized":
+        raise UsageError("--review shows what --mode sanitized replaces")
     async with common.open() as store:
         origin = (store, Scope(common.tenant, session))
         with out_.working(f"exporting {plain(session)}") as told:
             seen = Counter(told)
+            if review:
+                del how["purpose"]
+                found = await review_bundle(origin, progress=seen, **how)
+                show_review(out_, found)
+                return 0
             if format == "holdfast" and target is not None:
                 made = await _written(origin, named, target, force=force, progress=seen, **how)
                 _tell(out_, made)

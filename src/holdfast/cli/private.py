@@ -42,6 +42,11 @@ class Private:
         Path | None, Parameter(help="Replace these values too: a file with one on each line.")
     ] = None
 
+    strict: Annotated[
+        bool,
+        Parameter(help="Replace doubtful values too: those that `--review` shows as doubtful."),
+    ] = False
+
     async def config(self, mode: str) -> ScrubConfig | None:
         """The rules for a mode; None if they are the usual ones. `UsageError` for a mode in which
         nothing is replaced."""
@@ -49,13 +54,13 @@ class Private:
             return None
         if mode == "local":
             raise UsageError(
-                "--mode local takes all as it is: --personal, --secret-env and --secrets-file "
-                "are for the other modes"
+                "--mode local takes all as it is: --personal, --secret-env, --secrets-file and "
+                "--strict are for the other modes"
             )
         secrets = list(self._values())
         if self.secrets_file is not None:
             secrets += await asyncio.to_thread(_lines, self.secrets_file.expanduser())
-        return ScrubConfig(personal=self.personal, secrets=tuple(secrets))
+        return ScrubConfig(personal=self.personal, secrets=tuple(secrets), strict=self.strict)
 
     def _values(self) -> Iterator[str]:
         for n, name in enumerate(self.secret_env, 1):
