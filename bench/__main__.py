@@ -21,6 +21,7 @@ from .measure import FAILED, Bar, Result
 from .mongodb import mongodb_lengths, mongodb_one, mongodb_together
 from .opening import open_long
 from .postgres import postgres_one, postgres_together
+from .redaction import redaction
 from .report import Progress, as_json, keep, machine, show
 from .sessions import session_deltas, session_fork, session_threads
 from .settings import QUICK, Settings, Sizes, file_system
@@ -47,6 +48,7 @@ WORKLOADS: dict[str, Callable[[Settings], Result]] = {
     "find-postgres": find_postgres,
     "find-mongodb": find_mongodb,
     "import": importing,
+    "redact": redaction,
     "harness-turn": harness_turn,
     "harness-late": harness_late,
     "harness-recovery": harness_recovery,
