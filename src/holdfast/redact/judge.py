@@ -52,7 +52,8 @@ def judge(name: str, says: str, value: str, place: Place) -> Verdict:
     """Decide about `value` under `name`; `says` is how the name says that it is secret."""
     shape = looks(value)
     if shape in _NEVER and not _short(value, shape, place):
-        return Verdict(False, False, shape.value)
+        doubtful = shape is Looks.PLACEHOLDER and place is Place.FIELD and says == "key"
+        return Verdict(False, doubtful, shape.value)
     if says not in ("key", "token", "tokens", "weak"):  # the host opted into it by its name
         return Verdict(place in (Place.FIELD, Place.QUOTED), False, f"it stands under {name}")
     if says == "weak":

@@ -75,10 +75,10 @@ _REFERENCE = re.compile(
 )
 _PLACEHOLDER = re.compile(
     r"[\s*.…•●#_=-]{0,256}|[xX*•.]{3,}.{0,8}|.{0,8}[xX*•]{4,}.{0,8}|\.{3}.{0,64}|.{0,32}(?:\.{3}|…)"
-    r"|(?:your|insert|enter|replace|paste|put|fill|choose|pick|type|provide)[-_ ].{0,64}"
-    r"|.{0,32}(?:change[-_ ]?(?:me|it|this)|placeholder|replace[-_ ]?(?:me|this|with)|redacted|masked"
-    r"|not[-_ ]?(?:a[-_ ]?)?real|dummy|example|sample|fake[-_]|hidden|omitted|removed).{0,32}"
-    r"|.{0,32}[-_]here|(?:my|the|some|an?|test|super|top|demo|foo|bar|this)?[-_ ]?(?:is[-_ ])?"
+    r"|(?:your|insert|enter|replace|paste|put|fill|choose|pick|type|provide)[-_ ][a-z_ '.-]{0,64}"
+    r"|(?:[a-z]{1,16}[-_ .]){0,4}(?:change[-_ ]?(?:me|it|this)|placeholder|replace[-_ ]?(?:me|this|with)|redacted|masked"
+    r"|not[-_ ]?(?:a[-_ ]?)?real|dummy|example|sample|fake|hidden|omitted|removed)"
+    r"(?:[-_ .][a-z]{1,16}){0,4}!?|[a-z_-]{0,32}[-_]here|(?:my|the|some|an?|test|super|top|demo|foo|bar|this)?[-_ ]?(?:is[-_ ])?"
     r"(?:a[-_ ])?(?:secret|secure|strong|safe|new|old|db|user|api|access)?[-_ ]?(?:pass(?:word|wd)?"
     r"|secret|token|key|api[-_]?key|value)s?|foo|bar|baz|todo|tbd|fixme|n/?a|blah|qux"
     r"|<.{0,64}>|\(.{0,64}\)|\[.{0,64}\]",
@@ -126,7 +126,7 @@ def looks(value: str) -> Looks:
     small = value.lower()
     if small.rstrip(".,;:!?()") in _PLAIN:
         return Looks.PLAIN
-    if _PLACEHOLDER.fullmatch(value):
+    if _PLACEHOLDER.fullmatch(value) or _PLACEHOLDER.fullmatch(value.rstrip(")]}\"'")):
         return Looks.PLACEHOLDER
     if _REFERENCE.fullmatch(value):
         return Looks.REFERENCE
