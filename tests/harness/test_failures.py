@@ -123,7 +123,7 @@ log.info("unseen")
     assert err == [
         "ERROR holdfast.server: request r1 failed: Traceback … "
         "OSError: postgresql://ann:[redacted]@db",
-        "ERROR holdfast.server: it broke: RuntimeError: Authorization: [redacted]",
+        "ERROR holdfast.server: it broke: RuntimeError: Authorization: Bearer [redacted]",
     ]
 
 

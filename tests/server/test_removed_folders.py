@@ -16,6 +16,7 @@ from tests.harness.sandbox.unremovable import (
     public_folder,
     unlock,
     work_as_nobody,
+    work_as_oneself,
 )
 
 from .scene import PATIENCE, Api, serving, settings
@@ -48,9 +49,9 @@ async def emptied(folder: Path) -> None:
 async def test_deleting_a_session_tells_which_files_remain_and_the_next_start_removes_them() -> (
     None
 ):
-    work_as_nobody()
     with public_folder() as folder:
         async with serving(made(folder)) as api:
+            work_as_nobody()  # only now: nobody may not be allowed to read the program
             await put(api)
             locked = lock(inside(folder))
             receipt = await api("DELETE", "/sessions/one", status=200)
@@ -67,6 +68,7 @@ async def test_deleting_a_session_tells_which_files_remain_and_the_next_start_re
         (gone,) = (name for name in os.listdir(folder) if ".gone-" in name)
         (moved,) = folder.glob(f"{gone}/**/kept.txt")
         unlock(moved.parent)
+        work_as_oneself()
         assert locked.name == "locked"
         async with serving(made(folder)):
             await emptied(folder)
@@ -74,9 +76,9 @@ async def test_deleting_a_session_tells_which_files_remain_and_the_next_start_re
 
 @needs_root
 async def test_erasing_a_person_goes_on_where_a_file_cannot_be_removed() -> None:
-    work_as_nobody()
     with public_folder() as folder:
         async with serving(made(folder)) as api:
+            work_as_nobody()  # only now: nobody may not be allowed to read the program
             await put(api)
             lock(inside(folder))
             erased = await api("DELETE", "/people/ann?reason=asked")

@@ -42,6 +42,11 @@ def work_as_nobody() -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4, initializer=become))
 
 
+def work_as_oneself() -> None:
+    """Have new threads of this event loop work as the user of the process again."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
+
+
 def lock(folder: Path) -> Path:
     """A file in a folder of root's, which nobody else may remove."""
     locked = folder / "locked"
