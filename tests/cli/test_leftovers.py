@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Store, connect, key
-from holdfast.stores.unused import Making
+from holdfast.stores.creation import StoreCreation
 
 from .conftest import Cli, created, sample, write
 
@@ -186,9 +186,9 @@ async def test_a_store_that_somebody_uses_meanwhile_stays(tmp_path: Path, at: st
 
 def _fail(url: str) -> None:
     """Have a command fail that was about to make the store, and was not the first to."""
-    making = Making(f"{url}.not-yet")
-    with contextlib.suppress(ValueError), making:
-        making._path = Making(url)._path
+    creation = StoreCreation(f"{url}.not-yet")
+    with contextlib.suppress(ValueError), creation:
+        creation._path = StoreCreation(url)._path
         raise ValueError("failed")
 
 
@@ -202,7 +202,7 @@ def test_an_encrypted_store_that_nothing_came_into_goes_too(tmp_path: Path, cli:
 
 def test_what_was_written_stays_when_a_later_part_fails(tmp_path: Path, cli: Cli) -> None:
     url = f"sqlite:{tmp_path}/new.db"
-    with contextlib.suppress(ValueError), Making(url):
+    with contextlib.suppress(ValueError), StoreCreation(url):
         write(url, sample)
         raise ValueError("later")
     assert len(cli("sessions", "--json", "--store", url).json["items"]) == 2

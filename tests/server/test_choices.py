@@ -203,7 +203,10 @@ async def test_the_program_itself_may_choose_any(api: Api) -> None:
 async def test_a_message_is_asked_again_with_what_it_came_with(api: Api) -> None:
     body = {"content": "Hello", "model": "house/office", "limits": {"steps": 2}}
     sent = await api("POST", "/sessions/one/messages", body)
-    await api("POST", f"/sessions/one/messages/{sent['seq']}/regenerate", status=201)
+    again = await api("POST", f"/sessions/one/messages/{sent['seq']}/regenerate", status=201)
+    page = await api("GET", f"/sessions/one/events?thread={again['thread']}")
+    asked = [event["data"] for event in page["items"] if event["kind"] == "message.received"]
+    assert (asked[-1]["model"], asked[-1]["limits"]) == ("house/office", {"steps": 2})
 
 
 # Agents that clients bring

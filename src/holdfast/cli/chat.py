@@ -20,9 +20,9 @@ from ..harness.session import Session
 from ..store import Store
 from ..stores import connect
 from ..stores.address import shown
+from ..stores.creation import StoreCreation
 from ..stores.migrations import schema_of
 from ..stores.patience import ended
-from ..stores.unused import Making
 from . import reasons
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .keyboard import Keyboard
@@ -108,7 +108,7 @@ async def opened(url: str) -> AsyncGenerator[Store, None]:
     schema = await schema_of(url)
     if schema.found:
         check_made(url, schema)
-    async with Making(url, folders=url == default_store()), connect(url) as store:
+    async with StoreCreation(url, folders=url == default_store()), connect(url) as store:
         yield store
 
 

@@ -15,7 +15,7 @@ from ..adapters.claude.files import Problem, Transcript, find, projects_folder
 from ..adapters.claude.summaries import fold
 from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
 from ..errors import InvalidValue, SessionNotFound
-from ..stores.unused import Making
+from ..stores.creation import StoreCreation
 from .options import EVERYWHERE, Common, look_into
 from .output import Output, plain
 from .render import number
@@ -66,8 +66,8 @@ async def import_(
     out = common.output()
     found, others = await asyncio.to_thread(_find, paths or [projects_folder()])
     total = Imported(problems=[])
-    making = Making(common.url, folders=create and not dry_run)
-    async with making, _opened(common, create=create, dry_run=dry_run) as claude:
+    creation = StoreCreation(common.url, folders=create and not dry_run)
+    async with creation, _opened(common, create=create, dry_run=dry_run) as claude:
         with out.counting("importing", len(found)) as progress:
             for transcript in found:
                 progress(transcript.path.name)
@@ -75,7 +75,7 @@ async def import_(
                 total.added += done.added
                 total.known += done.known
                 total.problems += done.problems
-        making.drop = bool(total.problems) and not total.added
+        creation.drop = bool(total.problems) and not total.added
     _tell_import(out, total, found, others, dry_run)
     return int(bool(total.problems))
 

@@ -18,7 +18,7 @@ from ..events import Scope
 from ..store import Store
 from ..stores import connect
 from ..stores.copy import ThreadCopy, copy_session, sessions_of, undo_move
-from ..stores.unused import Making
+from ..stores.creation import StoreCreation
 from .failure import UsageError, told_of
 from .options import EVERYWHERE, Common, look_into, open_store
 from .output import Output, plain
@@ -65,10 +65,10 @@ async def copy(
     if undo and (move or dry_run or not sessions):
         raise UsageError("--undo takes SESSIONs, and neither --move nor --dry-run")
     out = common.output()
-    making = Making(target)
+    creation = StoreCreation(target)
     async with (
         open_store(source or common.url) as here,
-        making,
+        creation,
         _target(target, undo, dry_run) as there,
     ):
         if undo:
@@ -78,7 +78,7 @@ async def copy(
         total = len(sessions) or await _count(here, common.tenant)
         with out.counting("moving" if move else "copying", total) as bar:
             told = await _each(_scopes(here, common.tenant, sessions), work, out, bar)
-        making.drop = told["failed"] > 0  # of a target that nothing came into, nothing stays
+        creation.drop = told["failed"] > 0  # of a target that nothing came into, nothing stays
     if not out.json:
         _sum_up(out, told, dry_run=dry_run)
     return int(told["conflict"] + told["failed"] > 0)

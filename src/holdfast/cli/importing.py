@@ -14,8 +14,8 @@ from ..catalog import Query
 from ..errors import SessionExists
 from ..store import Store
 from ..stores import connect
+from ..stores.creation import StoreCreation
 from ..stores.memory import MemoryStore
-from ..stores.unused import Making
 from .bundlefiles import Format, read_file, tell_loss, told_format
 from .export import Counter
 from .failure import UsageError
@@ -81,7 +81,7 @@ async def import_(
             await _check_free(store, ready)
             store = MemoryStore()
         if store is None:  # made last: not for what cannot be imported
-            await stack.enter_async_context(Making(common.url, folders=True))
+            await stack.enter_async_context(StoreCreation(common.url, folders=True))
             store = await stack.enter_async_context(connect(common.url))
         done = await import_prepared(store, ready, progress=Counter(told))
     loss = read.loss if read is not None else None

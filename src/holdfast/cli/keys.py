@@ -14,7 +14,7 @@ from rich.text import Text
 from ..errors import MissingExtra
 from ..store import wall_clock
 from ..stores import connect
-from ..stores.unused import Making
+from ..stores.creation import StoreCreation
 from .failure import UsageError
 from .options import EVERYWHERE, Common, default_store, seconds
 from .output import Output, plain
@@ -152,7 +152,7 @@ def _with(common: Common, work: Callable[[Keys], Awaitable[T]], *, new: bool = F
     async def run() -> T:
         folders = new and common.url == default_store()
         async with (
-            Making(common.url, folders=folders),
+            StoreCreation(common.url, folders=folders),
             connect(common.url) if new else common.open() as store,
         ):
             return await work(Keys(store))

@@ -15,7 +15,7 @@ from cyclopts import Parameter, validators
 from ..errors import MissingExtra
 from ..harness.agents.agent import Agent
 from ..stores.address import shown
-from ..stores.unused import Making
+from ..stores.creation import StoreCreation
 from .agents import Choice, ModelRef, choose, find
 from .failure import UsageError
 from .options import EVERYWHERE, WAITED, Common, default_store
@@ -124,7 +124,7 @@ def serve(
     )
     words = _Words(common, plan, speaks)
     own = config is None and common.url == default_store()
-    with Making(common.url, folders=True) if own else contextlib.nullcontext():
+    with StoreCreation(common.url, folders=True) if own else contextlib.nullcontext():
         run(plan, words.begun, words.ending, words.waiting)
 
 

@@ -164,7 +164,8 @@ class _Tally:
             self.unlinked += 1
         else:
             self.found += 1
-            self._broken += damage.problem == "broken"
+            whole = damage.problem == "unreadable" and damage.key is None  # the store itself
+            self._broken += damage.problem == "broken" or whole
         self.repaired += damage.repaired
         self._out.emit(damage) if self._out.json else self._out.print(damage_text(damage))
 

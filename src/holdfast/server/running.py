@@ -34,7 +34,7 @@ from uvicorn.supervisors import Multiprocess
 from ..errors import HoldfastError, InvalidSettings
 from ..harness.telemetry.logs import configured
 from ..local_token import LocalToken, keep
-from ..stores.unused import Making
+from ..stores.creation import StoreCreation
 from .app import create_app
 from .auth import LocalTokenAuth, NoAuth, is_loopback
 from .engines import Chosen
@@ -309,7 +309,7 @@ def run(
     that runs have when a signal came, `waiting` when the store does not answer at once. Whatever is
     wrong is told before anything is bound (`InvalidSettings`, `StoreError`, `MissingExtra`)."""
     settings = plan.settings()
-    with Making(settings.registry().address(settings.default)):
+    with StoreCreation(settings.registry().address(settings.default)):
         known = asyncio.run(known_callers(settings, waiting))
         sockets = bound(plan.host, plan.port)
     passing = plan.port == 0  # nobody will serve at this port again by name

@@ -1,5 +1,5 @@
-"""Taking back a store that was made for something that then failed: its files, and the folders
-that were made for them, if no session is in it. Databases on a server stay as they are."""
+"""Creating a store for a command that may fail: its files, and the folders that were created for
+them, are removed again if no session is in it. Databases on a server stay as they are."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .sqlite.schema import DEAD
 AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # the files of a SQLite store
 
 
-class Making:
-    """What may make the store at a URL: use it with `with` or `async with`. A store on this machine
-    that was not there before is removed when the block raises an `Exception`, or `drop` is set; so
-    are folders above it that were missing, and that `folders` makes. A store that has a session, or
-    that another process has open, stays."""
+class StoreCreation:
+    """A block that may create the store at a URL: use it with `with` or `async with`. A store on
+    this machine that did not exist before is removed when the block raises an `Exception`, or
+    `drop` is set; so are missing folders above it, which `folders` creates. A store that has a
+    session, or that another process has open, stays."""
 
     def __init__(self, url: str, *, folders: bool = False) -> None:
         self._path = place(url)
@@ -33,7 +33,7 @@ class Making:
         self._fresh = False
         self.drop = False
 
-    def __enter__(self) -> Making:
+    def __enter__(self) -> StoreCreation:
         if self._path is not None:
             self._fresh = not self._path.exists()
             above = [folder for folder in self._path.absolute().parents if not folder.exists()]
@@ -56,7 +56,7 @@ class Making:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    async def __aenter__(self) -> Making:
+    async def __aenter__(self) -> StoreCreation:
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(
