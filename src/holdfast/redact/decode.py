@@ -58,19 +58,30 @@ class View(NamedTuple):
         return end if last else begin
 
 
-_ANSI = re.compile(
-    r"(?:\x1b|\\0?33|\\e|\^\[|␛)(?=\[)\[[0-9;]{0,32}[A-Za-z]|\x9b[0-9;]{0,32}[A-Za-z]|\[\d{1,3}(?:;\d{1,3}){0,4}m|\x1b(?:\[[0-9;:?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|[()][A-Z0-9]|[=>78])"
-)
+# Colours and other controls of a terminal, by how each begins: the byte, ways to write it, and nothing.
+_ANSI = {
+    "\x1b": re.compile(
+        r"\x1b(?:\[[0-9;:?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|[()][A-Z0-9]|[=>78])"
+    ),
+    "\x9b": re.compile(r"\x9b[0-9;]{0,32}[A-Za-z]"),
+    "\\": re.compile(r"\\(?:0?33|e)\[[0-9;]{0,32}[A-Za-z]"),
+    "^[": re.compile(r"\^\[\[[0-9;]{0,32}[A-Za-z]"),
+    "␛": re.compile(r"␛\[[0-9;]{0,32}[A-Za-z]"),
+    "[": re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m"),
+}
 _HIDDEN = re.compile(r"[\u200b-\u200f\u2060-\u2064\u00ad\ufeff\u202a-\u202e\u2066-\u2069\u180e]")
 _WIDE = re.compile(r"[\uff01-\uff5e]")
 _URL = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _HTML = re.compile(r"&(?:#\d{1,6}|#[xX][0-9A-Fa-f]{1,5}|[a-zA-Z]{2,8});")
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[\"'/\\nrt])")
 _QUOTED_PRINTABLE = re.compile(r"=(?:[0-9A-F]{2}|\r?\n)")
+_CONTINUED = re.compile(r"\\\r?\n[ \t]{0,32}")  # a command that goes on
 _WRAPPED = re.compile(
-    r"\\\r?\n[ \t]{0,32}"  # a command that goes on
-    r"|\r?\n(?<=[\w+/=.-]{16}\n|[\w+/=.-]{15}\r\n)(?:[>|] ?|[ \t]{1,16})?"
+    r"\n(?<=[\w+/=.-]{16}\n)(?:[>|] ?|[ \t]{1,16})?"
     r"(?=[\w+/.-]{4,512}={0,2}(?:[@\"'&;,)]|[ \t]{0,4}(?:\r?\n|\Z)))"
+)
+_WRAPPED_CRLF = re.compile(
+    _WRAPPED.pattern.replace(r"\n(?<=", r"\r\n(?<=", 1).replace(r"\n)", r"\r\n)", 1)
 )
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -90,16 +101,16 @@ def _printable(found: re.Match[str]) -> str:
 
 Layer: TypeAlias = tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]
 _LAYERS: tuple[Layer, ...] = (
-    ("[", _ANSI, lambda found: ""),
-    ("\x1b", _ANSI, lambda found: ""),
-    ("\x9b", _ANSI, lambda found: ""),
+    *((mark, pattern, lambda found: "") for mark, pattern in _ANSI.items()),
     ("\x08", re.compile(r"[^\n]\x08"), lambda found: ""),
     ("", _HIDDEN, lambda found: ""),
     ("", _WIDE, lambda found: chr(ord(found[0]) - 0xFEE0)),
     ("&", _HTML, lambda found: html.unescape(found[0])),
     ("%", _URL, _percent),
     ("\\", _ESCAPE, _escape),
+    ("\\", _CONTINUED, lambda found: ""),
     ("\n", _WRAPPED, lambda found: ""),
+    ("\r\n", _WRAPPED_CRLF, lambda found: ""),
 )
 
 
@@ -167,9 +178,9 @@ def _pieces(view: View, start: int, end: int) -> Iterator[tuple[int, tuple[int, 
 
 
 _BASE64 = re.compile(
-    r"(?<![\w+/%-])(?:[A-Za-z0-9+/_-]{16,}+={0,2}(?:(?<=[A-Za-z0-9+/_-]{56})\r?\n[ \t>]{0,8}[A-Za-z0-9+/_-]{4,}+={0,2}(?![^\s\"']))*+)"
+    r"[A-Za-z0-9+/_-](?<![\w+/%-].)[A-Za-z0-9+/_-]{15,}+={0,2}(?:(?<=[A-Za-z0-9+/_-]{56})\r?\n[ \t>]{0,8}[A-Za-z0-9+/_-]{4,}+={0,2}(?![^\s\"']))*+"
 )
-_HEX = re.compile(r"(?<![\w+/=-])(?:0x)?(?:[0-9a-fA-F]{2}){12,}+(?![\w+/=-])")
+_HEX = re.compile(r"(?:0x)?(?:[0-9a-fA-F]{2}){12,}+")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 INNER = 1 << 16  # characters of an encoded text that are decoded
 
@@ -178,6 +189,10 @@ def encoded(text: str) -> Iterator[tuple[int, int, str]]:
     """Runs of base64 and hexadecimal that hold a text: where they stand, and that text."""
     for found in _BASE64.finditer(text):
         run = found[0]
+        if run.islower() or run.isupper() or run.isdigit():
+            if _HEX.fullmatch(run) and (inner := _hexadecimal(run)) is not None:
+                yield found.start(), found.end(), inner
+            continue  # base64 of a text has letters of both cases
         lines = run.splitlines()
         if len(lines) > 1 and len({len(line) for line in lines[:-1]}) > 1:
             # Not one block that was wrapped: each line by itself.
@@ -186,10 +201,12 @@ def encoded(text: str) -> Iterator[tuple[int, int, str]]:
             yield found.start(), found.end(), inner
         elif len(lines) > 1:
             yield from _lines(text, found)
-    for found in _HEX.finditer(text):
-        inner = _text(bytes.fromhex(found[0].removeprefix("0x")[:INNER]))
-        if inner is not None:
+        elif _HEX.fullmatch(run) and (inner := _hexadecimal(run)) is not None:
             yield found.start(), found.end(), inner
+
+
+def _hexadecimal(run: str) -> str | None:
+    return _text(bytes.fromhex(run.removeprefix("0x")[:INNER]))
 
 
 def _lines(text: str, found: re.Match[str]) -> Iterator[tuple[int, int, str]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import InvalidValue
 from .judge import Place, judge
-from .names import DEFAULT_KEYS, Names
+from .names import DEFAULT_KEYS, names_of
 from .scan import scan
 from .spans import PLACEHOLDER, Finder, Span, apart, masked, only_placeholders
 from .walk import Under, Walk
@@ -42,8 +42,9 @@ _REASONS = {
 NESTED = 1 << 18  # characters of JSON in a text that are looked through as a value
 _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _INDENT = re.compile(r"[\[{]\r?\n([ \t]{1,8})")
-AGAIN = 6  # looks at what a look has left, until it leaves all; more than one is rare
-SHORT = 1 << 16  # characters of a text that is looked at so often; a longer one, once more
+# How often a text is looked at again after a look that has replaced something, by its length; more
+# than once is rare.
+AGAIN = ((1 << 13, 6), (1 << 16, 2))
 CLEAN = 4096  # short texts without a secret that are remembered
 SHORTEST = 4  # characters of a value to learn; a shorter one would be found everywhere
 
@@ -81,7 +82,8 @@ class Redactor:
         self.on_hit = on_hit
         self._replace = replacement if callable(replacement) else lambda rule, secret: replacement
         self._fixed = "" if callable(replacement) else replacement
-        self._named = Names(keys, labels or {})
+        marked = ((rule, tuple(some)) for rule, some in (labels or {}).items())
+        self._named = names_of(tuple(keys), tuple(marked))
         self._finders = tuple(finders)
         self._learned: dict[str, str] = {}
         self._clean: set[str] = set()
@@ -132,7 +134,7 @@ class Redactor:
         if text in self._clean:
             return text
         found = self._text(text, path)
-        again = AGAIN if len(text) <= SHORT else 1
+        again = next((times for size, times in AGAIN if len(text) <= size), 1)
         for _ in range(again if found != text else 0):
             before, found = found, self._text(found, path)
             if found == before:

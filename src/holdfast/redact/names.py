@@ -159,6 +159,12 @@ _JOINED = re.compile(
     r"|fernet|ssh|deploy|api|license|subscription|consumer|symmetric|integration|ingestion)key"
     rf"|(?:{'|'.join(sorted(_PASS))})(?:pass|pw|pwd|psw|pswd)"
 )
+_TAILS = listed(
+    """
+password passwords passwd passphrase secret secrets key keys passwort kennwort token pass pw pwd
+psw pswd
+"""
+)
 _SUFFIX = re.compile(r"\d{1,4}")
 _GLUE = re.compile(r"(?<=[a-zA-Zà-ÿ])['’](?=[a-zA-Zà-ÿ])")
 # Words that can be the end of a name of several words: `API key`, `mot de passe`, `backup codes`.
@@ -194,6 +200,13 @@ def words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORDS.findall(name))
 
 
+@functools.lru_cache(maxsize=32)
+def names_of(keys: tuple[str, ...], labels: tuple[tuple[str, tuple[str, ...]], ...]) -> Names:
+    """The names of secrets; the same object for the same names, so that what it has learned of words serves
+    all redactors."""
+    return Names(keys, dict(labels))
+
+
 class Names:
     """The names of secrets, and with `labels` those of what else is to be masked, each
     under its rule."""
@@ -207,6 +220,7 @@ class Names:
         self._longest = max(map(len, (*self._own, *self._labels)), default=0)
         self.find = functools.lru_cache(maxsize=8192)(self._find)
         self.said = functools.lru_cache(maxsize=16384)(self._said)
+        self.kinds: dict[str, int] = {}  # what words of texts are, as `landmarks` has met them
 
     def __bool__(self) -> bool:
         return self._ours or bool(self._longest)
@@ -283,9 +297,11 @@ disable allow unknown bad expired
 
 
 def _ends(parts: tuple[str, ...]) -> str | None:
-    if len(parts) > 1 and (parts[0] in _NOT_BEFORE or parts[-2] in _NOT_BEFORE):
-        return None
     last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
+    if last not in _endings() and not _ended(last):
+        return None
+    if before and (parts[0] in _NOT_BEFORE or before in _NOT_BEFORE):
+        return None
     if last in ("token", "tokens"):
         return _token(last, before, alone=len(parts) == 1)
     if last in ("key", "keys") and before:
@@ -301,14 +317,27 @@ def _ends(parts: tuple[str, ...]) -> str | None:
             one = (*some[:-1], some[-1].removesuffix("s"))
             if found := table.get(some) or table.get(one):
                 return found
-    if _JOINED.fullmatch(last):
-        return "key"
-    return "key" if _CJK.search(last) and any(map(last.endswith, _cjk())) else None
+    return "key" if _ended(last) else None
+
+
+def _ended(word: str) -> bool:
+    """Whether one word ends like the name of a secret."""
+    if word.isascii():
+        return word.endswith(_TAILS) and _JOINED.fullmatch(word) is not None
+    joined = _JOINED.fullmatch(word) is not None
+    return joined or (_CJK.search(word) is not None and word.endswith(_cjk()))
 
 
 @functools.cache
 def _cjk() -> tuple[str, ...]:
     return tuple(name for name in _KEYS if _CJK.search(name))
+
+
+@functools.cache
+def _endings() -> frozenset[str]:
+    """The last words of all names."""
+    found = {name[-1] for name in _table()} | {"token", "key", "pass", "pw", "pin", "pat", "code"}
+    return frozenset({*found, *(f"{word}s" for word in found)})
 
 
 def _token(last: str, before: str, *, alone: bool) -> str | None:

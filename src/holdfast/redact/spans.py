@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 # What stands where something was taken out. No rule looks inside of one, so that what was
 # masked once stays as it is.
 PLACEHOLDER = re.compile(r"\[(?:redacted|withheld)(?::[a-z][a-z0-9_-]{0,39})?(?::\d{1,9})?\]")
-BEGINNINGS = ("[redacted", "[withheld")
 
 
 class Span(NamedTuple):
@@ -27,7 +26,7 @@ Finder: TypeAlias = Callable[[str], Iterable[Span]]
 
 def masked(text: str) -> bool:
     """Whether there may be a placeholder in it."""
-    return any(beginning in text for beginning in BEGINNINGS)
+    return "[redacted" in text or "[withheld" in text
 
 
 def only_placeholders(text: str) -> bool:
@@ -64,6 +63,32 @@ def _whole(span: Span, holes: list[tuple[int, int]], starts: list[int]) -> Span:
     if last >= 0 and end < holes[last][1]:
         end = holes[last][1]
     return Span(start, end, rule, reason)
+
+
+class Shape(NamedTuple):
+    """What has the form of a secret by itself: its rule, texts of which one must be there, and a pattern whose
+    last group, if it has one, is the secret."""
+
+    rule: str
+    marks: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def shapes(*table: tuple[str, str, str]) -> tuple[Shape, ...]:
+    """A table of shapes; marks stand with a bar between them."""
+    return tuple(
+        Shape(rule, tuple(marks.split("|")), re.compile(pattern)) for rule, marks, pattern in table
+    )
+
+
+def shaped(text: str, table: Iterable[Shape]) -> Iterator[Span]:
+    """All that has one of these shapes."""
+    for rule, marks, pattern in table:
+        for mark in marks:
+            if mark in text:
+                for found in pattern.finditer(text):
+                    yield Span(*found.span(found.lastindex or 0), rule)
+                break
 
 
 def trie(texts: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .spans import Span, trie
+from .spans import Shape, Span, shaped, trie
 
 _CLASSES = {
     "a": "[A-Za-z0-9]",
@@ -301,10 +301,11 @@ class _Table(NamedTuple):
 
     begins: re.Pattern[str]
     by_lead: dict[str, tuple[tuple[str, re.Pattern[str]], ...]]
-    inner: tuple[tuple[str, str, re.Pattern[str]], ...]
+    inner: tuple[Shape, ...]
     runs: tuple[tuple[str, re.Pattern[str]], ...]
 
 
+_LONG = 24  # characters of the shortest form that begins with a class
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{27,}+|[0-9]{8,15}(?=[:|])|[0-9](?=/[0-9]{16}))")
 _INNER = re.compile(r"(?<=\})[^{}()]{3,}(?=\{)|(?<=\})[^{}()]{3,}$")
 
@@ -321,7 +322,7 @@ def _table() -> _Table:
                 by_lead.setdefault(begin, []).append((rule, compiled))
         elif known := _INNER.search(form):
             whole = re.compile(rf"(?<![A-Za-z0-9]){compiled.pattern}")
-            inner.append((rule, known[0], whole))
+            inner.append(Shape(rule, (known[0],), whole))
         else:
             runs.append((rule, compiled))
     return _Table(
@@ -332,24 +333,30 @@ def _table() -> _Table:
     )
 
 
-def vendors(text: str) -> Iterator[Span]:
-    """What has the documented form of a token."""
-    table, done = _table(), 0
-    for begun in table.begins.finditer(text):
-        if begun.start() < done:
-            continue
-        for size in range(len(begun[0]), 1, -1):  # a shorter beginning may be of another form
-            for rule, form in table.by_lead.get(begun[0][:size], ()):
-                if found := form.match(text, begun.start()):
-                    done = max(done, found.end())
-                    if real(found[0]):
-                        yield Span(*found.span(), rule)
-    for rule, needed, form in table.inner:
-        if needed in text:
-            yield from (Span(*found.span(), rule) for found in form.finditer(text))
-    for run in _RUN.finditer(text):
-        for rule, form in table.runs:
-            if (found := form.match(text, run.start())) and real(found[0]):
+def vendors(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
+    """What has the documented form of a token, in these runs of characters."""
+    table = _table()
+    for low, high in runs:
+        done = low
+        for begun in table.begins.finditer(text, low, high + 1):
+            if begun.start() >= done:
+                for span in _begun(text, begun, table):
+                    done = max(done, span.end)
+                    if real(text[span.start : span.end]):
+                        yield span
+        for run in _RUN.finditer(text, low, high) if high - low >= _LONG else ():
+            for rule, form in table.runs:
+                if (found := form.match(text, run.start())) and real(found[0]):
+                    yield Span(*found.span(), rule)
+    if runs:
+        yield from shaped(text, table.inner)
+
+
+def _begun(text: str, begun: re.Match[str], table: _Table) -> Iterator[Span]:
+    """Forms that begin with this text of their own, or with a part of it."""
+    for size in range(len(begun[0]), 1, -1):
+        for rule, form in table.by_lead.get(begun[0][:size], ()):
+            if found := form.match(text, begun.start()):
                 yield Span(*found.span(), rule)
 
 

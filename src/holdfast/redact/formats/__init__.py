@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from ..names import Names
 from ..spans import Span
 from ..vendors import vendors
-from .anchors import anchors
 from .blocks import blocks
 from .code import code
 from .http import http
+from .landmarks import landmarks
 from .named_values import named_values
 from .pairs import Pair, pairs
 from .prose import prose, telling
@@ -27,15 +27,16 @@ __all__ = ["Pair", "read", "telling"]
 
 def read(text: str, names: Names) -> Iterator[Pair | Span]:
     """All that may be a secret in a text, as each format reads it."""
+    marks = landmarks(text, names)
+    found = marks.names
     yield from urls(text)
-    yield from blocks(text)
-    yield from vendors(text)
-    found = list(anchors(text, names))
+    yield from blocks(text, marks.runs)
+    yield from vendors(text, marks.runs)
     yield from http(text, found)
-    yield from shell(text)
+    yield from shell(text, marks)
     yield from sql(text)
-    yield from code(text, found)
-    yield from prose(text, found)
+    yield from code(text, marks)
+    yield from prose(text, marks)
     if not found:
         return
     yield from pairs(text, found)

@@ -6,64 +6,66 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..spans import Span
+from ..spans import Span, shaped, shapes
 
 _BLOCK = re.compile(
     r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)? ?-{4,5}"
     r"(?:[^-]++|-(?!---[- ]{0,2}END))*+(?:-{4,5} ?END [A-Z0-9 ]{0,50}-{4,5})?"
 )
-# A mark that must be in the text, and a pattern whose group, where it has one, is the secret.
-_SHAPES = tuple(
-    (rule, mark, re.compile(pattern))
-    for rule, mark, pattern in (
-        (
-            "jwt",
-            "eyJ",
-            r"(?<![\w-])eyJ[\w-]{5,}+\.[\w-]*+(?:\.[\w-]*+){1,3}|(?<![\w-])eyJ[\w-]{5,}+\.[\w-]{5,}+",
-        ),
-        (
-            "aws",
-            "IA",
-            r"(?:AKIA|ASIA)[A-Z0-9]{16}[^\n]{0,80}?[\s\"':=,|]([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
-        ),
-        ("wifi", "WIFI:", r"WIFI:(?:[^;\s]{0,64};){0,4}P:([^;\r\n]{4,64});"),
-        ("jwt", "ZXlK", r"(?<![\w+/-])ZXlK[\w+/-]{40,}+={0,2}"),
-        ("discord", ".", r"[MNO](?<![\w.-].)[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38}(?![\w.-])"),
-        ("azure", "Q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~])"),
-        (
-            "crypt",
-            "$",
-            r"\$(?:1|2[abxy]?|5|6|7|y|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d+)?|P|H|sha1|md5)\$"
-            r"[\w./+=,$-]{8,}+",
-        ),
-        ("crypt", "pbkdf2_", r"pbkdf2_sha\d{1,3}\$\d{3,8}\$[\w./+=-]{4,64}\$[\w./+=-]{16,}+"),
-        ("crypt", "SCRAM-", r"SCRAM-SHA-\d{1,3}\$\d{3,6}:[\w+/=]{8,64}\$[\w+/=:]{20,}+"),
-        ("crypt", "{", r"\{(?:SSHA|SHA|SMD5|MD5|CRYPT|SSHA512|SSHA256|PBKDF2)\}[\w+/=$.]{16,}+"),
-        ("crypt", "*", r"(?<![\w*])\*[0-9A-F]{40}(?![0-9A-F])"),
-        ("crypt", ":::", r"(?m)^[^\s:]{1,64}:\d{1,6}:([0-9a-fA-F]{32}:[0-9a-fA-F]{32}):::"),
-        ("ppk", "Private-Lines:", r"Private-Lines:\s{0,4}\d{1,4}\s((?:[A-Za-z0-9+/=]{1,76}\s?)++)"),
-        ("pgpass", ":", r"(?m)^[\w.*-]{1,255}:(?:\d{4,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:(\S++)$"),
-        (
-            "otp",
-            " ",
-            r"[A-Z2-7](?<![A-Za-z0-9].)[A-Z2-7]{3}(?:[ -][A-Z2-7]{4}){3,}+(?![A-Za-z0-9])",
-        ),
-        ("otp", "otpauth", r"otpauth-migration://offline\?data=([\w%+/=-]{16,}+)"),
-        ("license", "-", r"[A-Z0-9](?<![\w-].)[A-Z0-9]{4}-(?:[A-Z0-9]{5}-){3}[A-Z0-9]{5}(?![\w-])"),
-        ("azure", "SharedAccess", r"SharedAccessSignature [^\s\"']{0,256}?sig=([\w%+/=-]{16,}+)"),
-    )
+_SHAPES = shapes(
+    (
+        "jwt",
+        "eyJ",
+        r"(?<![\w-])eyJ[\w-]{5,}+\.[\w-]*+(?:\.[\w-]*+){1,3}|(?<![\w-])eyJ[\w-]{5,}+\.[\w-]{5,}+",
+    ),
+    (
+        "aws",
+        "IA",
+        r"(?:AKIA|ASIA)[A-Z0-9]{16}[^\n]{0,80}?[\s\"':=,|]([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
+    ),
+    ("wifi", "WIFI:", r"WIFI:(?:[^;\s]{0,64};){0,4}P:([^;\r\n]{4,64});"),
+    ("jwt", "ZXlK", r"(?<![\w+/-])ZXlK[\w+/-]{40,}+={0,2}"),
+    ("azure", "Q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~])"),
+    (
+        "crypt",
+        "$",
+        r"\$(?:1|2[abxy]?|5|6|7|y|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d+)?|P|H|sha1|md5)\$"
+        r"[\w./+=,$-]{8,}+",
+    ),
+    ("crypt", "pbkdf2_", r"pbkdf2_sha\d{1,3}\$\d{3,8}\$[\w./+=-]{4,64}\$[\w./+=-]{16,}+"),
+    ("crypt", "SCRAM-", r"SCRAM-SHA-\d{1,3}\$\d{3,6}:[\w+/=]{8,64}\$[\w+/=:]{20,}+"),
+    ("crypt", "{", r"\{(?:SSHA|SHA|SMD5|MD5|CRYPT|SSHA512|SSHA256|PBKDF2)\}[\w+/=$.]{16,}+"),
+    ("crypt", "*", r"(?<![\w*])\*[0-9A-F]{40}(?![0-9A-F])"),
+    ("crypt", ":::", r"(?m)^[^\s:]{1,64}:\d{1,6}:([0-9a-fA-F]{32}:[0-9a-fA-F]{32}):::"),
+    ("ppk", "Private-Lines:", r"Private-Lines:\s{0,4}\d{1,4}\s((?:[A-Za-z0-9+/=]{1,76}\s?)++)"),
+    ("pgpass", ":", r"(?m)^[\w.*-]{1,255}:(?:\d{4,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:(\S++)$"),
+    (
+        "otp",
+        " ",
+        r"[A-Z2-7]{4}(?<![A-Za-z0-9]....)(?:[ -][A-Z2-7]{4}){3,}+(?![A-Za-z0-9])",
+    ),
+    ("otp", "otpauth", r"otpauth-migration://offline\?data=([\w%+/=-]{16,}+)"),
+    ("azure", "SharedAccess", r"SharedAccessSignature [^\s\"']{0,256}?sig=([\w%+/=-]{16,}+)"),
 )
+# Tokens without a prefix, in a long run of characters.
+_IN_RUNS = re.compile(
+    r"(?P<discord>[MNO](?<![\w.-].)[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38}(?![\w.-]))"
+    r"|(?P<license>[A-Z0-9](?<![\w-].)[A-Z0-9]{4}-(?:[A-Z0-9]{5}-){3}[A-Z0-9]{5}(?![\w-]))"
+)
+_LONG = 29  # characters of the shortest of them
+_DIGIT = re.compile(r"\d")
 _DIGITS = {"otp", "license"}
 
 
-def blocks(text: str) -> Iterator[Span]:
+def blocks(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
     """Private keys, however long, and cut off; tokens and hashes."""
     if "BEGIN " in text and "PRIVATE KEY" in text:
         for found in _BLOCK.finditer(text):
             yield Span(*found.span(), "private-key")
-    for rule, mark, pattern in _SHAPES:
-        if mark in text:
-            for found in pattern.finditer(text):
-                if rule in _DIGITS and not any(c.isdigit() for c in found[0]):
-                    continue
-                yield Span(*found.span(found.lastindex or 0), rule)
+    for span in shaped(text, _SHAPES):
+        if span.rule not in _DIGITS or _DIGIT.search(text, span.start, span.end):
+            yield span
+    for low, high in runs:
+        if high - low >= _LONG and (found := _IN_RUNS.search(text, low, high)):
+            if _DIGIT.search(found[0]):
+                yield Span(*found.span(), found.lastgroup or "")

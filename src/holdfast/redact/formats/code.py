@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..judge import Place
-from ..names import listed, words
-from .anchors import Anchor
+from .landmarks import Anchor, Landmarks
 from .literal import quoted, run
 from .pairs import Pair
 from .prose import strong
@@ -35,34 +34,19 @@ _SHELL = re.compile(r":?[-=:](?!\?)")
 _CALL = re.compile(r"(?:Async)?\((?=\s{0,8}[^)\s])")
 _BETWEEN = re.compile(r"[^\"'`)\r\n]{0,80}")
 _ARGUMENT = re.compile(r"[^\"'`()\r\n]{0,80}")
-# Calls about access, by the words of their names: a literal that looks like a secret is one there.
-_CALLEE = re.compile(
-    r"(?<![\w.])(?:new )?((?:\w{1,48}(?:\.|::|->)){0,4}\w{1,48})\s?(?:=\s?)?\((?=[^)])"
-)
-_ABOUT = frozenset(
-    listed(
-        """
-login log signin sign auth authenticate authorize connect connection credential credentials
-password passwd encrypt decrypt hmac cipher hash basic bind pdo unlock token jwt verify secret key
-fernet account client session mysqli access identity digest cookie hashpw sha256 ftp smtp
-imap ldap unseal setpassword encode decode createhmac aes
-"""
-    )
-)
+# Behind the name of a function, or of its class, until its arguments.
+_CALLED = re.compile(r"(?:(?:::|->)\w{1,48}){0,3}\s?(?:=\s?)?\((?=[^)])")
 _ALGORITHM = re.compile(r"(?i:sha\d|md5|hs\d|rs\d|es\d|aes|utf)")
 
 
-def code(text: str, found: list[Anchor]) -> Iterator[Pair]:
+def code(text: str, marks: Landmarks) -> Iterator[Pair]:
     """Literals that are values of names in code."""
-    for anchor in found:
+    for anchor in marks.names:
         yield from _anchored(text, anchor)
-    if "(" in text and _QUOTE.search(text):
-        for call in _CALLEE.finditer(text):
-            if not _ABOUT.isdisjoint(words(call[1])):
+    if "(" in text:
+        for callee in marks.callees:
+            if call := _CALLED.match(text, callee.end):
                 yield from _about(text, call.end())
-
-
-_QUOTE = re.compile(r"[\"'`]")
 
 
 def _about(text: str, at: int) -> Iterator[Pair]:

@@ -9,7 +9,7 @@ from ..judge import Place
 from ..names import words
 from ..spans import Span, only_placeholders
 from ..values import Looks, looks, mixed, random
-from .anchors import Anchor
+from .landmarks import Anchor
 from .literal import in_string, quoted
 from .pairs import Pair
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -24,6 +25,10 @@ _RUN = re.compile(
 _LINE = re.compile(r"[^\r\n]{0,4096}+")
 _COMMENT = re.compile(r"[ \t]+(?:#|//|--|;)(?:[ \t].*|)\Z")
 _BRACED = re.compile(r"\{([^{}\r\n\"':]{1,256})\}")
+
+
+_VARIABLE = re.compile(r"(?m)^(?:export )?[A-Z][A-Z0-9_]{1,127}=")
+_SECTION = re.compile(r"(?m)^\[[\w .:@/-]{1,64}\][ \t]{0,4}\r?$")
 
 
 class Literal(NamedTuple):
@@ -83,10 +88,19 @@ class Runs:
     """Runs of characters and rests of lines of one text, each of which is measured once however many
     names stand in it."""
 
-    def __init__(self, text: str, *, ini: bool = False) -> None:
-        self.ini = ini  # whether the text has sections, as INI and TOML have
+    def __init__(self, text: str) -> None:
         self._text = text
         self._run = self._line = (0, 0)
+
+    @functools.cached_property
+    def ini(self) -> bool:
+        """Whether the text has sections, as INI and TOML have."""
+        return _SECTION.search(self._text, 0, LONGEST) is not None
+
+    @functools.cached_property
+    def environment(self) -> bool:
+        """Whether the text lists variables, one a line."""
+        return len(_VARIABLE.findall(self._text[:LONGEST])) >= 3
 
     def run(self, at: int) -> tuple[int, int]:
         """The run of characters that belong to one word of a command, a log line or code."""

@@ -8,17 +8,22 @@ import re
 from collections.abc import Iterator
 
 from ..judge import Place
+from ..names import listed
 from ..spans import Span
 from ..values import Looks, looks
-from .anchors import Anchor
+from .landmarks import Anchor
 from .literal import quoted, rest_of_line, run
 from .pairs import BLOCK, Pair
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
+_FIELDS = listed(
+    "name key path field header variable option param property parameter id label setting env output type k n"
+)
+_SIGNS = " \t\r\n:=\\\"'"
 _NAMING = re.compile(
-    r"(?:^|[\s{,<\[\"'(+-])(?:name|key|path|field|header|variable|option|param|property|parameter|id"
-    r"|label|setting|env|output|variable_name|type|k|n)\\{0,2}[\"']?(?:\s{0,16}[:=]\s{0,4}|\s)\\{0,2}[\"']?\Z",
+    rf"(?:^|[\s{{,<\[\"'(+-])(?:variable_name|{'|'.join(_FIELDS)})"
+    r"\\{0,2}[\"']?(?:\s{0,16}[:=]\s{0,4}|\s)\\{0,2}[\"']?\Z",
     re.IGNORECASE,
 )
 _VALUE = re.compile(
@@ -77,7 +82,8 @@ def _is_value(text: str, at: int) -> bool:
         start > 0 and at - start < 128 and (text[start - 1].isalnum() or text[start - 1] in "/._:-")
     ):
         start -= 1
-    return _NAMING.search(text, max(0, start - 40), start) is not None
+    lead = text[max(0, start - 40) : start].rstrip(_SIGNS).lower()
+    return lead.endswith(_FIELDS) and _NAMING.search(text, max(0, start - 40), start) is not None
 
 
 def _apart(text: str, anchor: Anchor) -> Iterator[Pair]:

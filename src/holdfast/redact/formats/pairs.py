@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..judge import Place
 from ..names import words
-from .anchors import Anchor
+from .landmarks import Anchor
 from .literal import Runs, in_string, quoted, rest_of_line, run
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
@@ -52,9 +52,6 @@ _LINE_START = re.compile(
     r"|const|val|final|my|our|global|static|SET|Set|put|\d{1,5}|#)[ \t]+(?:-\w[ \t]+)?)?"
     r"[$\"'\[@{(]{0,2}[ \t]{0,2}(?:[\w-]{1,32}[ \t]{1,8}){0,3}"
 )
-_VARIABLE = re.compile(r"(?m)^(?:export )?[A-Z][A-Z0-9_]{1,127}=")
-_SECTION = re.compile(r"(?m)^\[[\w .:@/-]{1,64}\][ \t]{0,4}\r?$")
-_DUMP = 3  # lines of variables that make a text an environment
 _CODE = re.compile(r"[(\[.]|[ ]?(?:\(|\[|=>|\?|\|\||&&|[+*/]\s|if\s|or\s|and\s|\|\s)")
 _COLUMNS = re.compile(r"(?:[ ]{2,64}|[ ]{0,8}\t[ \t]{0,8})(?=\S)")
 _SETS = re.compile(r"(?:^|\s)(?:ENV|ARG|setx|set|export|setenv)(?:\s-\w{1,4})?\Z")
@@ -85,14 +82,13 @@ _ITEMS, _BRACKET, _MORE = 32, 4096, 8
 
 def pairs(text: str, found: list[Anchor]) -> Iterator[Pair]:
     """The pairs that begin at these names."""
-    dump = "=" in text and len(_VARIABLE.findall(text[:65_536])) >= _DUMP
-    runs = Runs(text, ini=_SECTION.search(text, 0, 65_536) is not None)
+    runs = Runs(text)
     for anchor in found:
         if words(anchor.name)[-1] not in HEADERS:
-            yield from _pair(text, anchor, runs, dump=dump)
+            yield from _pair(text, anchor, runs)
 
 
-def _pair(text: str, anchor: Anchor, runs: Runs, *, dump: bool) -> Iterator[Pair]:
+def _pair(text: str, anchor: Anchor, runs: Runs) -> Iterator[Pair]:
     behind = _FOR.match(text, anchor.end)
     sign = _SIGN.match(text, behind.end() if behind else anchor.end)
     if sign is None:
@@ -104,7 +100,7 @@ def _pair(text: str, anchor: Anchor, runs: Runs, *, dump: bool) -> Iterator[Pair
     elif at < len(text) and text[at] in "\r\n":
         yield from _below(text, anchor, at)
         return
-    yield from _value(text, anchor, sign, at, runs, dump=dump)
+    yield from _value(text, anchor, sign, at, runs)
 
 
 def _over_lines(text: str, at: int) -> int:
@@ -113,9 +109,7 @@ def _over_lines(text: str, at: int) -> int:
     return at
 
 
-def _value(
-    text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs, *, dump: bool
-) -> Iterator[Pair]:
+def _value(text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs) -> Iterator[Pair]:
     if diff := _DIFF.match(text, at):
         yield _made(anchor, *diff.span(1), Place.LINE)
         yield _made(anchor, *diff.span(2), Place.LINE)
@@ -136,7 +130,7 @@ def _value(
             more = _ARGUMENT.match(text, literal.after)
             at = more.end() if more else len(text)
     elif sign["sign"] not in ("!=", "!=="):
-        yield from _plain(text, anchor, sign, at, runs, dump=dump)
+        yield from _plain(text, anchor, sign, at, runs)
 
 
 def _literal(text: str, anchor: Anchor, sign: re.Match[str], at: int) -> Iterator[Pair]:
@@ -159,15 +153,13 @@ def _literal(text: str, anchor: Anchor, sign: re.Match[str], at: int) -> Iterato
         yield _made(anchor, literal.start, literal.end, Place.QUOTED)
 
 
-def _plain(
-    text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs, *, dump: bool
-) -> Iterator[Pair]:
+def _plain(text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs) -> Iterator[Pair]:
     """A value without quotes: the rest of a line, or a run within one."""
     begun = text.rfind("\n", max(0, anchor.start - 96), anchor.start) + 1
     begins = (begun > 0 or anchor.start <= 96) and _LINE_START.fullmatch(text, begun, anchor.start)
     start, end = runs.run(at)
     line = runs.rest_of_line(at)
-    if dump and begins and anchor.name.isupper() and sign["sign"] == "=":
+    if begins and anchor.name.isupper() and sign["sign"] == "=" and runs.environment:
         yield _made(anchor, *line, Place.LINE)
     elif begins and line[1] <= end + 1:
         yield _made(

@@ -10,7 +10,7 @@ from ..judge import Place
 from ..names import SECRETS, listed, words
 from ..spans import masked
 from ..values import LONGEST, Looks, looks, mixed, random
-from .anchors import Anchor
+from .landmarks import Anchor, Landmarks
 from .literal import quoted
 from .pairs import HEADERS, Pair
 
@@ -52,10 +52,7 @@ _USE = re.compile(
     r"(?i:\b(?:use|type|enter|try|put|gib|nimm|utilise[rz]?|tape[rz]?))[ ]{1,2}[\"'“„«`]?([^\s\"'”“»`]{6,128})"
     r"[\"'”“»`]?[ ][^.\n]{0,48}\Z"
 )
-_AS_WORDS = (
-    *(" as ", " als ", " comme ", " como ", " come ", " is ", " was ", " ist ", " est ", " es "),
-    *(" for ", " at ", " when ", " pour ", " für "),
-)
+_LEAD = re.compile(r" (?:a(?:s|ls|t)|com(?:me|o|e)|is|was|ist|es|est|for|when|pour|für) ")
 _SLASH = re.compile(r"[\w.@+-]{1,64}[ ]{0,2}(?:[/:|]|and|und|et|y|e)[ ]{0,2}(?=\S{4})")
 _USER = re.compile(
     r"(?i:user|login|benutzer|utilisateur|account|usuario|konto|compte|utente|e-?mail)"
@@ -65,7 +62,7 @@ _ANSWER = re.compile(
 )
 _MESSAGE = re.compile(r"[^\n]{1,160}")
 _LOGIN = re.compile(
-    r"\b(?=[LlSsCcAaEeMm])(?i:(?:log|sign)(?:ged|ging)?[ -]?(?:in|on)|login|credentials?|access|einloggen|anmeld\w{0,4}|melde|connecter"
+    r"(?i:(?:log|sign)(?:ged|ging)?[ -]?(?:in|on)|login|credentials?|access|einloggen|anmeld\w{0,4}|melde|connecter"
     r"|connexion)\b[^\n.!?]{0,80}?\b(?:with|using|mit|avec|as|als|con|com)[ ]"
 )
 _CODE = re.compile(r"\d{3}[ -]?\d{3}|\d{4,8}")
@@ -75,8 +72,9 @@ _DIGIT = re.compile(r"\d")
 _END = re.compile(r"[^\s\"'„“”«»‘’`]{1,128}")
 
 
-def prose(text: str, found: list[Anchor]) -> Iterator[Pair]:
+def prose(text: str, marks: Landmarks) -> Iterator[Pair]:
     """Secrets that a sentence tells."""
+    found = marks.names
     asks = "?" in text
     for n, anchor in enumerate(found):
         if anchor.says not in SECRETS or words(anchor.name)[-1] in HEADERS:
@@ -84,8 +82,8 @@ def prose(text: str, found: list[Anchor]) -> Iterator[Pair]:
         yield from _told(text, anchor, found[n + 3].start if n + 3 < len(found) else len(text))
         if asks:
             yield from _answered(text, anchor)
-        lead = text[max(0, anchor.start - 40) : anchor.start]
-        for pattern in (_AS, _USE) if any(word in lead for word in _AS_WORDS) else ():
+        lead = _LEAD.search(text, max(0, anchor.start - 40), anchor.start)
+        for pattern in (_AS, _USE) if lead else ():
             before = pattern.search(text, max(0, anchor.start - 160), anchor.start)
             if before and strong(before[1].rstrip(".,;:")):
                 start = before.start(1)
@@ -94,8 +92,8 @@ def prose(text: str, found: list[Anchor]) -> Iterator[Pair]:
         for spoken in _UNSPACED.finditer(text):
             if telling(spoken[1]):
                 yield Pair(*spoken.span(1), "password", "key", Place.PROSE)
-    if _HINT.search(text):
-        for login in _LOGIN.finditer(text):
+    for word in marks.logins:
+        if login := _LOGIN.match(text, word.start):
             yield from _login(text, login.end())
 
 
@@ -103,7 +101,6 @@ def prose(text: str, found: list[Anchor]) -> Iterator[Pair]:
 _UNSPACED = re.compile(
     r"(?:密码|密碼|口令|パスワード|暗証番号|비밀번호|암호)(?:是|为|為|は|는|은)?[:：]?\s?[「『\"']?([!-~]{6,64})"
 )
-_HINT = re.compile(r"[Ll]og|[Ss]ign|redential|ccess|nmeld|[Mm]elde|onne[cx]")
 
 
 def _told(text: str, anchor: Anchor, limit: int) -> Iterator[Pair]:
@@ -145,7 +142,9 @@ def _value(
     text: str, anchor: Anchor, found: re.Match[str], told: int, quote: str, *, first: bool
 ) -> tuple[int, int] | None:
     """Where the value stands, if this word is it."""
-    if quote and (told or first) and (literal := quoted(text, found.start(2))):
+    if not (told or first):
+        return None
+    if quote and (literal := quoted(text, found.start(2))):
         value = text[literal.start : literal.end].strip()
         if " " in value:
             spoken = looks(value) is Looks.PHRASE and _SPOKEN & set(words(anchor.name))
@@ -157,7 +156,7 @@ def _value(
     value = text[start:end]
     if anchor.says == "weak":
         return (start, end) if (first or told == _NEAR) and strong(value) else None
-    if told == _NEAR or (quote and (told or first)):
+    if told == _NEAR or quote:
         if telling(value):
             return start, end
         if told and (pair := _SLASH.match(text, start)) and pair.end() > end:
@@ -166,7 +165,7 @@ def _value(
         return None
     if first and telling(value) and _USER.search(text, max(0, anchor.start - 60), anchor.start):
         return start, end
-    return (start, end) if (first or told) and strong(value) else None
+    return (start, end) if strong(value) else None
 
 
 def _answered(text: str, anchor: Anchor) -> Iterator[Pair]:

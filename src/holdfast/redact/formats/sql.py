@@ -34,12 +34,12 @@ _MARKS = ("PASSWORD", "DENTIFIED", "dentified", "password '", "password='", "pas
 
 def sql(text: str) -> Iterator[Pair]:
     """Values of secret columns, and passwords that statements set."""
-    for insert in _INSERT.finditer(text) if "VALUES" in text or "values" in text else ():
-        names = [name.strip(' \t\r\n"`[]') for name in insert[1].split(",")]
-        yield from _rows(text, names, insert.end())
     if "VALUES" in text or "values" in text:
+        for insert in _INSERT.finditer(text):
+            names = [name.strip(' \t\r\n"`[]') for name in insert[1].split(",")]
+            yield from _rows(text, names, insert.end())
         yield from _unnamed(text)
-    for found in _SET.finditer(text) if any(mark in text for mark in _MARKS) else ():
+    for found in _SET.finditer(text) if any(map(text.__contains__, _MARKS)) else ():
         if found[3] is None or not found[3].lower().startswith(("random", "password")):
             group = found.lastindex or 0
             place = Place.CALL if group == 3 else Place.QUOTED

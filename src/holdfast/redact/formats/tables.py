@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..judge import Place
 from ..values import Looks, looks
-from .anchors import Anchor
+from .landmarks import Anchor
 from .pairs import Pair
 
 _LONGEST = 4096  # characters of a line that may be a row
@@ -16,6 +16,10 @@ _ROWS = 100_000
 _RULE = re.compile(r"[\s|+:=\u2500-\u257f-]*")
 _QUOTED = re.compile(r"\"((?:[^\"]|\"\")*+)\"|'((?:[^']|'')*+)'")
 _SPACED = re.compile(r"[ ]{2,}|\t")
+
+
+# All that a line of names and marks between them may hold.
+_HEADER = re.compile(r"[\w \t\r.:/()#|│┃║,;\"'`*-]*+")
 
 
 class Cell(NamedTuple):
@@ -30,7 +34,10 @@ def tables(text: str, found: list[Anchor]) -> Iterator[Pair]:
         if anchor.start < done:
             continue
         start, end = _line(text, anchor.start)
-        if end - start > _LONGEST:
+        done = end
+        if end - start > _LONGEST or not (
+            "|" in text[start:end] or "│" in text[start:end] or _HEADER.fullmatch(text, start, end)
+        ):
             continue
         for mark in _marks(text, start, end):
             read = _Table(text, start, end, mark)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ..names import listed
-from ..spans import Span
+from ..spans import Span, shaped, shapes
 from ..values import Looks, looks, random
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
@@ -28,15 +28,19 @@ x-signature AWSAccessKeyId GoogleAccessId OSSAccessKeyId q-signature tk wstoken 
 )
 _QUERY = re.compile(rf"(?:[?&;]|%3[Ff]|%26)(?:amp;)?({_NAMES})=([^\s&\"'<>#\[\]\\;]{{12,}}+)")
 _KEY = re.compile(r"[?&](?:key|apikey|appid|u|t|k|s)=([^\s&\"'<>#\[\]\\]{20,}+)")
-_HOOKS = (
-    re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{8,}+)"),
-    re.compile(r"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/(\d{5,20}/[\w-]++)"),
-    re.compile(r"(?:webhook\.office\.com|outlook\.office(?:365)?\.com/webhook)/(\S{20,}+)"),
-    re.compile(r"api\.telegram\.org/(?:file/)?bot(\d{6,12}:[\w-]{20,}+)"),
-    re.compile(r"hooks\.zapier\.com/hooks/(?:catch|standard)/(\d{3,12}/\w{5,}+)"),
-    re.compile(r"(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/([\w-]{16,}+)"),
-    re.compile(r"/calendar/ical/[^\s/]{1,128}/(private-[0-9a-f]{16,}+)"),
-    re.compile(r"maker\.ifttt\.com/trigger/[\w-]{1,64}/(?:json/)?with/key/([\w-]{8,}+)"),
+_HOOKS = shapes(
+    ("webhook", "slack.com", r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{8,}+)"),
+    ("webhook", "webhooks/", r"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/(\d{5,20}/[\w-]++)"),
+    (
+        "webhook",
+        "office",
+        r"(?:webhook\.office\.com|outlook\.office(?:365)?\.com/webhook)/(\S{20,}+)",
+    ),
+    ("webhook", "telegram", r"api\.telegram\.org/(?:file/)?bot(\d{6,12}:[\w-]{20,}+)"),
+    ("webhook", "zapier", r"hooks\.zapier\.com/hooks/(?:catch|standard)/(\d{3,12}/\w{5,}+)"),
+    ("webhook", "/hook/", r"(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/([\w-]{16,}+)"),
+    ("webhook", "/ical/", r"/calendar/ical/[^\s/]{1,128}/(private-[0-9a-f]{16,}+)"),
+    ("webhook", "ifttt", r"maker\.ifttt\.com/trigger/[\w-]{1,64}/(?:json/)?with/key/([\w-]{8,}+)"),
 )
 # A part of a path that is named like a secret, or leads to one.
 _PATH = re.compile(
@@ -44,12 +48,15 @@ _PATH = re.compile(
     r"|verify|activate|magic|magic-link|invite|invitation|unsubscribe|private|signed|share|login)"
     r"/([\w.~=-]{16,}+)"
 )
-_GO = re.compile(r"(?<![\w.-])[\w.-]{1,64}:([^\s@]{1,256})@(?:tcp|unix)\(")
-_ORACLE = re.compile(r"jdbc:oracle:\w{1,8}:[^/\s]{1,64}/([^@\s]{1,256})@")
-_EZCONNECT = re.compile(
-    r"(?:sqlplus|expdp|impdp|exp|imp|sqlldr|rman target)\s{1,4}(?:-\w\s{1,4})?[\w$]{1,64}/([^@\s/]{1,128})@"
+_DSNS = shapes(
+    ("dsn", "@tcp(|@unix(", r"(?<![\w.-])[\w.-]{1,64}:([^\s@]{1,256})@(?:tcp|unix)\("),
+    ("dsn", "jdbc:oracle", r"jdbc:oracle:\w{1,8}:[^/\s]{1,64}/([^@\s]{1,256})@"),
+    (
+        "dsn",
+        "sqlplus|expdp|impdp|exp |imp |sqlldr|rman target",
+        r"(?:sqlplus|expdp|impdp|exp|imp|sqlldr|rman target)\s{1,4}(?:-\w\s{1,4})?[\w$]{1,64}/([^@\s/]{1,128})@",
+    ),
 )
-_DSNS = (("@tcp(", _GO), ("@unix(", _GO), ("jdbc:oracle", _ORACLE), ("@", _EZCONNECT))
 
 
 def urls(text: str) -> Iterator[Span]:
@@ -62,17 +69,15 @@ def urls(text: str) -> Iterator[Span]:
             if secret is not None and looks(text[slice(*secret)]) not in _OPEN:
                 yield Span(*secret, "url")
     if "/" in text:
-        for hook in _HOOKS:
-            yield from (Span(*found.span(1), "webhook") for found in hook.finditer(text))
+        yield from shaped(text, _HOOKS)
         for found in _PATH.finditer(text):
             if random(found[1]) and any(c.isdigit() for c in found[1]):
                 yield Span(*found.span(1), "webhook")
     if "=" in text:
         yield from _query(text)
-    for mark, dsn in _DSNS:
-        for found in dsn.finditer(text) if mark in text else ():
-            if looks(found[1]) not in _OPEN:
-                yield Span(*found.span(1), "dsn")
+    for span in shaped(text, _DSNS) if "@" in text else ():
+        if looks(text[span.start : span.end]) not in _OPEN:
+            yield span
 
 
 def _query(text: str) -> Iterator[Span]:
