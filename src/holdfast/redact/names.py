@@ -202,8 +202,8 @@ def words(name: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=32)
 def names_of(keys: tuple[str, ...], labels: tuple[tuple[str, tuple[str, ...]], ...]) -> Names:
-    """The names of secrets; the same object for the same names, so that what it has learned of words serves
-    all redactors."""
+    """The names of secrets; the same object for the same names, so that what it has learned of
+    words serves all redactors."""
     return Names(keys, dict(labels))
 
 

@@ -66,8 +66,8 @@ def _whole(span: Span, holes: list[tuple[int, int]], starts: list[int]) -> Span:
 
 
 class Shape(NamedTuple):
-    """What has the form of a secret by itself: its rule, texts of which one must be there, and a pattern whose
-    last group, if it has one, is the secret."""
+    """What has the form of a secret by itself: its rule, texts of which one must be there, and a
+    pattern whose last group, if it has one, is the secret."""
 
     rule: str
     marks: tuple[str, ...]

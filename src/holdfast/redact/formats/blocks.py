@@ -66,6 +66,6 @@ def blocks(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
         if span.rule not in _DIGITS or _DIGIT.search(text, span.start, span.end):
             yield span
     for low, high in runs:
-        if high - low >= _LONG and (found := _IN_RUNS.search(text, low, high)):
-            if _DIGIT.search(found[0]):
-                yield Span(*found.span(), found.lastgroup or "")
+        token = _IN_RUNS.search(text, low, high) if high - low >= _LONG else None
+        if token is not None and _DIGIT.search(token[0]):
+            yield Span(*token.span(), token.lastgroup or "")

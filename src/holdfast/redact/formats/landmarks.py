@@ -1,6 +1,6 @@
-"""The places of a text at which formats begin to read: names of secrets, words of commands, calls and sentences
-about access, and long runs of characters. They are found in two passes, so that every format need not search all
-of the text by itself."""
+"""The places of a text at which formats begin to read: names of secrets, words of commands, calls
+and sentences about access, and long runs of characters. They are found in two passes, so that every
+format need not search all of the text by itself."""
 
 from __future__ import annotations
 
