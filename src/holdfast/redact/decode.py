@@ -83,6 +83,13 @@ _WRAPPED = re.compile(
 _WRAPPED_CRLF = re.compile(
     _WRAPPED.pattern.replace(r"\n(?<=", r"\r\n(?<=", 1).replace(r"\n)", r"\r\n)", 1)
 )
+_BOXED = re.compile(
+    r"(?<=[\w+/=.-])[ ]{0,64}[│┃|][ \t]{0,4}\r?\n[ \t]{0,16}[│┃|][ ](?=[\w+/=.-]{8,512}[ ]{0,64}[│┃|])"
+)
+# Lines of a hexadecimal dump, as xxd and hexdump write them.
+_DUMPED = re.compile(
+    r"(?m)^[0-9a-f]{6,8}:?[ ]{1,2}((?:[0-9a-f]{2}[ ]{0,2}){2,32})(?:[ ]{1,48}\|[^\n]{0,32}\||[ ]{1,48}[^\n]{0,32})?(?:\n|\Z)"
+)
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -93,6 +100,11 @@ def _escape(found: re.Match[str]) -> str:
 
 def _percent(found: re.Match[str]) -> str:
     return unquote(found[0], errors="replace")
+
+
+def _dumped(found: re.Match[str]) -> str:
+    data = bytes.fromhex("".join(found[1].split()))
+    return data.decode("latin-1") if data.isascii() else found[0]
 
 
 def _printable(found: re.Match[str]) -> str:
@@ -108,6 +120,8 @@ _LAYERS: tuple[Layer, ...] = (
     ("&", _HTML, lambda found: html.unescape(found[0])),
     ("%", _URL, _percent),
     ("\\", _ESCAPE, _escape),
+    ("0000", _DUMPED, _dumped),
+    ("│\n", _BOXED, lambda found: ""),
     ("\\", _CONTINUED, lambda found: ""),
     ("\n", _WRAPPED, lambda found: ""),
     ("\r\n", _WRAPPED_CRLF, lambda found: ""),

@@ -41,6 +41,7 @@ _REASONS = {
 }
 NESTED = 1 << 18  # characters of JSON in a text that are looked through as a value
 _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
+_WORDS = re.compile(r"[A-Za-z]{1,24}(?:[:._/ -][A-Za-z]{1,24}){0,7}")
 _INDENT = re.compile(r"[\[{]\r?\n([ \t]{1,8})")
 # How often a text is looked at again after a look that has replaced something, by its length; more
 # than once is rare.
@@ -150,12 +151,10 @@ class Redactor:
         read = None  # the text, once it was read as the values that it holds
         if self.shapes and text[:1] in ("{", "["):
             read = self._nested(text, path)
-        text = self._known(text if read is None else read, path)
+        text = text if read is None else read
         if self.shapes and read is None:
-            text = self._scanned(text, path)
-        for finder in self._finders:
-            text = self.mask(text, finder(text), path)
-        return text
+            text = self._scanned(self._known(text, path), path)
+        return self._given(text, path)
 
     def _scanned(self, text: str, path: str) -> str:
         """The text without what a scan finds in it."""
@@ -229,10 +228,19 @@ class Redactor:
         plain = str(value)
         if len(plain) < SHORTEST:
             return value
-        text = self._known(plain, path)
+        text = self._given(plain, path)
+        return value if text == plain else text
+
+    def key(self, key: str, path: str = "") -> str:
+        """The name of a field; plain words have no shape of a secret."""
+        return self._given(key, path) if _WORDS.fullmatch(key) else self.text(key, path)
+
+    def _given(self, text: str, path: str) -> str:
+        """The text without known secrets and what finders find."""
+        text = self._known(text, path)
         for finder in self._finders:
             text = self.mask(text, finder(text), path)
-        return value if text == plain else text
+        return text
 
     def mask(self, text: str, spans: Iterable[Span], path: str) -> str:
         """The text with these spans of it masked; what is masked already stays."""

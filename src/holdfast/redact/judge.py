@@ -11,7 +11,7 @@ import enum
 import re
 from typing import NamedTuple
 
-from .names import words
+from .names import NOUNS, words
 from .values import Looks, entropy, looks, mixed, random
 
 
@@ -43,7 +43,7 @@ _WORDY = {Looks.WORD, Looks.PHRASE}
 # Where a value that could be a word of the text is taken for one.
 _LOOSE = {Place.CALL, Place.BARE, Place.PROSE}
 _HEADERS = {("authorization",), ("proxy", "authorization"), ("cookie",), ("set", "cookie")}
-_PINS = {"pin", "otp", "totp", "code", "codes", "passcode", "pincode", "tan", "密码"}
+_PINS = {"pin", "puk", "otp", "totp", "code", "codes", "passcode", "pincode", "tan", "密码"}
 _SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}
 _DIGITS = re.compile(r"\d[\d -]{2,10}\d")
 
@@ -62,8 +62,11 @@ def judge(name: str, says: str, value: str, place: Place) -> Verdict:
 
 
 def _short(value: str, shape: Looks, place: Place) -> bool:
-    """Data may be anything, also a word that means nothing elsewhere."""
-    return place is Place.FIELD and shape is Looks.PLAIN and value.strip().lower() not in _NOTHING
+    """Data may be anything, also a word that means nothing elsewhere; but for a label."""
+    small, label = value.strip().lower(), value.strip().istitle()
+    if place is not Place.FIELD or shape is not Looks.PLAIN or small in _NOTHING:
+        return False
+    return not (label and small in NOUNS)
 
 
 _NOTHING = {"none", "null", "true", "false", "undefined", "string", "str"}
@@ -122,6 +125,7 @@ def _word(name: str, says: str, value: str, shape: Looks, place: Place) -> Verdi
     if place in _LOOSE or (value[:1].isupper() and value[1:].islower()):
         return Verdict(False, True, shape.value)
     fits = says == "key" or place in (Place.OPTION, Place.LINE)
+    fits = fits and not (place is Place.QUOTED and words(name)[-1:] == ("passwords",))
     return Verdict(fits, not fits, f"it stands under {name}")
 
 
@@ -138,6 +142,8 @@ def _passphrase(value: str, place: Place) -> bool:
 def _number(name: str, says: str, value: str, place: Place) -> Verdict:
     if (words(name) or ("",))[-1] in _PINS and _DIGITS.fullmatch(value.strip()):
         return Verdict(True, False, f"{name} and digits")
+    if says == "key" and place is Place.PROSE and _DIGITS.fullmatch(value.strip()):
+        return Verdict(True, False, f"it stands under {name}")
     if says == "key" and place not in _LOOSE and value.strip().isdigit() and len(value) >= 4:
         return Verdict(True, False, f"it stands under {name}")
     return Verdict(False, False, Looks.NUMBER.value)

@@ -38,7 +38,9 @@ _WORDS = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 # Further names that say `key`, by their last words.
 _KEYS = listed(
     """
-pswd psw psk secret_id secretid creds jwe
+pswd psw psk key_material wifi_code code_wifi puk einmalcode bestätigungscode sicherheitscode
+verifizierungscode freischaltcode aktivierungscode code_de_vérification code_de_confirmation
+código_de_verificación secret_id secretid creds jwe
  csrf_secret conn_str conn_string connection_uri auth_string requirepass
 passkey masterauth secret_text security_code security_answer access_code one_time_code
 verification_code login_code auth_code mfa_code otp_code pin_code authentication_code sms_code tan
@@ -172,7 +174,8 @@ _LAST = frozenset(
     listed(
         """
 key keys code codes phrase passe string ordine khẩu sandi auth words answer token schlüssel clé
-clave chave chiave sleutel pin api secrète privée secreta privada privata access wif
+clave chave chiave sleutel pin puk wifi vérification confirmation verificación api secrète privée
+secreta privada privata access wif
 """
     )
 )

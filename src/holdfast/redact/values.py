@@ -43,10 +43,17 @@ varchar number void never unknown symbol bigint date datetime uuid json jsonb se
 secretbytes usize u8 bytea blob citext timestamptz bearer basic digest token password secret read
 write none admin default auto enabled disabled deny allow always never ifnotpresent inherit
 initial strict lax httponly secure stdin stdout prompt ask missing invalid expired wrong empty
-unset new delete env file keyring vault kms manual is was are be the a an this that your my our
-its of in for and or to with must header at by from if when not can cannot should will would has
-have had may as it only ist sind der die das und oder nicht mit für von le la les un une est sont
-des
+unset new delete env file keyring vault kms manual header
+"""
+    )
+)
+_PARTS = {"name", "path", "id", "value", "url", "type", "only", "user", "host", "data"}
+_FUNCTION_WORDS = frozenset(
+    listed(
+        """
+is was are be the a an this that your my our its of in for and or to with must at by from if when
+not can cannot should will would has have had may as it only ist sind der die das und oder nicht
+mit für von le la les un une est sont des
 """
     )
 )
@@ -58,7 +65,7 @@ _TYPE = re.compile(
     r"|Option|Type|Optional|Callback|Provider|Encoder|Field|Hash|Error|Exception)[?!]?"
 )
 _REFERENCE = re.compile(
-    r"\$\{[^{}]{0,256}\}?.{0,64}|\$\(.{0,512}|\$[A-Za-z_]\w*(?:[.:\[\]>'\"\w-]|->){0,128}|\$\d{1,2}|\$"
+    r"\$\{[^{}]{0,256}\}?.{0,64}|\$\(.{0,512}|\$[A-Za-z_]\w*(?:(?:->|::|\.)\w+\(.{0,256}|(?:[.:\[\]>'\"\w-]|->){0,128})|\$\d{1,2}|\$"
     r"|\{\{.{0,256}|\{[\w.$:!-]{0,64}\}|%\([\w.]{1,64}\)s|%[a-zA-Z]|%\w{1,64}%|%|<[^<>]{0,128}>|@[\w.]{1,64}@"
     r"|#\{.{0,256}|#/[\w$./-]{1,128}|`[^`]{0,128}`?|\?|:\w{1,64}|\[\[?[\w .:-]{0,64}\]?\]|<%.{0,128}|<\?.{0,128}"
     r"|FILE:/\S{1,256}|(?:env|vault|file|ssm|secretsmanager|keyring|op|ref|secret|gcp|aws|azurekeyvault|kms|sops|"
@@ -70,7 +77,7 @@ _REFERENCE = re.compile(
     r"|document|window|localStorage|sessionStorage|Deno|Bun)(?:\??\.|\[|::|->).{0,256}"
     r"|[\w./-]{1,128}@sha256:[0-9a-f]{8,64}|(?:id|name|src|source|type)=\S{0,256}|![A-Z]\w+.{0,128}|~?\.{0,2}(?:/[\w.@~+-]+){2,16}/?|~/.{0,128}|\./\S{1,128}|[A-Za-z]:\\.{0,256}"
     r"|[\w-]+\.(?:txt|pem|key|crt|json|ya?ml|env|toml|ini|conf|cfg|html?|py|js|ts|go|rs|md|log|sh|p12|jks)"
-    r"|[a-z][a-z0-9+.-]{1,16}://\S{0,512}|data:[a-z]+/.{0,512}",
+    r"|[a-z][a-z0-9+.-]{1,32}://\S{0,512}|data:[a-z]+/.{0,512}",
     re.DOTALL,
 )
 _PLACEHOLDER = re.compile(
@@ -96,7 +103,7 @@ _NUMBER = re.compile(
     r"|\d{1,6}/(?:s|sec|second|m|min|minute|h|hour|d|day|month)|#[0-9a-fA-F]{3,8}|0x[0-9a-fA-F]{1,4}"
     r"|\d{1,4}\s?[x×]\s?\d{1,4}|\d+(?: \d+){1,3}"
 )
-_COMPOUNDS = tuple(noun for noun in NOUNS if len(noun) >= 6 and not noun.startswith("pass"))
+_COMPOUNDS = ("token", *(noun for noun in NOUNS if len(noun) >= 6 and not noun.startswith("pass")))
 _CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:0x)?(?:[0-9a-f]{12,}|[0-9A-F]{12,})")
@@ -124,7 +131,7 @@ def looks(value: str) -> Looks:
     if not value or only_placeholders(value.rstrip(".,;:!?")):
         return Looks.EMPTY
     small = value.lower()
-    if small.rstrip(".,;:!?()") in _PLAIN:
+    if (bare := small.rstrip(".,;:!?()")) in _PLAIN or bare in _FUNCTION_WORDS:
         return Looks.PLAIN
     if _PLACEHOLDER.fullmatch(value) or _PLACEHOLDER.fullmatch(value.rstrip(")]}\"'")):
         return Looks.PLACEHOLDER
@@ -167,9 +174,14 @@ def _token(value: str) -> Looks:
         if not value.islower() and set(words(value)) & NOUNS:
             return Looks.NAME
         return Looks.RANDOM if len(value) >= 20 and random(value) else Looks.WORD
-    if _SLUG.fullmatch(value) or (_DOTTED.fullmatch(value) and not _odd(value)):
-        known = set(words(value)) & (NOUNS | _PLAIN)
-        return Looks.NAME if known or value.count("/") or len(value) > 48 else Looks.WORD
+    if (slug := _SLUG.fullmatch(value)) or (_DOTTED.fullmatch(value) and not _odd(value)):
+        said = set(words(value))
+        known = bool(said & NOUNS if slug and "." not in value else said & (NOUNS | _PLAIN))
+        return (
+            Looks.NAME
+            if known or said <= (_PLAIN | _PARTS) or value.count("/") or len(value) > 48
+            else Looks.WORD
+        )
     if value.isdigit():
         return Looks.NUMBER
     if _ALGORITHM.fullmatch(value):

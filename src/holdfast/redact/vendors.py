@@ -48,9 +48,11 @@ slack          xwfp-{w16+}
 aws            (AKIA|ASIA|AGPA|AIDA|ANPA|AROA|AIPA|ABIA|ACCA|A3T){u16+}
 aws            amzn.mws.{x8}-{x4}-{x4}-{x4}-{x12}
 aws            ABSK{b100+}
+aws            (IQoJb3JpZ2lu|FwoGZXIvYXdz|AQoDYXdz){b100+}
 aws            bedrock-api-key-{b24+}
 google         AIza{w30+}
 google         ya29.{w20+}
+google         ya29.(c|d).{w20+}
 google         GOCSPX-{w20+}
 google         1//0{w30+}
 google         AQ.Ab8{w30+}
@@ -126,6 +128,7 @@ alibaba        LTAI{a12+}
 tencent        AKID{a32}
 yandex         (t1.|AQVN){w30+}
 yandex         y0_{w30+}
+upcloud        ucat_{a26+}
 scaleway       SCW{u17}
 render         rnd_{a24+}
 scalingo       tk-us-{w40+}
@@ -213,6 +216,8 @@ jenkins        11{h32}
 depot          depot_(org|project)_{h40+}
 facebook       EAA(A|B|C|D|G|H|I|J|K|L|M|N|O|P|R|S|T|U|V|W|X|Y|Z){a60+}
 facebook       {d15}|{w27}
+firebase       {w11}:APA91b{w100+}
+linkedin       AQ(U|V|W|X){w150+}
 twitter        AAAAAAAAAAAAAAAAAAAAA{b40+}
 twitch         oauth:{l30}
 linkedin       WPL_AP{d1}.{b16+}
@@ -305,6 +310,7 @@ class _Table(NamedTuple):
     runs: tuple[tuple[str, re.Pattern[str]], ...]
 
 
+_DIGESTS = ("sha1-", "sha256-", "sha384-", "sha512-", "sha256:", "sha512:")  # of what is public
 _LONG = 24  # characters of the shortest form that begins with a class
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{27,}+|[0-9]{8,15}(?=[:|])|[0-9](?=/[0-9]{16}))")
 _INNER = re.compile(r"(?<=\})[^{}()]{3,}(?=\{)|(?<=\})[^{}()]{3,}$")
@@ -337,6 +343,8 @@ def vendors(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
     """What has the documented form of a token, in these runs of characters."""
     table = _table()
     for low, high in runs:
+        if text.startswith(_DIGESTS, low):
+            continue
         done = low
         for begun in table.begins.finditer(text, low, high + 1):
             if begun.start() >= done:

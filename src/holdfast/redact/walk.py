@@ -29,6 +29,7 @@ _NAMES = (
     "variablename",
     "secretname",
     "parametername",
+    "parameterkey",
     "header",
     "field",
     "variable",
@@ -37,7 +38,7 @@ _NAMES = (
     "option",
     "label",
 )
-_VALUES = ("value", "default", "defaultvalue", "stringvalue")
+_VALUES = ("value", "default", "defaultvalue", "stringvalue", "parametervalue")
 # An object with nothing but these says where a secret is to be found.
 _WHERE = {
     *("env", "vault", "key", "name", "path", "file", "ref", "from", "valuefrom", "version", "arn"),
@@ -63,6 +64,7 @@ class Masks(Protocol):
     def named(self, key: str) -> str | None: ...
     def judged(self, under: Under, value: str, path: str) -> bool: ...
     def text(self, text: str, path: str = "") -> str: ...
+    def key(self, key: str, path: str = "") -> str: ...
     def number(self, value: Any, path: str = "") -> Any: ...
     def whole(self, rule: str, secret: str, path: str, reason: str = "") -> str: ...
 
@@ -128,7 +130,7 @@ class Walk:
         for key, item in value.items():
             name, under = key, above
             if isinstance(key, str):
-                name = self._redactor.text(key, path)
+                name = self._redactor.key(key, path)
                 under = self._under(key, item, path, above) or _known(value, key)
                 if wording and not above and isinstance(item, str) and _is_words(item):
                     under = None

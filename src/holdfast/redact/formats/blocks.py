@@ -3,6 +3,7 @@ passwords, tokens that no prefix tells."""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 
@@ -44,12 +45,19 @@ _SHAPES = shapes(
         " ",
         r"[A-Z2-7]{4}(?<![A-Za-z0-9]....)(?:[ -][A-Z2-7]{4}){3,}+(?![A-Za-z0-9])",
     ),
+    (
+        "otp",
+        " ",
+        r"[ ]([a-z0-9]{4}(?:[ ][a-z0-9]{4}){3,15}+)(?![\w-])",
+    ),
+    ("crypt", "md5", r"(?<!\w)md5[0-9a-f]{32}(?![0-9a-f])"),
     ("otp", "otpauth", r"otpauth-migration://offline\?data=([\w%+/=-]{16,}+)"),
     ("azure", "SharedAccess", r"SharedAccessSignature [^\s\"']{0,256}?sig=([\w%+/=-]{16,}+)"),
 )
 # Tokens without a prefix, in a long run of characters.
 _IN_RUNS = re.compile(
     r"(?P<discord>[MNO](?<![\w.-].)[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38}(?![\w.-]))"
+    r"|(?P<azure>[A-Za-z0-9+/](?<![\w+/-].)[A-Za-z0-9+/]{85}(?===))"
     r"|(?P<license>[A-Z0-9](?<![\w-].)[A-Z0-9]{4}-(?:[A-Z0-9]{5}-){3}[A-Z0-9]{5}(?![\w-]))"
 )
 _LONG = 29  # characters of the shortest of them
@@ -63,9 +71,28 @@ def blocks(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
         for found in _BLOCK.finditer(text):
             yield Span(*found.span(), "private-key")
     for span in shaped(text, _SHAPES):
-        if span.rule not in _DIGITS or _DIGIT.search(text, span.start, span.end):
+        if span.rule not in _DIGITS or _is_drawn(text[span.start : span.end]):
             yield span
     for low, high in runs:
-        token = _IN_RUNS.search(text, low, high) if high - low >= _LONG else None
-        if token is not None and _DIGIT.search(token[0]):
+        token = _IN_RUNS.search(text, low, high + 2) if high - low >= _LONG else None
+        if token is not None and _is_random(token):
             yield Span(*token.span(), token.lastgroup or "")
+
+
+def _is_random(token: re.Match[str]) -> bool:
+    if token["azure"]:  # 64 bytes; base64 of a text is none
+        return not base64.b64decode(token[0] + "==").isascii()
+    return _DIGIT.search(token[0]) is not None
+
+
+def _is_drawn(code: str) -> bool:
+    """Whether a code in groups was drawn: small letters may be words without digits among them."""
+    if not code.isupper():
+        return (
+            sum(
+                group.isalnum() and not group.isalpha() and not group.isdigit()
+                for group in code.split()
+            )
+            >= 2
+        )
+    return _DIGIT.search(code) is not None

@@ -36,6 +36,9 @@ _BETWEEN = re.compile(r"[^\"'`)\r\n]{0,80}")
 _ARGUMENT = re.compile(r"[^\"'`()\r\n]{0,80}")
 # Behind the name of a function, or of its class, until its arguments.
 _CALLED = re.compile(r"(?:(?:::|->)\w{1,48}){0,3}\s?(?:=\s?)?\((?=[^)])")
+# What reads a variable, whose default is a value like any other.
+_ENV = re.compile(r"(?i:env\w{0,16}|config)(?:\.(?:get|fetch))?[(\[]\s{0,4}[\"'`]\Z")
+_USER = re.compile(r"[\w.@+-]{1,64}:")
 _ALGORITHM = re.compile(r"(?i:sha\d|md5|hs\d|rs\d|es\d|aes|utf)")
 
 
@@ -57,8 +60,10 @@ def _about(text: str, at: int) -> Iterator[Pair]:
         if literal is None or literal.end - literal.start > 256:
             return
         value = text[literal.start : literal.end]
-        if " " not in value and strong(value) and not _ALGORITHM.match(value):
-            yield Pair(literal.start, literal.end, "password", "key", Place.CALL)
+        login = _USER.match(value)
+        start = literal.start + (login.end() if login and strong(value[login.end() :]) else 0)
+        if " " not in value and strong(text[start : literal.end]) and not _ALGORITHM.match(value):
+            yield Pair(start, literal.end, "password", "key", Place.CALL)
         at = literal.after
 
 
@@ -69,7 +74,12 @@ def _anchored(text: str, anchor: Anchor) -> Iterator[Pair]:
     if text[at : at + 1] in ('"', "'", "`"):
         for between in (_NEXT.match(text, at), _KEYWORD.match(text, at)):
             if between and (literal := quoted(text, between.end())):
-                yield _made(anchor, literal.start, literal.end, Place.CALL)
+                place = (
+                    Place.QUOTED
+                    if _ENV.search(text, max(0, anchor.start - 40), anchor.start)
+                    else Place.CALL
+                )
+                yield _made(anchor, literal.start, literal.end, place)
                 return
     elif otherwise := _ELSE.match(text, at):
         if literal := quoted(text, otherwise.end()):

@@ -10,7 +10,7 @@ from ..names import listed
 # What the word behind an option is: `s` a secret; `u` a user, and behind a colon the secret; `%` and `,` the
 # same behind that sign; `c` cookies; `a` a secret that is attached to the option, and nothing else is.
 PROGRAMS: dict[str, str] = {
-    "curl": "-u:u --user:u -U:u --proxy-user:u -b:c --cookie:c --pass:s --proxy-pass:s -E:u",
+    "curl": "-u:u --user:u -U:u --proxy-user:u -b:c --cookie:c --pass:s --proxy-pass:s -E:u --cert:u --oauth2-bearer:s",
     "wget": "--http-passwd:s --ftp-password:s",
     "http https xh": "-a:u --auth:u",
     "mysql mysqldump mysqladmin mariadb mariadb-dump mycli mysqlimport mysqlsh": "-p:a",
@@ -69,6 +69,7 @@ PROGRAMS: dict[str, str] = {
     "twine": "-p:s",
     "nuget dotnet": "-p:s -k:s --api-key:s",
     "cf": "-p:s",
+    "oathtool": "-b:s --base32:s",
     "ibmcloud": "-p:s",
 }
 OPTIONS = {

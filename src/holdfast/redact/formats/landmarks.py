@@ -28,7 +28,7 @@ _CALLEES = frozenset(
 login log signin sign auth authenticate authorize connect connection credential credentials
 password passwd encrypt decrypt hmac cipher hash basic bind pdo unlock token jwt verify secret key
 fernet account client session mysqli access identity digest cookie hashpw sha256 ftp smtp
-imap ldap unseal setpassword encode decode createhmac aes
+imap ldap unseal setpassword encode decode createhmac aes btoa
 """
     )
 )
@@ -81,7 +81,7 @@ def landmarks(text: str, names: Names) -> Landmarks:
                 marks.names.pop()
             marks.names.append(anchor)
         if kind > _NAME:
-            _sort(text, Word(start, start + len(word), word), kind, marks)
+            _sort(text, Word(start, start + len(word.rstrip(".-")), word), kind, marks)
     return marks
 
 

@@ -87,9 +87,9 @@ def _is_value(text: str, at: int) -> bool:
 
 
 def _apart(text: str, anchor: Anchor) -> Iterator[Pair]:
-    value = _VALUE.search(text, anchor.end, anchor.end + _WINDOW)
-    if value is None or _ANOTHER.search(text, anchor.end, value.start()):
-        value = _before(text, anchor)
+    value = _before(text, anchor) or _VALUE.search(text, anchor.end, anchor.end + _WINDOW)
+    if value and value.start() > anchor.end and _ANOTHER.search(text, anchor.end, value.start()):
+        value = None
     if value is None:
         return
     at = value.end()
@@ -120,8 +120,10 @@ def _elements(text: str) -> Iterator[Pair]:
             yield Pair(*found.span(group), called[1] if called else name, "", Place.QUOTED)
     at = 0
     while beside := _BESIDE.search(text, at):
-        at = beside.start(2)  # the value may be the name of the next
+        at = text.rfind(">", at, beside.start(2))  # the value may be the name of the next
         place = _beside(beside[0])
+        if not _CALLED_SO.fullmatch(beside[1]):
+            continue
         if place is Place.QUOTED or " " not in beside[2]:
             yield Pair(*beside.span(2), beside[1], "", place)
     for pattern, place in ((_INSIDE, Place.QUOTED), (_BOLD, Place.CALL)):
@@ -129,6 +131,7 @@ def _elements(text: str) -> Iterator[Pair]:
             yield Pair(*found.span(2), found[1], "", place)
 
 
+_CALLED_SO = re.compile(r"[\w .:/()-]{1,64}")
 _PAGE = re.compile(r"</(?:dt|dd|td|th|label|b|strong|em|i|span|li|p|div|a|h\d|button|option)>")
 
 

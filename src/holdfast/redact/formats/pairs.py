@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from ..judge import Place
 from ..names import words
+from ..spans import Span
+from ..values import Looks, looks
 from .landmarks import Anchor
-from .literal import Runs, in_string, quoted, rest_of_line, run
+from .literal import Literal, Runs, in_string, quoted, rest_of_line, run
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
@@ -30,7 +32,7 @@ _TYPE = r"[A-Za-z_&*'\[(][\w&'<>\[\](){}.,:|?* ]{0,48}?"
 _GAP = r"[ \t\u00a0\u202f]"
 _SIGN = re.compile(
     r"(?P<close>\\{0,3}[\"'`]?(?:\)?\]|%5D|\*\*|__|`|</[a-z]{1,10}>)?[\"']?\]?)"
-    rf"(?P<type>[ \t]{{0,4}}[?!]?[ \t]{{0,4}}:[ \t]{{0,4}}{_TYPE}[ \t]{{0,4}}(?=:?=[ \t]{{0,4}}[\"'`@(&A-Zbfr])"
+    rf"(?P<type>[ \t]{{0,4}}[?!]?[ \t]{{0,4}}:[ \t]{{0,4}}{_TYPE}[ \t]{{0,4}}(?=:?=[ \t]{{0,4}}[\"'`@(&A-Zbfr{{])"
     r"|\[[\w'\"-]{0,32}\]|[ ]{1,4}As[ ]\w{1,32}|[ ]{1,4}[A-Za-z][\w.<>\[\]()*&]{0,40}(?=[ ]{1,4}:?=[ ]?[N\"'`@]))?"
     rf"(?P<lead>{_GAP}{{0,32}}|{_GAP}?\.{{2,64}}{_GAP}?)"
     r"(?P<sign>:=|=>|->|~>|<-|\|\|=|\?\?=|\?=|\+=|={1,3}|!={1,2}|:{1,2}|：|＝|→|⇒)"
@@ -62,7 +64,7 @@ _LEADER = re.compile(
 _BLANK = re.compile(r"[ ](?=\S)")
 _DEFAULT = re.compile(r"[^\r\n]{0,60}?[\[(]default:?[ ]")
 _FOR = re.compile(
-    r"[ ](?:for|of|für|pour|de|du)[ ][\w'\"@.-]{1,40}[ ]?(?=:[ ]\S)|[ ]?[\[(][^\])\r\n]{0,32}[\])](?=:[ ]\S)"
+    r"[ ](?:for|of|für|pour|de|du)[ ][\w'\"@.-]{1,40}[ ]?(?=:[ ]\S)|[ ][\[(][^\])\r\n]{0,32}[\])](?=:[ ]\S)"
 )
 _DIFF = re.compile(r"\[-(.{1,256}?)-\]\{\+(.{1,256}?)\+\}")
 _CHANGE = re.compile(r"[ ]?(?:->|=>|→)[ ]?(?=[\"'`])")
@@ -77,18 +79,24 @@ _IF = re.compile(r"\s{1,4}if\b[^\n\"']{0,60}\belse\s{1,4}(?=[\"'])|\s{1,4}:\s{1,
 _TERNARY = re.compile(r"[^\n\"'`?=;]{1,60}\?\s{0,4}(?=[\"'`])")
 _ARGUMENT = re.compile(r"\s{0,4},\s{0,8}(?:\w{1,24}\s?=\s?)?(?=[bru]?[\"'])")
 _PARALLEL = re.compile(r"\s{0,4},\s{0,4}(?=[\"'])")
+_KEY = re.compile(r"\s{0,8}(?:=>|:)")
+_NAMED = re.compile(r"[\"'][\w.@ -]{1,64}[\"']\s{0,8}(?:=>|:)\s{0,8}(?=[\"'])")
+_JOINED = re.compile(r"\(\s{0,64}(?=[bBrRuU]?[\"'])")
+_NEXT_PIECE = re.compile(
+    r"\s{0,4}[+.]?[ \t]{0,4}(?:\\[ \t]{0,4})?\r?\n[ \t]{0,64}[+.]?[ \t]{0,4}(?=[bBrRuU]?[\"'])"
+)
 _ITEMS, _BRACKET, _MORE = 32, 4096, 8
 
 
-def pairs(text: str, found: list[Anchor]) -> Iterator[Pair]:
+def pairs(text: str, found: list[Anchor]) -> Iterator[Pair | Span]:
     """The pairs that begin at these names."""
     runs = Runs(text)
     for anchor in found:
-        if words(anchor.name)[-1] not in HEADERS:
+        if words(anchor.name)[-1] not in HEADERS and text[anchor.start - 3 : anchor.start] != "://":
             yield from _pair(text, anchor, runs)
 
 
-def _pair(text: str, anchor: Anchor, runs: Runs) -> Iterator[Pair]:
+def _pair(text: str, anchor: Anchor, runs: Runs) -> Iterator[Pair | Span]:
     behind = _FOR.match(text, anchor.end)
     sign = _SIGN.match(text, behind.end() if behind else anchor.end)
     if sign is None:
@@ -109,7 +117,9 @@ def _over_lines(text: str, at: int) -> int:
     return at
 
 
-def _value(text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs) -> Iterator[Pair]:
+def _value(
+    text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs
+) -> Iterator[Pair | Span]:
     if diff := _DIFF.match(text, at):
         yield _made(anchor, *diff.span(1), Place.LINE)
         yield _made(anchor, *diff.span(2), Place.LINE)
@@ -117,6 +127,10 @@ def _value(text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs) 
         yield _made(anchor, *block.span("lines" if block["lines"] else "escaped"), Place.FIELD)
     elif text[at : at + 1] == "[" and sign["sign"] in (":", "=", "=>"):
         yield from _array(text, anchor, at)
+    elif text[at : at + 1] == "{" and anchor.name.lower().endswith("s"):
+        yield from _object(text, anchor, at)
+    elif joined := _JOINED.match(text, at):
+        yield from _pieces(text, anchor, joined.end())
     elif literal := quoted(text, at):
         yield from _literal(text, anchor, sign, at)
     elif ternary := _TERNARY.match(text, at):
@@ -158,6 +172,12 @@ def _plain(text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs) 
     begun = text.rfind("\n", max(0, anchor.start - 96), anchor.start) + 1
     begins = (begun > 0 or anchor.start <= 96) and _LINE_START.fullmatch(text, begun, anchor.start)
     start, end = runs.run(at)
+    if (
+        text[end : end + 1] in ("'", '"')
+        and text[anchor.start - 1] == text[end]
+        and _KEY.match(text, end + 1)
+    ):
+        return  # `"token:rotate": …`, the name of something else
     line = runs.rest_of_line(at)
     if begins and anchor.name.isupper() and sign["sign"] == "=" and runs.environment:
         yield _made(anchor, *line, Place.LINE)
@@ -192,7 +212,8 @@ def _whole_line(
     """Whether the value is all of the line: it goes on with marks that no run has, or it is a
     phrase of which the name says so."""
     if sign["sign"] == "=" and not sign["lead"] and text[end : end + 1] == " ":
-        return False  # a variable before a command, or one of several
+        # A variable before a command, or one of several; a name with dots is a property.
+        return "." in anchor.name and "=" not in text[end : line[1]]
     after = text[end : end + 1]
     if after and after not in " \t,;)]}>|&" and end > start:
         return not _CODE.match(text, end)
@@ -229,10 +250,37 @@ def _array(text: str, anchor: Anchor, at: int) -> Iterator[Pair]:
         while at < end and text[at] in " \t\r\n,":
             at += 1
         literal = quoted(text, at) if at < end else None
+        if literal is None or literal.end > end or _KEY.match(text, literal.after):
+            return
+        yield _made(anchor, literal.start, literal.end, Place.QUOTED)
+        at = literal.after
+
+
+def _object(text: str, anchor: Anchor, at: int) -> Iterator[Pair]:
+    """The texts of an object, under names of their own: `PASSWORDS = {"anna": "…"}`."""
+    end = text.find("}", at, at + _BRACKET)
+    for _ in range(_ITEMS if end > 0 else 0):
+        key = _NAMED.search(text, at, end)
+        literal = quoted(text, key.end()) if key else None
         if literal is None or literal.end > end:
             return
         yield _made(anchor, literal.start, literal.end, Place.QUOTED)
         at = literal.after
+
+
+def _pieces(text: str, anchor: Anchor, at: int) -> Iterator[Pair | Span]:
+    """A literal in several pieces, one a line."""
+    found: list[Literal] = []
+    while len(found) < _ITEMS and (literal := quoted(text, at)):
+        found.append(literal)
+        more = _NEXT_PIECE.match(text, literal.after)
+        at = more.end() if more else len(text)
+    whole = looks("".join(text[one.start : one.end] for one in found))
+    for one in found:
+        if len(found) > 1 and whole in (Looks.RANDOM, Looks.MIXED):
+            yield Span(one.start, one.end, "key")
+        else:
+            yield _made(anchor, one.start, one.end, Place.QUOTED)
 
 
 def _below(text: str, anchor: Anchor, at: int) -> Iterator[Pair]:
@@ -283,7 +331,8 @@ def _without_sign(text: str, anchor: Anchor) -> Iterator[Pair]:
         yield _made(anchor, *gap.span(1), Place.CALL)
     elif not lead and (gap := _COLUMNS.match(text, at) or _BLANK.match(text, at)):
         start, end = rest_of_line(text, gap.end())
-        word = text[start:end]
+        word = text[start:end].partition("\t")[0]
+        end = start + len(word)
         if " " not in word and word[:1] not in "|{(" and not word.strip(",;").isupper():
             if anchor.says == "token":
                 end = start + len(word.rstrip(".,;:!?"))

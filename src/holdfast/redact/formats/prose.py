@@ -52,6 +52,13 @@ _USE = re.compile(
     r"(?i:\b(?:use|type|enter|try|put|gib|nimm|utilise[rz]?|tape[rz]?))[ ]{1,2}[\"'“„«`]?([^\s\"'”“»`]{6,128})"
     r"[\"'”“»`]?[ ][^.\n]{0,48}\Z"
 )
+# A sentence that announces it ends with a colon, and the value stands on a line of its own.
+_BELOW = re.compile(
+    r"[^\n:]{0,120}:[ \t]{0,4}\r?\n(?:[ \t]{0,8}\r?\n)?[ \t]{0,16}([^\s:=\"'(){}<>,;]{8,256})[ \t]{0,4}\r?(?:\n|\Z)"
+)
+_MORE = re.compile(r"[ \t]{0,16}([^\s:=\"'(){}<>,;]{8,256})[ \t]{0,4}\r?(?:\n|\Z)")
+_PROMPT = re.compile(r"[^\n$#>%]{0,40}[$#>%][ ]")
+_LINES = 32  # of codes below their name
 _LEAD = re.compile(r" (?:a(?:s|ls|t)|com(?:me|o|e)|is|was|ist|es|est|for|when|pour|für) ")
 _SLASH = re.compile(r"[\w.@+-]{1,64}[ ]{0,2}(?:[/:|]|and|und|et|y|e)[ ]{0,2}(?=\S{4})")
 _USER = re.compile(
@@ -62,11 +69,14 @@ _ANSWER = re.compile(
 )
 _MESSAGE = re.compile(r"[^\n]{1,160}")
 _LOGIN = re.compile(
-    r"(?i:(?:log|sign)(?:ged|ging)?[ -]?(?:in|on)|login|credentials?|access|einloggen|anmeld\w{0,4}|melde|connecter"
+    r"(?i:(?:log|sign)(?:ged|ging)?[ -]?(?:in|on)|login|logge?[ ]dich|credentials?|access|einloggen|anmeld\w{0,4}|melde|connecter"
     r"|connexion)\b[^\n.!?]{0,80}?\b(?:with|using|mit|avec|as|als|con|com)[ ]"
 )
-_CODE = re.compile(r"\d{3}[ -]?\d{3}|\d{4,8}")
-_CODED = {"pin", "otp", "code", "passcode", "tan", "mfa", "2fa"}
+_CODE = re.compile(
+    r"(?:\d{3}[ -]?\d{3}|\d{4,8})(?![\w:/%-]|\.\d| ?(?:char|zeich|min|sec|sek|day|tag|hour|stund|letter|digit|user|bit|byte))"
+)
+_PINS = {"pin", "puk", "otp", "tan"}
+_CODED = {"pin", "puk", "otp", "code", "passcode", "tan", "mfa", "2fa"}
 _SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}
 _DIGIT = re.compile(r"\d")
 _END = re.compile(r"[^\s\"'„“”«»‘’`]{1,128}")
@@ -80,14 +90,10 @@ def prose(text: str, marks: Landmarks) -> Iterator[Pair]:
         if anchor.says not in SECRETS or words(anchor.name)[-1] in HEADERS:
             continue
         yield from _told(text, anchor, found[n + 3].start if n + 3 < len(found) else len(text))
-        if asks:
+        if asks and text[anchor.end : anchor.end + 1] not in (":", "="):
             yield from _answered(text, anchor)
-        lead = _LEAD.search(text, max(0, anchor.start - 40), anchor.start)
-        for pattern in (_AS, _USE) if lead else ():
-            before = pattern.search(text, max(0, anchor.start - 160), anchor.start)
-            if before and strong(before[1].rstrip(".,;:")):
-                start = before.start(1)
-                yield _made(anchor, start, start + len(before[1].rstrip(",;:")))
+        yield from _below(text, anchor)
+        yield from _said_before(text, anchor)
     if not text.isascii():
         for spoken in _UNSPACED.finditer(text):
             if telling(spoken[1]):
@@ -103,9 +109,54 @@ _UNSPACED = re.compile(
 )
 
 
+def _said_before(text: str, anchor: Anchor) -> Iterator[Pair]:
+    """`… is the password`, `use … as password`."""
+    if text[anchor.start - 1 : anchor.start] != " ":
+        return
+    if not _LEAD.search(text, max(0, anchor.start - 40), anchor.start):
+        return
+    for pattern in (_AS, _USE):
+        before = pattern.search(text, max(0, anchor.start - 160), anchor.start)
+        if before and strong(before[1].rstrip(".,;:")):
+            start = before.start(1)
+            yield _made(anchor, start, start + len(before[1].rstrip(",;:")))
+
+
+def _below(text: str, anchor: Anchor) -> Iterator[Pair]:
+    """Values on lines of their own: behind a sentence that ends with a colon, and what a command
+    prints."""
+    end = text.find("\n", anchor.end, anchor.end + 160)
+    if end < 0:
+        return
+    if text[end - 1] == ":" or text[end - 2] == ":":
+        yield from _announced(text, anchor)
+    elif text[anchor.end] in _IN_COMMAND:
+        printed = _MORE.match(text, end + 1)
+        if printed and telling(printed[1]) and "/" not in printed[1]:
+            begun = text.rfind("\n", max(0, anchor.start - 256), anchor.start) + 1
+            if _PROMPT.match(text, begun, anchor.start):
+                yield _made(anchor, *printed.span(1))
+
+
+def _announced(text: str, anchor: Anchor) -> Iterator[Pair]:
+    found = _BELOW.match(text, anchor.end)
+    if not found or not (random(found[1]) or strong(found[1]) or _GROUPED.fullmatch(found[1])):
+        return
+    size = len(found[1])
+    for _ in range(_LINES):
+        yield _made(anchor, *found.span(1))
+        found = _MORE.match(text, found.end())
+        if found is None or len(found[1]) != size:
+            return
+
+
+_GROUPED = re.compile(r"(?=\w*\d)\w{4,8}(?:-\w{4,8}){1,4}")
+_IN_COMMAND = (" ", "\n", "\r", "}", '"', "'", "/")
+
+
 def _told(text: str, anchor: Anchor, limit: int) -> Iterator[Pair]:
     """The value behind the name: the next word, or the one behind a word that tells."""
-    at, told, sentences, lines = anchor.end, 0, 0, 0
+    at, told, sentences, lines, leading = anchor.end, 0, 0, 0, 0
     if text[at : at + 1] in ("s", "'", ")", "“", "”"):
         at += 1
     if text[at : at + 1] not in (" ", "\t", "\n", ":", "=", ",", "\u00a0"):
@@ -121,8 +172,9 @@ def _told(text: str, anchor: Anchor, limit: int) -> Iterator[Pair]:
         if masked(word):
             return  # it was told, and is gone
         if n == 0 and _DIGIT.fullmatch(word):  # `password 7 …`, how it is encrypted
+            leading = 1
             continue
-        if span := _value(text, anchor, found, told, quote, first=n == 0):
+        if span := _value(text, anchor, found, told, quote, first=n == leading):
             yield _made(anchor, *span)
             return
         small = word.lower()
@@ -151,8 +203,10 @@ def _value(
             return (literal.start, literal.end) if spoken else None
     start, end = _bare(text, *found.span(3))
     coded = bool(_CODED & set(words(anchor.name)))
-    if told == _NEAR and coded and _CODE.fullmatch(text, start, end):
-        return start, end
+    announced = told >= _NEAR - 1 and (coded or anchor.says == "key")
+    announced = announced or (first and words(anchor.name)[-1] in _PINS)
+    if announced and (code := _CODE.match(text, start)):
+        return code.span()
     value = text[start:end]
     if anchor.says == "weak":
         return (start, end) if (first or told == _NEAR) and strong(value) else None

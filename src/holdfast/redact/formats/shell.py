@@ -21,6 +21,23 @@ _BREAK = re.compile(r"\|\|?|&&|;|(?:^|\s)[<>]")
 _WORDS = 64  # of a command
 _OTHERS = shapes(
     (
+        "redis-acl",
+        "SETUSER|setuser",
+        r"(?i:acl setuser) \S{1,64} [^\r\n]{0,128}?>([^\s\"']{4,256})",
+    ),
+    (
+        "prompt",
+        "nter ",
+        r"nter (?:[\w'’-]{1,16} ){0,3}(?i:pass(?:phrase|word))[^\r\n:]{0,80}: ?([^\s][^\r\n]{3,128})(?=\r?\n|\Z)",
+    ),
+    (
+        "expect",
+        "send ",
+        r"assword[^\r\n]{0,8}\r?\n\s{0,16}(?:exp_)?send (?:-- )?[\"{]([^\"\\\r\n{}]{4,128})",
+    ),
+    ("snmp", "community ", r"snmp-server community ([^\s\"']{4,64})"),
+    ("otp", "oathtool", r"oathtool [^\r\n]{0,256}\r?\n(\d{6,8})(?=\s|\Z)"),
+    (
         "redis",
         "AUTH ",
         r"(?:^|[>\s])AUTH[ ](?:default[ ]|\w{1,32}[ ])?([^\s\"']{6,256})[ ]{0,2}(?:$|\n)",
@@ -110,6 +127,7 @@ def shell(text: str, marks: Landmarks) -> Iterator[Span]:
 
 _PROGRAM = re.compile(rf"(?<![\w-])({trie(OPTIONS)})(?:\.exe)?(?=[ \t])")
 _ABOUT = re.compile(rf"(?<=[ \t])(?:{trie(VERBS)})(?=[ \t])")
+_GIVEN = {"--value", "--secret-string", "--secret-value", "--string-value", "--data-file-value"}
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?|[\w.+-]+@[\w.-]+|/\S*|\w+:/\S*")
 
 
@@ -118,13 +136,16 @@ def _about_secrets(text: str, marks: Landmarks) -> Iterator[Span]:
     for verb in marks.verbs:
         about = _ABOUT.match(text, verb.start) if verb.start >= done else None
         line = _LINE.match(text, about.end()) if about else None
-        done = line.end() if line else done
+        before = ""
         for begin, stop in _split(text, *line.span()) if line else ():
+            done = stop
             name, sign, _ = text[begin:stop].partition("=")
             start = begin + len(name) + 1 if sign and "://" not in name else begin
             value = text[start:stop]
             likely = strong(value) or (random(value) and "/" not in value)
-            if likely and not value.startswith("-") and not _HOST.fullmatch(value):
+            likely = likely or (before in _GIVEN and looks(value) not in _NOT)
+            before = text[begin:stop]
+            if likely and value[0] not in "-$" and "(" not in value and not _HOST.fullmatch(value):
                 yield Span(start, stop, "shell")
 
 
@@ -209,6 +230,8 @@ def _value(
         if start == end:
             start, end = user  # a token in the place of the user
     elif kind in "u%,":
+        if random(text[start:end]) and mixed(text[start:end]):
+            yield Span(start, end, "shell")
         return
     if kind == "p":
         lead, sign, _ = text[start:end].partition(":")

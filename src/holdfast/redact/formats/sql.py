@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ..judge import Place
+from ..spans import Span
+from ..values import Looks, looks
 from .pairs import Pair
 from .prose import strong
 
@@ -28,11 +30,17 @@ _SET = re.compile(
     r"(?:[NE]?'((?:[^'\\\r\n]|''|\\.){1,1024}+)'|(?<=by )\"([^\"\r\n]{1,1024})\"|(?<=by )([^\s;'\"(]{4,128}))",
     re.IGNORECASE,
 )
+# A setting whose name is a value: `SET value = '…' WHERE name = 'smtp_password'`.
+_SETTING = re.compile(
+    r"set\s{1,4}\w{0,16}value\w{0,16}\s{0,4}=\s{0,4}'((?:[^'\\\r\n]|''|\\.){1,1024}+)'\s{1,8}where\s{1,4}[\w.]{1,64}\s{0,4}=\s{0,4}'([\w.-]{1,128})'",
+    re.IGNORECASE,
+)
+_OPEN = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER}
 _ROWS = 10_000
 _MARKS = ("PASSWORD", "DENTIFIED", "dentified", "password '", "password='", "password = '")
 
 
-def sql(text: str) -> Iterator[Pair]:
+def sql(text: str) -> Iterator[Pair | Span]:
     """Values of secret columns, and passwords that statements set."""
     if "VALUES" in text or "values" in text:
         for insert in _INSERT.finditer(text):
@@ -42,8 +50,12 @@ def sql(text: str) -> Iterator[Pair]:
     for found in _SET.finditer(text) if any(map(text.__contains__, _MARKS)) else ():
         if found[3] is None or not found[3].lower().startswith(("random", "password")):
             group = found.lastindex or 0
-            place = Place.CALL if group == 3 else Place.QUOTED
-            yield Pair(*found.span(group), "password", "key", place, "sql")
+            if group == 3:
+                yield Pair(*found.span(group), "password", "key", Place.CALL, "sql")
+            elif looks(found[group]) not in _OPEN:
+                yield Span(*found.span(group), "sql")
+    for found in _SETTING.finditer(text) if "WHERE" in text or "where" in text else ():
+        yield Pair(*found.span(1), found[2], "", Place.QUOTED)
 
     if "COPY" in text or "sp_add" in text:
         yield from _other(text)

@@ -86,6 +86,7 @@ class _Table:
 
     def pairs(self, columns: list[tuple[int, str]]) -> Iterator[Pair]:
         at, text = self._after + 1, self._text
+        listed = _listed([name.lower() for _, name in columns], [n for n, _ in columns])
         for _ in range(_ROWS):
             if at >= len(text):
                 return
@@ -97,6 +98,9 @@ class _Table:
                     return
                 for n, name in columns:
                     yield Pair(cells[n].start, cells[n].end, name, "", Place.CELL)
+                if listed is not None:  # the name of the value is in the row
+                    name = text[cells[listed[0]].start : cells[listed[0]].end]
+                    yield Pair(*cells[listed[1]], name, "", Place.CELL)
             elif not text[at:end].strip():
                 return
             self.last, at = end, end + 1
@@ -144,6 +148,17 @@ class _Table:
         while end > start and self._text[end - 1] in " \t\r`*":
             end -= 1
         return Cell(start, end)
+
+
+_NAMES = ("name", "key", "variable", "parameter", "setting", "option", "property", "field", "env")
+_VALUES = ("value", "wert", "valeur", "valor")
+
+
+def _listed(names: list[str], places: list[int]) -> tuple[int, int] | None:
+    """The columns of a table of names and their values."""
+    name = next((n for n, one in zip(places, names, strict=True) if one in _NAMES), None)
+    value = next((n for n, one in zip(places, names, strict=True) if one in _VALUES), None)
+    return None if name is None or value is None else (name, value)
 
 
 _COLUMN = re.compile(r"[\w .-]{1,40}")

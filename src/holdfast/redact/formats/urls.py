@@ -48,6 +48,8 @@ _PATH = re.compile(
     r"|verify|activate|magic|magic-link|invite|invitation|unsubscribe|private|signed|share|login)"
     r"/([\w.~=-]{16,}+)"
 )
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RESOURCES = {"hook", "hooks", "webhook", "webhooks", "token", "tokens", "key", "secret", "private"}
 _DSNS = shapes(
     ("dsn", "@tcp(|@unix(", r"(?<![\w.-])[\w.-]{1,64}:([^\s@]{1,256})@(?:tcp|unix)\("),
     ("dsn", "jdbc:oracle", r"jdbc:oracle:\w{1,8}:[^/\s]{1,64}/([^@\s]{1,256})@"),
@@ -71,13 +73,20 @@ def urls(text: str) -> Iterator[Span]:
     if "/" in text:
         yield from shaped(text, _HOOKS)
         for found in _PATH.finditer(text):
-            if random(found[1]) and any(c.isdigit() for c in found[1]):
+            if _is_token(found):
                 yield Span(*found.span(1), "webhook")
     if "=" in text:
         yield from _query(text)
     for span in shaped(text, _DSNS) if "@" in text else ():
         if looks(text[span.start : span.end]) not in _OPEN:
             yield span
+
+
+def _is_token(found: re.Match[str]) -> bool:
+    """Whether a part of a path is a token: random, and not the id of a resource."""
+    if _UUID.fullmatch(found[1]) and found[0].split("/")[1] in _RESOURCES:
+        return False
+    return random(found[1]) and any(c.isdigit() for c in found[1])
 
 
 def _query(text: str) -> Iterator[Span]:
