@@ -1,7 +1,7 @@
 """`export_bundle`: a session of any store as a bundle, in memory or in a file.
 
-The logs are measured, read once more, scrubbed event by event and digested as they come out of
-that, so that nothing a bundle says is taken from what it withholds. Memory does not grow with the
+The logs are measured, read once more (a sanitized bundle: twice, since a secret may be split over
+two events), scrubbed event by event and digested as they come out of that, so that nothing a bundle says is taken from what it withholds. Memory does not grow with the
 log. Everything but the store is done in a thread.
 """
 
@@ -305,6 +305,8 @@ async def _bundle(job: _Job, logs: Sequence[tuple[Log, Parent | None]], spool: S
     upto = None if job.upto is None else min(job.upto, logs[0][0].end)
     about = About(tenant=tenant, session=session, mode=job.mode, purpose=job.purpose, upto=upto)
     summary = Summary(about)
+    for log, parent in logs if job.mode == "sanitized" else ():
+        await _pour(job, log, parent.at if parent is not None else 0, job.scrub.ahead())
     blobs, moved = await _blobs(job, spool)
     for n, (log, parent) in enumerate(logs):
         await _thread(job, n, log, parent, moved, summary, spool)
@@ -354,7 +356,8 @@ async def _thread(
             digest.add(kept)
 
     try:
-        await _pour(job, log, after, added, take)
+        await _pour(job, log, after, take, job.progress)
+        await asyncio.to_thread(take, added)
     finally:
         await asyncio.to_thread(part.close)
     spool.done(part)
@@ -367,8 +370,8 @@ async def _pour(
     job: _Job,
     log: Log,
     after: int,
-    added: Sequence[Event],
     take: Callable[[Sequence[Event]], None],
+    progress: Callable[[int], None] | None = None,
 ) -> None:
     """Hand the events over, some at a time, in a thread."""
     some: list[Event] = []
@@ -379,10 +382,12 @@ async def _pour(
             size += 200 + len(event.data)
             if size > PIECE:
                 await asyncio.to_thread(take, some)
-                job.progress(len(some))
+                if progress is not None:
+                    progress(len(some))
                 some, size = [], 0
-    await asyncio.to_thread(take, [*some, *added])
-    job.progress(len(some))
+    await asyncio.to_thread(take, some)
+    if progress is not None:
+        progress(len(some))
 
 
 async def _added(job: _Job, log: Log) -> list[Event]:

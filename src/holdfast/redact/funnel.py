@@ -156,6 +156,10 @@ class Redactor:
             text = self._scanned(self._known(text, path), path)
         return self._given(text, path)
 
+    def found(self, text: str) -> list[Span]:
+        """Where a text holds what has the shape of a secret, or stands under the name of one."""
+        return [Span(*one[:4]) for one in scan(text, self._named) if one.secret]
+
     def _scanned(self, text: str, path: str) -> str:
         """The text without what a scan finds in it."""
         doubts = self.strict or self.on_seen is not None

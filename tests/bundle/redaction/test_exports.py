@@ -215,3 +215,47 @@ async def test_a_sanitised_session_can_be_taken_in_again_and_still_pairs(tmp_pat
     assert kept[2]["calls"][0]["id"] == kept[3]["call"] == kept[4]["call"] != call["id"]
     assert kept[1]["text"] == kept[4]["result"]["was"] == kept[5]["text"]
     assert bundle.document.tools.calls[0].outcome == "ok"
+
+
+@pytest.mark.parametrize("halves", ["message", "parts", "tool"])
+async def test_a_secret_that_is_split_over_two_texts_is_in_no_bundle(
+    halves: str, tmp_path: Path
+) -> None:
+    first, second = "gh" + "p_16C7e42F292c6912", "E7710c838347Ae178B4a99"
+    store = await connect("memory:")
+    where = key("split")
+    between = NewEvent.of("message.added", {"role": "assistant", "parts": [text("Go on.")]})
+    events = {
+        "message": [message(f"It is {first}"), between, message(f"{second} and no more")],
+        "parts": [message(f"It is {first}", f"{second} and no more")],
+        "tool": [finished(f"TOKEN={first}"), between, finished(f"{second}\n")],
+    }[halves]
+    await store.append(where, [NewEvent.of("session.created", {}), *events], create=True)
+    file = tmp_path / "split.holdfast"
+    await export_bundle((store, where.scope), "sanitized", to=file)
+    found = content(file)
+    assert first not in found and second not in found and "[redacted:secret:2]" in found
+    await store.aclose()
+
+
+async def test_words_that_follow_each_other_in_two_texts_stay(tmp_path: Path) -> None:
+    store = await connect("memory:")
+    where = key("words")
+    said = [message("the release is 2026-11-16-nightly"), message("build-4711-of-yesterday")]
+    await store.append(where, [NewEvent.of("session.created", {}), *said], create=True)
+    file = tmp_path / "words.holdfast"
+    await export_bundle((store, where.scope), "sanitized", to=file)
+    assert "2026-11-16-nightly" in content(file) and "build-4711-of-yesterday" in content(file)
+    await store.aclose()
+
+
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
+
+
+def message(*said: str) -> NewEvent:
+    return NewEvent.of("message.added", {"role": "user", "parts": [text(one) for one in said]})
+
+
+def finished(result: str) -> NewEvent:
+    return NewEvent.of("tool.finished", {"call": new_id(), "result": result})

@@ -183,6 +183,15 @@ class Sanitizer:
         self._tally.hit("binary", "binary", path)
         return None
 
+    def learn(self, *secrets: str) -> None:
+        """Replace these wherever they stand."""
+        for redactor in (self._redactor, self._silent):
+            redactor.learn(*secrets)
+
+    def found(self, text: str) -> list[Span]:
+        """Where a text holds a secret by its shape or its name."""
+        return self._silent.found(text)
+
     def quiet(self, text: str) -> bool:
         """Whether there is nothing to take out of it."""
         return self._silent.text(text) == text

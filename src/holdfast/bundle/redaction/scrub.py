@@ -7,6 +7,7 @@ matter: `sanitize` and `withhold`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from ... import events as ev
 from ...codec import typed
 from ...events import KINDS, Event, to_json
+from .borders import Borders
 from .fields import What, listed
 from .manifest import Mode, Pseudonyms, Redacted, Redaction, Tally
 from .review import Review
@@ -46,6 +48,17 @@ class Scrub:
         self._taker: Sanitizer | Withholder = self._sanitizer
         if mode == "replay_only":
             self._taker = Withholder(self._sanitizer, self._tally, names)
+
+    def ahead(self) -> Callable[[Iterable[Event]], None]:
+        """Looks through the events of one log before they are scrubbed, for secrets that begin in
+        one and end in another: their pieces are replaced wherever they stand."""
+        borders = Borders(self._sanitizer.found)
+
+        def look(events: Iterable[Event]) -> None:
+            if pieces := {piece for event in events for piece in borders.pieces(event)}:
+                self._sanitizer.learn(*sorted(pieces))
+
+        return look
 
     def event(self, event: Event, path: str) -> Event:
         """The event scrubbed; what its kind's payload can be decoded from still can."""
