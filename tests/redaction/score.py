@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias
 
 from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 from holdfast.redact import PLACEHOLDER, Redactor
+from tests.redaction.corpus import field as field_sets
 from tests.redaction.corpus.cases import CASES, Case
 from tests.redaction.corpus.ordinary import ordinary
 
@@ -95,10 +96,12 @@ class Mistake:
     around: str
 
 
-def mistakes(clean: Clean) -> tuple[list[Mistake], int]:
-    """Every replacement in the ordinary text, and how many bytes that has."""
+def mistakes(
+    clean: Clean, texts: Iterable[tuple[str, str, str]] | None = None
+) -> tuple[list[Mistake], int]:
+    """Every replacement in ordinary text, and how many bytes that has."""
     found, size = [], 0
-    for kind, name, text in ordinary():
+    for kind, name, text in ordinary() if texts is None else texts:
         size += len(text.encode())
         left = clean(text)
         for hole in PLACEHOLDER.finditer(left):
@@ -114,16 +117,26 @@ def main() -> None:
     asked.add_argument("--show", action="store_true", help="print what failed in `dev`")
     asked.add_argument("--log", action="store_true", help="the path of logs")
     asked.add_argument("--ordinary", action="store_true", help="only the ordinary text")
+    asked.add_argument("--set", choices=field_sets.SETS, help="one of the sets of `corpus.field`")
     args = asked.parse_args()
     clean = logs() if args.log else bundles()
     if not args.ordinary:
         _print_recall(args, clean)
     if not args.family:
         _print_mistakes(args, clean)
+    if not (args.set or args.family or args.ordinary):
+        for name in field_sets.SETS:
+            whole = total(by_family(field_sets.cases(name), clean).values())
+            wrong, size = mistakes(clean, field_sets.ordinary(name))
+            print(
+                f"{name}: {whole.recall:.1%} of {whole.cases} cases; {len(wrong)} replaced in"
+                f" {size:,} bytes of ordinary text, {len(wrong) * 10_240 / size:.2f} per 10 KB"
+            )
 
 
 def _print_recall(args: argparse.Namespace, clean: Clean) -> None:
-    cases = [c for c in CASES if c.family.startswith(args.family or "")]
+    chosen = field_sets.cases(args.set) if args.set else CASES
+    cases = [c for c in chosen if c.family.startswith(args.family or "")]
     halves: tuple[Half, ...] = (args.half,) if args.half else ("dev", "held")
     scores = {half: by_family((c for c in cases if half_of(c) == half), clean) for half in halves}
     for family in dict.fromkeys(c.family for c in cases):
@@ -146,7 +159,7 @@ def _print_recall(args: argparse.Namespace, clean: Clean) -> None:
 
 def _print_mistakes(args: argparse.Namespace, clean: Clean) -> None:
     begun = time.perf_counter()
-    wrong, size = mistakes(clean)
+    wrong, size = mistakes(clean, field_sets.ordinary(args.set) if args.set else None)
     took = time.perf_counter() - begun
     if args.show:
         for mistake in wrong:

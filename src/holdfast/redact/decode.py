@@ -38,7 +38,7 @@ class View(NamedTuple):
         for n, (start, stop, plain) in enumerate(self.origin):
             if not plain or start != before:
                 here = self.starts[n]
-                low = max(0, self.text.rfind("\n", max(0, here - AROUND), here - 1))
+                low = max(0, self.text.rfind("\n", max(0, here - AROUND), max(0, here - 1)))
                 if end and low > end:
                     yield begin, end
                     begin = low
@@ -78,7 +78,7 @@ _QUOTED_PRINTABLE = re.compile(r"=(?:[0-9A-F]{2}|\r?\n)")
 _CONTINUED = re.compile(r"\\\r?\n[ \t]{0,32}")  # a command that goes on
 _WRAPPED = re.compile(
     r"\n(?<=[\w+/=.-]{16}\n)(?:[>|] ?|[ \t]{1,16})?"
-    r"(?=[\w+/.-]{4,512}={0,2}(?:[@\"'&;,)]|[ \t]{0,4}(?:\r?\n|\Z)))"
+    r"(?![A-Z][A-Z0-9_]*=)(?=[a-zA-Z_+/.-]{0,64}\d)(?=[\w+/.-]{4,512}={0,2}(?:[@\"'&;,)]|[ \t]{0,4}(?:\r?\n|\Z)))"
 )
 _WRAPPED_CRLF = re.compile(
     _WRAPPED.pattern.replace(r"\n(?<=", r"\r\n(?<=", 1).replace(r"\n)", r"\r\n)", 1)
@@ -88,7 +88,11 @@ _BOXED = re.compile(
 )
 # Lines of a hexadecimal dump, as xxd and hexdump write them.
 _DUMPED = re.compile(
-    r"(?m)^[0-9a-f]{6,8}:?[ ]{1,2}((?:[0-9a-f]{2}[ ]{0,2}){2,32})(?:[ ]{1,48}\|[^\n]{0,32}\||[ ]{1,48}[^\n]{0,32})?(?:\n|\Z)"
+    r"0000(?<![^\n]....)[0-9a-f]{2,4}:?[ ]{1,2}((?:[0-9a-f]{2}[ ]{0,2}){2,32})(?:[ ]{1,48}\|[^\n]{0,32}\||[ ]{1,48}[^\n]{0,32})?(?:\n|\Z)"
+)
+_LISTED = re.compile(r"[\"'],(?<=[\w/.:=-]..)[ ]?[\"'](?=[\w/.:-])")  # words of a command
+_RUNS = re.compile(
+    r"(?:CMD|Cmd|ENTRYPOINT|[Ee]ntrypoint|[Cc]ommand|[Aa]rgs|run|Popen|exec)\W{0,8}\Z"
 )
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -100,6 +104,13 @@ def _escape(found: re.Match[str]) -> str:
 
 def _percent(found: re.Match[str]) -> str:
     return unquote(found[0], errors="replace")
+
+
+def _listed(found: re.Match[str]) -> str:
+    """A blank between two words of a command that is written as a list."""
+    text, start = found.string, found.start()
+    opened = text.rfind("[", max(0, start - 256), start)
+    return " " if opened >= 0 and _RUNS.search(text, max(0, opened - 24), opened) else found[0]
 
 
 def _dumped(found: re.Match[str]) -> str:
@@ -120,6 +131,7 @@ _LAYERS: tuple[Layer, ...] = (
     ("&", _HTML, lambda found: html.unescape(found[0])),
     ("%", _URL, _percent),
     ("\\", _ESCAPE, _escape),
+    ("[", _LISTED, _listed),
     ("0000", _DUMPED, _dumped),
     ("│\n", _BOXED, lambda found: ""),
     ("\\", _CONTINUED, lambda found: ""),

@@ -41,6 +41,7 @@ _NEVER = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN}
 _ALWAYS = {Looks.RANDOM, Looks.MIXED}
 _WORDY = {Looks.WORD, Looks.PHRASE}
 # Where a value that could be a word of the text is taken for one.
+_FIRM = {Place.LINE, Place.QUOTED, Place.OPTION, Place.CELL}
 _LOOSE = {Place.CALL, Place.BARE, Place.PROSE}
 _HEADERS = {("authorization",), ("proxy", "authorization"), ("cookie",), ("set", "cookie")}
 _PINS = {"pin", "puk", "otp", "totp", "code", "codes", "passcode", "pincode", "tan", "密码"}
@@ -92,6 +93,9 @@ def _named(name: str, says: str, value: str, shape: Looks, place: Place) -> Verd
     header = words(name)[-2:] in _HEADERS or words(name)[-1:] in _HEADERS
     if place is Place.FIELD:
         kept = shape in (Looks.LABEL, Looks.NAME) and not header and says != "tokens"
+        kept = kept and not (
+            shape is Looks.NAME and "-" in value and words(name)[-1:] == ("password",)
+        )
         kept = kept or (shape is Looks.NUMBER and says != "key" and _version(value))
         return Verdict(False, True, shape.value) if kept else yes
     if shape is Looks.RANDOM:
@@ -107,7 +111,16 @@ def _named(name: str, says: str, value: str, shape: Looks, place: Place) -> Verd
         return _word(name, says, value, shape, place)
     if shape is Looks.NUMBER:
         return _number(name, says, value, place)
+    if shape is Looks.NAME and says == "key" and place in _FIRM and _is_made_up(value):
+        return yes
     return Verdict(False, shape in (Looks.LABEL, Looks.NAME), shape.value)
+
+
+def _is_made_up(value: str) -> bool:
+    """Whether it is a word and a number, or of words that no name of a secret has."""
+    if value[-1].isdigit() and value.rstrip("0123456789").isalpha():
+        return True
+    return "-" in value and not set(words(value)) & NOUNS and not any(c in value for c in "./:(")
 
 
 def _version(value: str) -> bool:
@@ -122,8 +135,15 @@ def _word(name: str, says: str, value: str, shape: Looks, place: Place) -> Verdi
             says == "key" and place in (Place.QUOTED, Place.LINE) and _passphrase(value, place)
         )
         return Verdict(fits, not fits, "it is a passphrase" if fits else shape.value)
-    if place in _LOOSE or (value[:1].isupper() and value[1:].islower()):
+    slug = "-" in value and says == "key" and place in (Place.BARE, Place.PROSE)
+    label = value.isalpha() and value[1:].islower() and value[:1].isupper()
+    label = label and not (name.isupper() or place in (Place.OPTION, Place.CELL))
+    if (place in _LOOSE and not slug) or label:
         return Verdict(False, True, shape.value)
+    if slug:
+        return Verdict(True, False, f"it stands under {name}")
+    if place is Place.OPTION and ((len(value) < 3 and "." in name) or value.isupper()):
+        return Verdict(False, True, shape.value)  # mangled code, or what a help text calls it
     fits = says == "key" or place in (Place.OPTION, Place.LINE)
     fits = fits and not (place is Place.QUOTED and words(name)[-1:] == ("passwords",))
     return Verdict(fits, not fits, f"it stands under {name}")

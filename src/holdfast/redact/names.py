@@ -38,20 +38,19 @@ _WORDS = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 # Further names that say `key`, by their last words.
 _KEYS = listed(
     """
-pswd psw psk key_material wifi_code code_wifi puk einmalcode bestätigungscode sicherheitscode
+pswd psw psk key_material key_content saml_response samlresponse record_key scratch_code authtok
+clé_wi_fi clé_wifi code_wi_fi wifi_code code_wifi puk einmalcode bestätigungscode sicherheitscode
 verifizierungscode freischaltcode aktivierungscode code_de_vérification code_de_confirmation
-código_de_verificación secret_id secretid creds jwe
- csrf_secret conn_str conn_string connection_uri auth_string requirepass
-passkey masterauth secret_text security_code security_answer access_code one_time_code
-verification_code login_code auth_code mfa_code otp_code pin_code authentication_code sms_code tan
-authentication_string auth_string one_time_password recovery_phrase recovery_phrases backup_phrase
-secret_phrase seed_words recovery_words signing_secret shared_secret app_password
-personal_access_token service_account_json service_account_key kubeconfig_data certificate_key
-key_base keystore_pass preshared sas_key shared_access_key wachtwoord lösenord adgangskode passord
-heslo jelszó salasana şifre sifre parola hasło haslo пароль пин лозинка κωδικός zugangscode
-zugangspasswort zugangsdaten anmeldedaten identifiants geheimnis geheim mdp 密码
-密碼 口令 パスワード 暗証番号
-비밀번호 암호 รหัสผ่าน סיסמה
+código_de_verificación secret_id secretid creds jwe csrf_secret conn_str conn_string
+connection_uri auth_string requirepass passkey masterauth secret_text security_code
+security_answer access_code one_time_code verification_code login_code auth_code mfa_code otp_code
+pin_code authentication_code sms_code tan authentication_string auth_string one_time_password
+recovery_phrase recovery_phrases backup_phrase secret_phrase seed_words recovery_words
+signing_secret shared_secret app_password personal_access_token service_account_json
+service_account_key kubeconfig_data certificate_key key_base keystore_pass preshared sas_key
+shared_access_key wachtwoord lösenord adgangskode passord heslo jelszó salasana şifre sifre parola
+hasło haslo пароль пин лозинка κωδικός zugangscode zugangspasswort zugangsdaten anmeldedaten
+identifiants geheimnis geheim mdp 密码 密碼 口令 パスワード 暗証番号 비밀번호 암호 รหัสผ่าน סיסמה
 """
 )
 _PHRASES = listed(
@@ -155,7 +154,7 @@ _OWNED = {"access", "refresh", "auth", "oauth", "api", "bearer", "session", "csr
 _JOINED = re.compile(
     r"[^\W\d_]+(?:passwords?|passwd|passphrase|secrets?|apikeys?|secretkey|accesskey|privatekey"
     r"|passwort|kennwort)"
-    r"|(?:access|refresh|auth|oauth|api|bearer|session|csrf|xsrf|id|client|bot|user|identity"
+    r"|(?:access|refresh|auth|oauth|api|bearer|session|csrf|csrfmiddleware|xsrf|id|client|bot|user|identity"
     r"|registry|deploy|device|push|security|login|app|bearer|github|gitlab|npm|private)token"
     r"|(?:secret|access|private|account|signing|encryption|master|auth|preshared|shared|session"
     r"|fernet|ssh|deploy|api|license|subscription|consumer|symmetric|integration|ingestion)key"
@@ -174,8 +173,8 @@ _LAST = frozenset(
     listed(
         """
 key keys code codes phrase passe string ordine khẩu sandi auth words answer token schlüssel clé
-clave chave chiave sleutel pin puk wifi vérification confirmation verificación api secrète privée
-secreta privada privata access wif
+clave chave chiave sleutel pin puk wifi content vérification confirmation verificación api secrète
+privée secreta privada privata access wif
 """
     )
 )

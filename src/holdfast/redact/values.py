@@ -58,7 +58,7 @@ mit für von le la les un une est sont des
     )
 )
 _TYPE = re.compile(
-    r"&(?:'\w+ )?(?:mut )?[a-z]\w*|&?(?:'\w+ )?(?:mut )?[A-Za-z_][\w.:]*(?:<[^<>\"']{1,60}(?:<[^<>]{1,40}>)?>|\[[\w ,.|\[\]]{0,60}\])"
+    r"[A-Z]\w*<[\w<>' ,&:\[\]]{1,80}>|[a-z_]+(?::[\w,.]+)?(?:\|[a-z_]+(?::[\w,.]+)?)+|[a-z]{2,16}:\d{1,4}|&(?:'\w+ )?(?:mut )?[a-z]\w*|&?(?:'\w+ )?(?:mut )?[A-Za-z_][\w.:]*(?:<[^<>\"']{1,60}(?:<[^<>]{1,40}>)?>|\[[\w ,.|\[\]]{0,60}\])"
     r"[?!]?(?:\s*\|\s*[\w.\[\]]+)*"
     r"|(?:VAR)?CHAR\(\d+\)|[A-Za-z]+(?:\s*\|\s*[A-Za-z]+)+|\[\]\w+|\*[a-z.]+|map\[\w+\]\w+"
     r"|(?:[a-z]\w*\.)*(?:[A-Z][a-z0-9]+)*(?:String|Str|Secret|Token|Bytes|Key|Password|Credentials?"
@@ -76,7 +76,8 @@ _REFERENCE = re.compile(
     r"|credentials|creds|auth|input|inputs|github|matrix|steps|needs|runner|random_password\w*|event"
     r"|document|window|localStorage|sessionStorage|Deno|Bun)(?:\??\.|\[|::|->).{0,256}"
     r"|[\w./-]{1,128}@sha256:[0-9a-f]{8,64}|(?:id|name|src|source|type)=\S{0,256}|![A-Z]\w+.{0,128}|~?\.{0,2}(?:/[\w.@~+-]+){2,16}/?|~/.{0,128}|\./\S{1,128}|[A-Za-z]:\\.{0,256}"
-    r"|[\w-]+\.(?:txt|pem|key|crt|json|ya?ml|env|toml|ini|conf|cfg|html?|py|js|ts|go|rs|md|log|sh|p12|jks)"
+    r"|[\w-]+\.(?:txt|pem|key|crt|json|ya?ml|env|toml|ini|conf|cfg|html?|py|js|ts|go|rs|md|log|sh|p12|jks)(?::\d{1,6}){0,2}"
+    r"|sha(?:1|256|384|512)[-:][A-Za-z0-9+/=]{16,}|HTTP/\d(?:\.\d)?|CVE-\d{4}-\d{4,7}|GHSA(?:-\w{4}){3}"
     r"|[a-z][a-z0-9+.-]{1,32}://\S{0,512}|data:[a-z]+/.{0,512}",
     re.DOTALL,
 )
@@ -169,7 +170,8 @@ def _token(value: str) -> Looks:
         return Looks.ID
     if _WORD.fullmatch(value.rstrip("!?.:,…")):
         small = value.lower().rstrip("!?.:,…")
-        if small in NOUNS or small.endswith(_COMPOUNDS) or _CJK.search(small):
+        compound = not value.islower() and small.endswith(_COMPOUNDS)
+        if small in NOUNS or compound or _CJK.search(small):
             return Looks.LABEL
         if not value.islower() and set(words(value)) & NOUNS:
             return Looks.NAME

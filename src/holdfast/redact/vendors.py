@@ -45,7 +45,7 @@ slack          xox(a|b|c|d|e|o|p|r|s)-{w10+}
 slack          xoxe.xox(b|p)-{w10+}
 slack          xapp-{w10+}
 slack          xwfp-{w16+}
-aws            (AKIA|ASIA|AGPA|AIDA|ANPA|AROA|AIPA|ABIA|ACCA|A3T){u16+}
+aws            (AKIA|ASIA|ABIA|ACCA|A3T){u16+}
 aws            amzn.mws.{x8}-{x4}-{x4}-{x4}-{x12}
 aws            ABSK{b100+}
 aws            (IQoJb3JpZ2lu|FwoGZXIvYXdz|AQoDYXdz){b100+}
@@ -128,6 +128,7 @@ alibaba        LTAI{a12+}
 tencent        AKID{a32}
 yandex         (t1.|AQVN){w30+}
 yandex         y0_{w30+}
+octopus        API-{u26+}
 upcloud        ucat_{a26+}
 scaleway       SCW{u17}
 render         rnd_{a24+}
@@ -136,6 +137,7 @@ supabase       sbp_{a20+}
 supabase       sb_secret_{w20+}
 planetscale    pscale_(tkn|pw|oauth)_{w20+}
 neon           napi_{l40+}
+neon           npg_{a12+}
 databricks     (dapi|dose|dkea){h32}
 snowflake      ver:1-hint:{b20+}
 clickhouse     4b1d{a38}
@@ -310,7 +312,15 @@ class _Table(NamedTuple):
     runs: tuple[tuple[str, re.Pattern[str]], ...]
 
 
-_DIGESTS = ("sha1-", "sha256-", "sha384-", "sha512-", "sha256:", "sha512:")  # of what is public
+_DIGESTS = (
+    "sha1-",
+    "sha256-",
+    "sha384-",
+    "sha512-",
+    "sha256:",
+    "sha512:",
+    "h1:",
+)  # of what is public
 _LONG = 24  # characters of the shortest form that begins with a class
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{27,}+|[0-9]{8,15}(?=[:|])|[0-9](?=/[0-9]{16}))")
 _INNER = re.compile(r"(?<=\})[^{}()]{3,}(?=\{)|(?<=\})[^{}()]{3,}$")

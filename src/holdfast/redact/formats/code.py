@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator
 
 from ..judge import Place
+from ..names import words
+from ..spans import Span
+from ..values import Looks, looks
 from .landmarks import Anchor, Landmarks
 from .literal import quoted, run
-from .pairs import Pair
+from .pairs import KEY, Pair
 from .prose import strong
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
@@ -38,23 +41,39 @@ _ARGUMENT = re.compile(r"[^\"'`()\r\n]{0,80}")
 _CALLED = re.compile(r"(?:(?:::|->)\w{1,48}){0,3}\s?(?:=\s?)?\((?=[^)])")
 # What reads a variable, whose default is a value like any other.
 _ENV = re.compile(r"(?i:env\w{0,16}|config)(?:\.(?:get|fetch))?[(\[]\s{0,4}[\"'`]\Z")
+_OPEN = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN, Looks.LABEL}
+_SEPARATOR = re.compile(r"\.|::|->")
+# Functions that take a password by its place among literals.
+_SIGNATURES = {
+    **dict.fromkeys(
+        ("getconnection", "mysqliconnect", "mysqli", "pdo", "construct", "ldapbind"), 3
+    ),
+    **dict.fromkeys(("login", "basicauth", "httpbasicauth", "usernamepasswordcredentials"), 2),
+    **dict.fromkeys(("networkcredential", "setbasicauth", "simplebinds", "passwordcredentials"), 2),
+    **dict.fromkeys(("createsuperuser",), 3),
+    **dict.fromkeys(("algoliasearch",), 2),
+    **dict.fromkeys(("httpdigestauth", "setcredentials", "begin", "createuser"), 2),
+}
 _USER = re.compile(r"[\w.@+-]{1,64}:")
 _ALGORITHM = re.compile(r"(?i:sha\d|md5|hs\d|rs\d|es\d|aes|utf)")
 
 
-def code(text: str, marks: Landmarks) -> Iterator[Pair]:
+def code(text: str, marks: Landmarks) -> Iterator[Pair | Span]:
     """Literals that are values of names in code."""
     for anchor in marks.names:
         yield from _anchored(text, anchor)
     if "(" in text:
         for callee in marks.callees:
             if call := _CALLED.match(text, callee.end):
-                yield from _about(text, call.end())
+                name = text[callee.start : call.end()].rstrip("( =").lower()
+                last = _SEPARATOR.split(name)[-1].replace("_", "")
+                yield from _about(text, call.end(), _SIGNATURES.get(last, 0))
 
 
-def _about(text: str, at: int) -> Iterator[Pair]:
-    """The literals of a call about access that look like secrets by themselves."""
-    for _ in range(6):
+def _about(text: str, at: int, place: int) -> Iterator[Pair | Span]:
+    """The literals of a call about access that look like secrets by themselves; the one at `place`
+    is a password whatever it looks like."""
+    for n in range(6):
         gap = _BETWEEN.match(text, at)
         literal = quoted(text, gap.end()) if gap else None
         if literal is None or literal.end - literal.start > 256:
@@ -62,7 +81,10 @@ def _about(text: str, at: int) -> Iterator[Pair]:
         value = text[literal.start : literal.end]
         login = _USER.match(value)
         start = literal.start + (login.end() if login and strong(value[login.end() :]) else 0)
-        if " " not in value and strong(text[start : literal.end]) and not _ALGORITHM.match(value):
+        if n + 1 == place and text[literal.after : literal.after + 4].lstrip()[:1] in (")", ","):
+            if looks(value) not in _OPEN:
+                yield Span(literal.start, literal.end, "key")
+        elif " " not in value and strong(text[start : literal.end]) and not _ALGORITHM.match(value):
             yield Pair(start, literal.end, "password", "key", Place.CALL)
         at = literal.after
 
@@ -74,12 +96,9 @@ def _anchored(text: str, anchor: Anchor) -> Iterator[Pair]:
     if text[at : at + 1] in ('"', "'", "`"):
         for between in (_NEXT.match(text, at), _KEYWORD.match(text, at)):
             if between and (literal := quoted(text, between.end())):
-                place = (
-                    Place.QUOTED
-                    if _ENV.search(text, max(0, anchor.start - 40), anchor.start)
-                    else Place.CALL
-                )
-                yield _made(anchor, literal.start, literal.end, place)
+                if not KEY.match(text, literal.after):
+                    place = _next_place(text, anchor, between[0])
+                    yield _made(anchor, literal.start, literal.end, place)
                 return
     elif otherwise := _ELSE.match(text, at):
         if literal := quoted(text, otherwise.end()):
@@ -101,6 +120,14 @@ def _anchored(text: str, anchor: Anchor) -> Iterator[Pair]:
         yield _made(anchor, literal.start, literal.end, Place.CALL)
 
 
+def _next_place(text: str, anchor: Anchor, between: str) -> Place:
+    """How the literal behind a name in quotes stands there."""
+    if text[anchor.start - 2 : anchor.start] == "--":
+        return Place.OPTION  # two words of a command
+    read = ")" not in between and _ENV.search(text, max(0, anchor.start - 40), anchor.start)
+    return Place.QUOTED if read else Place.CALL
+
+
 def _arguments(text: str, anchor: Anchor) -> Iterator[Pair]:
     """The literals that a call named like a secret is given."""
     at = text.index("(", anchor.end) + 1
@@ -109,7 +136,11 @@ def _arguments(text: str, anchor: Anchor) -> Iterator[Pair]:
         literal = quoted(text, gap.end()) if gap else None
         if literal is None:
             return
-        yield _made(anchor, literal.start, literal.end, Place.CALL)
+        setter = text[anchor.start - 1 : anchor.start] == "." or "." in anchor.name
+        said = words(anchor.name.rpartition(".")[2])
+        plain = len(said) == 1 or (len(said) == 2 and said[0] in ("set", "with"))
+        place = Place.QUOTED if setter and plain else Place.CALL
+        yield _made(anchor, literal.start, literal.end, place)
         at = literal.after
 
 

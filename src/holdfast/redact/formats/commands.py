@@ -81,8 +81,8 @@ OPTIONS = {
 PORTS = frozenset(
     listed(
         """
-docker podman nerdctl helm az oc kubectl 7z 7za rar unzip zip nuget dotnet cf ibmcloud unrar http
-https snmpwalk snmpget
+docker podman nerdctl helm az oc kubectl nuget dotnet cf ibmcloud http
+https
 """
     )
 )

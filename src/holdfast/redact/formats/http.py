@@ -104,6 +104,9 @@ def _value(text: str, anchor: Anchor, *, cookies: bool) -> tuple[int, int] | Non
 
 def _header(text: str, span: tuple[int, int], *, cookies: bool) -> Iterator[Span]:
     value = text[slice(*span)]
+    if value[:1] == "[" and value.rstrip()[-1:] == "]" and not only_placeholders(value):
+        span = span[0] + 1, span[0] + len(value.rstrip()) - 1  # a list of one
+        value = text[slice(*span)]
     if not value.strip() or only_placeholders(value) or looks(value) in _OPEN:
         return
     bare = text[span[0] - 1] not in "\"'`"

@@ -15,6 +15,7 @@ _IDENTIFIER = re.compile(r"([^\W\d][\w.-]*+)")
 _GAP = re.compile(r"[ '’]")
 _APART = (" ", "'", "’")
 _WORD = re.compile(r"[^\W\d_]{1,21}(?:-[^\W\d_]{1,12})?\Z")
+_DIGESTS = ("checksum/",)
 _CALLED = ("(", " ", "=", ":", "-", "\n")
 _BEHIND = re.compile(r" (?:[\[(]?(?:no\.? ?|#)?\d{1,2}[\])]?)(?=\s{0,2}[:=])")
 RUN = 14  # characters of the shortest run in which a token may stand
@@ -28,7 +29,7 @@ _CALLEES = frozenset(
 login log signin sign auth authenticate authorize connect connection credential credentials
 password passwd encrypt decrypt hmac cipher hash basic bind pdo unlock token jwt verify secret key
 fernet account client session mysqli access identity digest cookie hashpw sha256 ftp smtp
-imap ldap unseal setpassword encode decode createhmac aes btoa
+imap ldap unseal setpassword encode decode createhmac aes btoa algoliasearch superuser
 """
     )
 )
@@ -136,6 +137,8 @@ def _anchor(text: str, start: int, word: str, names: Names) -> Anchor | None:
     if last:
         says, start, name = _longer(text, start, name, says, names)
     if says is None or _inside_placeholder(text, start):
+        return None
+    if text[start - 1 : start] == "/" and text[max(0, start - 9) : start] in _DIGESTS:
         return None
     behind = _BEHIND.match(text, end)
     return Anchor(start, behind.end() if behind else end, name, says)

@@ -59,6 +59,8 @@ _KIND = re.compile(r"(?m)^[ +-]{0,8}kind:[ ]{0,4}[\"']?Secret[\"']?[ ]{0,4}\r?$"
 _DATA = re.compile(r"(?m)^([ +-]{0,16})(?:stringData|data):[ ]{0,4}\r?$")
 _ENTRY = re.compile(r"([ +-]{1,32})[\"']?[\w./-]{1,253}[\"']?:[ ]{1,4}(?=\S)")
 _JWK = re.compile(r"[\"'](?:d|p|q|dp|dq|qi|k)\\{0,2}[\"']\s{0,4}:\s{0,4}\\{0,2}[\"']([\w-]{16,}+)")
+_TAG = re.compile(r"<[A-Za-z][\w:.-]{0,63}\s[^<>]{0,512}>")
+_GIVEN = re.compile(r"\bvalue=[\"']([^\"'<>]{1,4096})[\"']")
 _WINDOW = 320  # characters between a name and its value
 
 
@@ -69,6 +71,8 @@ def named_values(text: str, found: list[Anchor]) -> Iterator[Pair | Span]:
             yield from _apart(text, anchor)
     if "</" in text:
         yield from _elements(text)
+    if "value=" in text:
+        yield from _attributes(text)
     if "Secret" in text and "kind:" in text:
         yield from _kubernetes(text)
     if "kty" in text:
@@ -109,6 +113,15 @@ def _before(text: str, anchor: Anchor) -> re.Match[str] | None:
     if line <= 0 or "- " in text[line : anchor.start]:
         return None
     return _ABOVE.match(text, above, line)
+
+
+def _attributes(text: str) -> Iterator[Pair]:
+    """Tags that hold a name and a value, in any order."""
+    for tag in _TAG.finditer(text):
+        name, value = _CALLED.search(tag[0]), _GIVEN.search(tag[0])
+        if name and value:
+            start = tag.start()
+            yield Pair(start + value.start(1), start + value.end(1), name[1], "", Place.QUOTED)
 
 
 def _elements(text: str) -> Iterator[Pair]:

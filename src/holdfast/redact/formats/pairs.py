@@ -59,12 +59,15 @@ _COLUMNS = re.compile(r"(?:[ ]{2,64}|[ ]{0,8}\t[ \t]{0,8})(?=\S)")
 _SETS = re.compile(r"(?:^|\s)(?:ENV|ARG|setx|set|export|setenv)(?:\s-\w{1,4})?\Z")
 # Behind a name that begins its line: dots or a mark, or the next line, and one word.
 _LEADER = re.compile(
-    r"(?:[ ]{0,4}(?:\.{2,64}|[~>|–—-])[ ]{1,4}|[ \t]{0,8}\r?\n(?:[-=]{3,80}\r?\n)?)([^\s|]{6,256})[ \t]{0,8}(?:\r?\n|\Z)"
+    r"(?:[ ]{0,4}(?:\.{2,64}|[~>|–—-])[ ]{1,4}|[ \t]{0,8}\r?\n(?:[-=]{3,80}\r?\n)?[ \t]{0,8})([^\s|:=]{6,256})[ \t]{0,8}(?:\r?\n|\Z)"
 )
 _BLANK = re.compile(r"[ ](?=\S)")
+_LABEL = re.compile(r"(?:[^\W\d_]{1,16}[ ]?){0,3}")
+_YAML_ANCHOR = re.compile(r"&\w{1,64} (?=\S)")
+_ODD = re.compile(r"[-_!@#$%^&*+=~\d]|[a-z][A-Z]")
 _DEFAULT = re.compile(r"[^\r\n]{0,60}?[\[(]default:?[ ]")
 _FOR = re.compile(
-    r"[ ](?:for|of|für|pour|de|du)[ ][\w'\"@.-]{1,40}[ ]?(?=:[ ]\S)|[ ][\[(][^\])\r\n]{0,32}[\])](?=:[ ]\S)"
+    r"[ ](?:for|of|für|pour|de|du)(?:[ ][\w'\"@.-]{1,40}){1,4}[ ]?(?=:[ ]\S)|[ ][\[(][^\])\r\n]{0,32}[\])](?=:[ ]\S)"
 )
 _DIFF = re.compile(r"\[-(.{1,256}?)-\]\{\+(.{1,256}?)\+\}")
 _CHANGE = re.compile(r"[ ]?(?:->|=>|→)[ ]?(?=[\"'`])")
@@ -79,7 +82,21 @@ _IF = re.compile(r"\s{1,4}if\b[^\n\"']{0,60}\belse\s{1,4}(?=[\"'])|\s{1,4}:\s{1,
 _TERNARY = re.compile(r"[^\n\"'`?=;]{1,60}\?\s{0,4}(?=[\"'`])")
 _ARGUMENT = re.compile(r"\s{0,4},\s{0,8}(?:\w{1,24}\s?=\s?)?(?=[bru]?[\"'])")
 _PARALLEL = re.compile(r"\s{0,4},\s{0,4}(?=[\"'])")
-_KEY = re.compile(r"\s{0,8}(?:=>|:)")
+# Functions that make a value of a literal, or a hash of it.
+_MAKES = {
+    "string",
+    "some",
+    "secret",
+    "bytes",
+    "str",
+    "md5",
+    "sha1",
+    "sha256",
+    "sha512",
+    "password",
+    "crypt",
+}
+KEY = re.compile(r"\s{0,8}(?:=>|:)")
 _NAMED = re.compile(r"[\"'][\w.@ -]{1,64}[\"']\s{0,8}(?:=>|:)\s{0,8}(?=[\"'])")
 _JOINED = re.compile(r"\(\s{0,64}(?=[bBrRuU]?[\"'])")
 _NEXT_PIECE = re.compile(
@@ -137,10 +154,11 @@ def _value(
         yield from _literal(text, anchor, sign, ternary.end())
     elif wrapped := _WRAPPED.match(text, at):
         at = wrapped.end()
+        place = Place.QUOTED if set(words(wrapped[0])) & _MAKES else Place.CALL
         for _ in range(3):
             if (literal := quoted(text, at)) is None:
                 return
-            yield _made(anchor, literal.start, literal.end, Place.CALL)
+            yield _made(anchor, literal.start, literal.end, place)
             more = _ARGUMENT.match(text, literal.after)
             at = more.end() if more else len(text)
     elif sign["sign"] not in ("!=", "!=="):
@@ -171,13 +189,15 @@ def _plain(text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs) 
     """A value without quotes: the rest of a line, or a run within one."""
     begun = text.rfind("\n", max(0, anchor.start - 96), anchor.start) + 1
     begins = (begun > 0 or anchor.start <= 96) and _LINE_START.fullmatch(text, begun, anchor.start)
+    if yaml := _YAML_ANCHOR.match(text, at):
+        at = yaml.end()
     start, end = runs.run(at)
-    if (
-        text[end : end + 1] in ("'", '"')
-        and text[anchor.start - 1] == text[end]
-        and _KEY.match(text, end + 1)
-    ):
-        return  # `"token:rotate": …`, the name of something else
+    mark = text[anchor.start - 1 : anchor.start]
+    if mark in ("'", '"') and text[end : end + 1] == mark:
+        # All of a string, `"PASSWORD=…"`; or the name of something else, `"token:rotate": …`.
+        if not KEY.match(text, end + 1):
+            yield _made(anchor, start, end, Place.LINE)
+        return
     line = runs.rest_of_line(at)
     if begins and anchor.name.isupper() and sign["sign"] == "=" and runs.environment:
         yield _made(anchor, *line, Place.LINE)
@@ -250,8 +270,10 @@ def _array(text: str, anchor: Anchor, at: int) -> Iterator[Pair]:
         while at < end and text[at] in " \t\r\n,":
             at += 1
         literal = quoted(text, at) if at < end else None
-        if literal is None or literal.end > end or _KEY.match(text, literal.after):
+        if literal is None or literal.end > end or KEY.match(text, literal.after):
             return
+        if looks(text[literal.start : literal.end]) is Looks.PLAIN:
+            return  # rules for a value
         yield _made(anchor, literal.start, literal.end, Place.QUOTED)
         at = literal.after
 
@@ -319,7 +341,7 @@ def _without_sign(text: str, anchor: Anchor) -> Iterator[Pair]:
     at, before = anchor.end, text[max(0, anchor.start - 3) : anchor.start]
     begun = text.rfind("\n", max(0, anchor.start - 64), anchor.start) + 1
     lead = text[max(begun, anchor.start - 64) : anchor.start].strip(" \t$>+|")
-    if before.endswith("-") or _SETS.search(lead):
+    if before.endswith("-") or _SETS.search(lead) or lead.startswith("set "):
         if default := _DEFAULT.match(text, at):
             yield _made(anchor, *run(text, default.end()), Place.QUOTED)
         elif gap := _OPTION.match(text, at):
@@ -327,7 +349,7 @@ def _without_sign(text: str, anchor: Anchor) -> Iterator[Pair]:
             start, end = (literal.start, literal.end) if literal else _argument(text, gap.end())
             option = Place.OPTION if before.endswith("--") or lead else Place.BARE
             yield _made(anchor, start, end, option)
-    elif not lead and (gap := _LEADER.match(text, at)):
+    elif _LABEL.fullmatch(lead) and (gap := _LEADER.match(text, at)):
         yield _made(anchor, *gap.span(1), Place.CALL)
     elif not lead and (gap := _COLUMNS.match(text, at) or _BLANK.match(text, at)):
         start, end = rest_of_line(text, gap.end())
@@ -336,7 +358,8 @@ def _without_sign(text: str, anchor: Anchor) -> Iterator[Pair]:
         if " " not in word and word[:1] not in "|{(" and not word.strip(",;").isupper():
             if anchor.says == "token":
                 end = start + len(word.rstrip(".,;:!?"))
-            yield _made(anchor, start, end, Place.CELL if len(gap[0]) > 1 else Place.CALL)
+            firm = len(gap[0]) > 1 or (anchor.name[:1].islower() and _ODD.search(word))
+            yield _made(anchor, start, end, Place.CELL if firm else Place.CALL)
 
 
 _WORD = re.compile(r"[^\s\"'`|<>\]]{1,4096}+")

@@ -45,7 +45,7 @@ _ARTICLE = (
     r"|il|o|a)[ \t]{1,3}){0,2}[\w ]{0,24}"
 )
 _AS = re.compile(
-    r"([^\s\"'„“”«»‘’`(]{6,128})[\"'“”»’`)]{0,2}[ \t]{1,3}(?:as|als|comme|como|come|is|was|ist|war|est|es)"
+    r"([^\s\"'„“”«»‘’`(]{6,128})[ \u00a0]?[\"'“”»’`)]{0,2}[ \t]{1,3}(?:as|als|comme|como|come|is|was|ist|war|est|es)"
     rf"[ \t]{{1,3}}{_ARTICLE}\Z"
 )
 _USE = re.compile(
@@ -54,8 +54,9 @@ _USE = re.compile(
 )
 # A sentence that announces it ends with a colon, and the value stands on a line of its own.
 _BELOW = re.compile(
-    r"[^\n:]{0,120}:[ \t]{0,4}\r?\n(?:[ \t]{0,8}\r?\n)?[ \t]{0,16}([^\s:=\"'(){}<>,;]{8,256})[ \t]{0,4}\r?(?:\n|\Z)"
+    r"[^\n:]{0,120}(?::|(?<= is)|(?<= ist)|(?<= est))[ \t]{0,4}\r?\n(?:[ \t]{0,8}\r?\n)?[ \t>]{0,16}([^\s:=\"'(){}<>,;]{8,256})[ \t]{0,4}\r?(?:\n|\Z)"
 )
+_LINE = re.compile(r"([^\s]{6,256})[ \t]{0,4}\r?(?:\n|\Z)")
 _MORE = re.compile(r"[ \t]{0,16}([^\s:=\"'(){}<>,;]{8,256})[ \t]{0,4}\r?(?:\n|\Z)")
 _PROMPT = re.compile(r"[^\n$#>%]{0,40}[$#>%][ ]")
 _LINES = 32  # of codes below their name
@@ -65,15 +66,15 @@ _USER = re.compile(
     r"(?i:user|login|benutzer|utilisateur|account|usuario|konto|compte|utente|e-?mail)"
 )
 _ANSWER = re.compile(
-    r"[^\n?]{0,80}\?[^\n]{0,40}\n(?:\s{0,8}(?:\[[^\]\n]{1,32}\]\s?|\d{1,2}:\d\d\s))?(?:[ \t]{0,8}[@<]?[\w .-]{1,24}[:>]\s?|[-*>]\s)?"
+    r"[^\n?=({]{0,80}\?[^\n]{0,40}\n(?:\s{0,8}(?:\[[^\]\n]{1,32}\]\s?|\d{1,2}:\d\d\s))?(?:[ \t]{0,8}[@<]?[\w .-]{1,24}[:>]\s?|[-*>]\s)?"
 )
 _MESSAGE = re.compile(r"[^\n]{1,160}")
 _LOGIN = re.compile(
     r"(?i:(?:log|sign)(?:ged|ging)?[ -]?(?:in|on)|login|logge?[ ]dich|credentials?|access|einloggen|anmeld\w{0,4}|melde|connecter"
-    r"|connexion)\b[^\n.!?]{0,80}?\b(?:with|using|mit|avec|as|als|con|com)[ ]"
+    r"|connexion)\b(?:[^\n.!?]|[.](?=\S)){0,80}?\b(?:with|using|mit|avec|as|als|con|com)[ ]"
 )
 _CODE = re.compile(
-    r"(?:\d{3}[ -]?\d{3}|\d{4,8})(?![\w:/%-]|\.\d| ?(?:char|zeich|min|sec|sek|day|tag|hour|stund|letter|digit|user|bit|byte))"
+    r"(?:\d{3}[ -]?\d{3}|\d{2,4}(?:-\d{2,4}){1,3}|\d{4,8})(?![\w:/%-]|\.\d| ?(?:char|zeich|min|sec|sek|day|tag|hour|stund|letter|digit|user|bit|byte))"
 )
 _PINS = {"pin", "puk", "otp", "tan"}
 _CODED = {"pin", "puk", "otp", "code", "passcode", "tan", "mfa", "2fa"}
@@ -90,7 +91,7 @@ def prose(text: str, marks: Landmarks) -> Iterator[Pair]:
         if anchor.says not in SECRETS or words(anchor.name)[-1] in HEADERS:
             continue
         yield from _told(text, anchor, found[n + 3].start if n + 3 < len(found) else len(text))
-        if asks and text[anchor.end : anchor.end + 1] not in (":", "="):
+        if asks and text[anchor.end : anchor.end + 1] not in (":", "=", "(", "[", "."):
             yield from _answered(text, anchor)
         yield from _below(text, anchor)
         yield from _said_before(text, anchor)
@@ -98,6 +99,9 @@ def prose(text: str, marks: Landmarks) -> Iterator[Pair]:
         for spoken in _UNSPACED.finditer(text):
             if telling(spoken[1]):
                 yield Pair(*spoken.span(1), "password", "key", Place.PROSE)
+    for use in _TO_LOG_IN.finditer(text) if " to log" in text or " to sign" in text else ():
+        if telling(use[1]):
+            yield Pair(*use.span(1), "password", "key", Place.PROSE)
     for word in marks.logins:
         if login := _LOGIN.match(text, word.start):
             yield from _login(text, login.end())
@@ -128,10 +132,12 @@ def _below(text: str, anchor: Anchor) -> Iterator[Pair]:
     end = text.find("\n", anchor.end, anchor.end + 160)
     if end < 0:
         return
-    if text[end - 1] == ":" or text[end - 2] == ":":
+    if words(anchor.name)[-1] == "codes":
+        yield from _codes(text, anchor)
+    elif text[end - 1] == ":" or text[end - 2] == ":" or text.endswith(_SAYS, anchor.end, end):
         yield from _announced(text, anchor)
     elif text[anchor.end] in _IN_COMMAND:
-        printed = _MORE.match(text, end + 1)
+        printed = _LINE.match(text, end + 1)
         if printed and telling(printed[1]) and "/" not in printed[1]:
             begun = text.rfind("\n", max(0, anchor.start - 256), anchor.start) + 1
             if _PROMPT.match(text, begun, anchor.start):
@@ -140,7 +146,10 @@ def _below(text: str, anchor: Anchor) -> Iterator[Pair]:
 
 def _announced(text: str, anchor: Anchor) -> Iterator[Pair]:
     found = _BELOW.match(text, anchor.end)
-    if not found or not (random(found[1]) or strong(found[1]) or _GROUPED.fullmatch(found[1])):
+    if not found:
+        return
+    slug = "-" in found[1] and looks(found[1]) is Looks.WORD and anchor.says == "key"
+    if not (slug or random(found[1]) or strong(found[1]) or _GROUPED.fullmatch(found[1])):
         return
     size = len(found[1])
     for _ in range(_LINES):
@@ -150,7 +159,22 @@ def _announced(text: str, anchor: Anchor) -> Iterator[Pair]:
             return
 
 
+def _codes(text: str, anchor: Anchor) -> Iterator[Pair]:
+    """Codes below their name, in lines and columns."""
+    at = text.find("\n", anchor.end)
+    end = text.find("\n\n", at + 2, at + 1024)
+    for code in _LISTED.finditer(text, at, end if end > 0 else min(len(text), at + 1024)):
+        if not _DIGIT.search(code[0]):
+            return
+        yield _made(anchor, *code.span())
+
+
+_LISTED = re.compile(r"(?<![\w.-])(?!\d{1,2}[.):])[\w]{4,12}(?:[ -][\w]{4,12}){0,3}(?![\w:])")
+_TO_LOG_IN = re.compile(
+    r"(?i:use|try|enter|type) [\"'“„]?([^\s\"'”“]{6,64})[\"'”“]? to (?:log|sign)"
+)
 _GROUPED = re.compile(r"(?=\w*\d)\w{4,8}(?:-\w{4,8}){1,4}")
+_SAYS = (" is", " ist", " est")
 _IN_COMMAND = (" ", "\n", "\r", "}", '"', "'", "/")
 
 
@@ -165,12 +189,12 @@ def _told(text: str, anchor: Anchor, limit: int) -> Iterator[Pair]:
         told, at = _NEAR * (text[at] != ","), at + 1
     for n in range(_WORDS):
         found = _WORD.match(text, at) if at < limit else None
-        if found is None or ("\n" in found[1] and (lines or not told)):
+        if found is None or ("\n" in found[1] and (lines or told != _NEAR)):
             return
         lines += "\n" in found[1]
         word, quote, at = found[3], found[2].strip("*"), found.end()
-        if masked(word):
-            return  # it was told, and is gone
+        if masked(word) or word[0] in "{[<":
+            return  # it was told, and is gone; or this is code
         if n == 0 and _DIGIT.fullmatch(word):  # `password 7 …`, how it is encrypted
             leading = 1
             continue
@@ -212,6 +236,8 @@ def _value(
         return (start, end) if (first or told == _NEAR) and strong(value) else None
     if told == _NEAR or quote:
         if telling(value):
+            return start, end
+        if quote and told and anchor.says == "key" and "-" in value and looks(value) is Looks.WORD:
             return start, end
         if told and (pair := _SLASH.match(text, start)) and pair.end() > end:
             start, end = _bare(text, pair.end(), _stop(text, pair.end()))
@@ -276,7 +302,7 @@ def telling(value: str) -> bool:
     if shape is Looks.ID:
         return True
     if not any(c.isdigit() for c in value):
-        return shape is Looks.RANDOM and len(value) >= 24
+        return (shape is Looks.RANDOM and len(value) >= 24) or _MARKED.fullmatch(value) is not None
     return shape is Looks.RANDOM or (shape is Looks.MIXED and (mixed(value) or _counted(value)))
 
 
@@ -286,16 +312,22 @@ _OTHER = re.compile(
 )
 
 
+# Letters with a mark among them that no word has.
+_MARKED = re.compile(r"(?=.{6,64}\Z)[^\W\d_]{2,}[!#$^~+][^\W\d_]{2,}[!#$^~+]{0,2}")
+
+
 def _counted(value: str) -> bool:
     letters = value.rstrip("0123456789")
-    return 4 <= len(letters) < len(value) and letters.isalpha()
+    return 4 <= len(letters) < len(value) and letters.rstrip("-_").isalpha()
 
 
 def strong(value: str) -> bool:
     """Whether it is a secret though nothing says that one comes: digits among letters, and marks or
     capitals, as no word has them."""
-    if looks(value) not in (Looks.MIXED, Looks.RANDOM) or not mixed(value) or _OTHER.search(value):
+    if _OTHER.search(value) or looks(value) not in (Looks.MIXED, Looks.RANDOM):
         return False
+    if not mixed(value):
+        return _MARKED.fullmatch(value) is not None
     marks = sum(1 for c in value if not c.isalnum())
     capitals = any(c.isupper() for c in value) and any(c.islower() for c in value)
     leet = re.search(r"[a-z]\d[a-z]", value, re.IGNORECASE) is not None

@@ -35,7 +35,56 @@ _OTHERS = shapes(
         "send ",
         r"assword[^\r\n]{0,8}\r?\n\s{0,16}(?:exp_)?send (?:-- )?[\"{]([^\"\\\r\n{}]{4,128})",
     ),
-    ("snmp", "community ", r"snmp-server community ([^\s\"']{4,64})"),
+    ("snmp", "community ", r"(?:snmp-server|\br[ow])[ ]?community ([^\s\"']{4,64})"),
+    ("snmp", "createUser", r"createUser \S{1,64} \w{2,8} [\"']?([^\s\"']{4,64})"),
+    ("snmp", "createUser", r"createUser [^\r\n]{1,128} (?:AES|DES)\w{0,4} [\"']?([^\s\"']{4,64})"),
+    ("radius", "-server", r"(?:tacacs|radius)-server [^\r\n]{0,64} key (?:\d )?([^\s\"']{4,64})"),
+    ("login", "auth ", r"(?m)\bauth [\w.-]{1,32}:([^\s\"':]{4,128})\r?$"),
+    (
+        "given",
+        "echo |printf ",
+        r"(?:echo|printf)[ ](?:-\w{1,4}[ ])?[\"']?([^\s\"'|$]{4,256})[\"']?[ ]{0,2}\|[ ]{0,2}"
+        r"(?:sudo -S|docker login|podman login|(?:sudo[ ])?passwd|kinit|cryptsetup|helm registry|skopeo login|oras login)",
+    ),
+    (
+        "output",
+        "pass show|secret-tool|find-generic|find-internet|get-parameter|versions access|kv get|op read|pwgen|rand -",
+        r"(?m)^[^\n]{0,60}?[$#>%] [^\n]{0,200}?(?:pass show|secret-tool lookup|find-(?:generic|internet)-password"
+        r"|get-parameter[^\n]{0,160}--with-decryption|secrets versions access|kv get[^\n]{0,80}-field|op read|pwgen"
+        r"|openssl rand -(?:hex|base64))[^\n]{0,200}\n([^\s{$#>%][^\r\n]{3,512})",
+    ),
+    (
+        "passphrase",
+        "assphrase",
+        r"assphrase[^\r\n:]{0,40}?[:=] (?!must|should|can|may|will|requir|not|the |an? |to |for |is )"
+        r"((?:[^\s.,;:\"']{1,24} ){2,7}[^\s.,;:\"']{1,24})[.]?(?=\r?\n|\Z)",
+    ),
+    ("imap", "LOGIN ", r"\bLOGIN (?!PASSWORD)[^\s\"]{1,64} \"?([^\s\"]{4,128})"),
+    ("ftp", "PASS ", r"(?m)(?:^|[>:] ?|quote )PASS ([^\s]{4,128})\r?$"),
+    ("poetry", "http-basic.", r"config http-basic\.\S{1,64} \S{1,64} ([^\s]{4,256})"),
+    (
+        "router",
+        "line vty|isakmp|neighbor |enable secret|password-encryption|snmp-server",
+        r"(?m)^[ \t]{0,8}(?:enable |neighbor \S{1,40} |username \S{1,40} (?:privilege \d{1,2} )?|ip ftp )?"
+        r"(?:password|secret) (?:\d )?([^\s]{4,64})\r?$",
+    ),
+    ("router", "isakmp", r"isakmp key (?:\d )?([^\s]{4,64}) "),
+    ("router", "message-digest-key", r"message-digest-key \d{1,3} md5 (?:\d )?([^\s]{4,64})"),
+    ("router", "radius server", r"(?m)^[ \t]{1,8}key (?:\d )?([^\s]{4,64})\r?$"),
+    (
+        "login",
+        "@",
+        r"@(?<=[\w+-]@)[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}:(?=[^\s]*[a-zA-Z])(?=[^\s]*\d)([^\s:/@\"'<>,;]{6,64})(?=[\s\"'<>,;]|\Z)",
+    ),
+    ("printed", "New value", r"New value: ([^\s]{8,128})"),
+    (
+        "otp",
+        "code",
+        r"code(?:(?<=nter the code)|(?<=nter this code)|(?<=nter your code)|(?<=nter code)|(?<=cation code)"
+        r"|(?<=urity code)|(?<=mation code)|(?<=ogin code)|(?<=time code)):? (?:is )?(\d{3}[ -]?\d{3}|\d{4,8})(?![\w-])",
+    ),
+    ("otp", "manually", r"manually:\s{1,4}([a-z0-9]{4}(?:[ ][a-z0-9]{4}){3,15})(?![\w-])"),
+    ("app-password", "\"|'", r"[\"']([a-z]{4}(?:[ ][a-z]{4}){3})[\"']"),
     ("otp", "oathtool", r"oathtool [^\r\n]{0,256}\r?\n(\d{6,8})(?=\s|\Z)"),
     (
         "redis",
@@ -121,7 +170,9 @@ def shell(text: str, marks: Landmarks) -> Iterator[Span]:
             yield from _command(text, OPTIONS[found[1]], found[1], words)
     yield from _about_secrets(text, marks)
     for span in shaped(text, _OTHERS):
-        if _is_secret(text[span.start : span.end], sure=span.rule not in ("shell", "redis")):
+        if _is_secret(
+            text[span.start : span.end], sure=span.rule not in ("shell", "redis", "printed")
+        ):
             yield span
 
 
@@ -151,6 +202,8 @@ def _about_secrets(text: str, marks: Landmarks) -> Iterator[Span]:
 
 def _is_secret(value: str, *, sure: bool) -> bool:
     shape = looks(value)
+    if sure and shape in (Looks.NUMBER, Looks.PHRASE):
+        return True
     if shape in _NOT:
         return False
     return sure or shape is Looks.RANDOM or mixed(value)
@@ -202,7 +255,7 @@ def _split(text: str, start: int, end: int) -> list[tuple[int, int]]:
 def _attached(word: str, options: dict[str, str]) -> str | None:
     """The short option that a word begins with, and whose value is the rest of it."""
     for option, kind in options.items():
-        short = len(option) == 2 or "a" in kind
+        short = (len(option) == 2 and "-passin" not in options) or "a" in kind
         if short and option[0] in "-/" and word.startswith(option) and len(word) > len(option):
             return option
     return None
@@ -242,8 +295,9 @@ def _value(
         start = text.index("=", start, end) + 1
     value = text[start:end]
     shape = looks(value)
-    if shape in _NOT or (shape is Looks.NUMBER and kind != "u"):
+    made_up = shape is Looks.NAME and "-" in value and program not in PORTS
+    if (shape in _NOT and not made_up) or (shape is Looks.NUMBER and kind != "u"):
         return
-    if program in PORTS and not (mixed(value) or random(value)):
+    if program in PORTS and kind != "u" and not (mixed(value) or random(value)):
         return
     yield Span(start, end, "curl" if program == "curl" else "shell")

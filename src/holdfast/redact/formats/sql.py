@@ -30,6 +30,10 @@ _SET = re.compile(
     r"(?:[NE]?'((?:[^'\\\r\n]|''|\\.){1,1024}+)'|(?<=by )\"([^\"\r\n]{1,1024})\"|(?<=by )([^\s;'\"(]{4,128}))",
     re.IGNORECASE,
 )
+_OPTIONS = re.compile(
+    r"options\s{0,4}\([^()]{0,512}?\bpassword\s{1,4}'((?:[^'\\\r\n]|''|\\.){1,1024}+)'",
+    re.IGNORECASE,
+)
 # A setting whose name is a value: `SET value = '…' WHERE name = 'smtp_password'`.
 _SETTING = re.compile(
     r"set\s{1,4}\w{0,16}value\w{0,16}\s{0,4}=\s{0,4}'((?:[^'\\\r\n]|''|\\.){1,1024}+)'\s{1,8}where\s{1,4}[\w.]{1,64}\s{0,4}=\s{0,4}'([\w.-]{1,128})'",
@@ -50,10 +54,11 @@ def sql(text: str) -> Iterator[Pair | Span]:
     for found in _SET.finditer(text) if any(map(text.__contains__, _MARKS)) else ():
         if found[3] is None or not found[3].lower().startswith(("random", "password")):
             group = found.lastindex or 0
-            if group == 3:
-                yield Pair(*found.span(group), "password", "key", Place.CALL, "sql")
-            elif looks(found[group]) not in _OPEN:
+            if looks(found[group]) not in _OPEN:
                 yield Span(*found.span(group), "sql")
+    for found in _OPTIONS.finditer(text) if "OPTIONS" in text or "options" in text else ():
+        if looks(found[1]) not in _OPEN:
+            yield Span(*found.span(1), "sql")
     for found in _SETTING.finditer(text) if "WHERE" in text or "where" in text else ():
         yield Pair(*found.span(1), found[2], "", Place.QUOTED)
 

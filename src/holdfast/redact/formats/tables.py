@@ -168,6 +168,7 @@ _NAME = re.compile(r"[^\W\d][\w .:/()#-]{0,40}")
 def _is_name(cell: str) -> bool:
     return not cell or (
         _NAME.fullmatch(cell) is not None
+        and cell[-1] != ":"
         and len(cell.split()) <= 3
         and looks(cell) not in (Looks.RANDOM, Looks.NUMBER)
     )

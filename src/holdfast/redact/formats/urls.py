@@ -40,6 +40,7 @@ _HOOKS = shapes(
     ("webhook", "zapier", r"hooks\.zapier\.com/hooks/(?:catch|standard)/(\d{3,12}/\w{5,}+)"),
     ("webhook", "/hook/", r"(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/([\w-]{16,}+)"),
     ("webhook", "/ical/", r"/calendar/ical/[^\s/]{1,128}/(private-[0-9a-f]{16,}+)"),
+    ("webhook", "hc-ping", r"hc-ping\.com/([0-9a-f-]{36}|[\w-]{22}/[\w-]{1,64})"),
     ("webhook", "ifttt", r"maker\.ifttt\.com/trigger/[\w-]{1,64}/(?:json/)?with/key/([\w-]{8,}+)"),
 )
 # A part of a path that is named like a secret, or leads to one.
