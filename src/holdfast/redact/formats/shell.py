@@ -84,7 +84,6 @@ _OTHERS = shapes(
         r"|(?<=urity code)|(?<=mation code)|(?<=ogin code)|(?<=time code)):? (?:is )?(\d{3}[ -]?\d{3}|\d{4,8})(?![\w-])",
     ),
     ("otp", "manually", r"manually:\s{1,4}([a-z0-9]{4}(?:[ ][a-z0-9]{4}){3,15})(?![\w-])"),
-    ("app-password", "\"|'", r"[\"']([a-z]{4}(?:[ ][a-z]{4}){3})[\"']"),
     ("otp", "oathtool", r"oathtool [^\r\n]{0,256}\r?\n(\d{6,8})(?=\s|\Z)"),
     (
         "redis",
