@@ -1,15 +1,16 @@
 """`export_bundle`: a session of any store as a bundle, in memory or in a file.
 
 The logs are measured, read once more (a sanitized bundle: twice, since a secret may be split over
-two events), scrubbed event by event and digested as they come out of that, so that nothing a bundle says is taken from what it withholds. Memory does not grow with the
-log. Everything but the store is done in a thread.
+two events), scrubbed event by event and digested as they come out of that, so that nothing a bundle
+says is taken from what it withholds. Memory does not grow with the log. Everything but the store is
+done in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Protocol, TypeAlias, get_args, overload
@@ -129,6 +130,7 @@ async def export_bundle(
         threads=threads,
         blobs=mode == "local" if attachments is None else attachments,
         scrub=await asyncio.to_thread(_scrub, mode, scrub),
+        config=scrub,
         progress=progress or (lambda events: None),
     )
     path = None if to is None else Path(to)
@@ -161,6 +163,8 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     threads: Collection[str] | None
     blobs: bool
     scrub: Scrub
+    config: ScrubConfig | None
+    review: Review | None = None
     progress: Callable[[int], None]
 
 
@@ -211,6 +215,8 @@ async def review_bundle(
         threads=threads,
         blobs=bool(attachments),
         scrub=await asyncio.to_thread(_scrub, "sanitized", scrub, review),
+        config=scrub,
+        review=review,
         progress=progress or (lambda events: None),
     )
     await _export(job, None)
@@ -265,14 +271,44 @@ async def _export(job: _Job, path: Path | None) -> Bundle | Written:
     blobs = len(await job.store.blobs(job.scope)) if job.blobs else 0
     _few("threads", len(logs), BUNDLE_LIMITS.threads)
     _few("blobs", 2 * len(logs) + blobs, BUNDLE_LIMITS.parts)
-    spool = await asyncio.to_thread(Spool, path)
-    try:
-        bundle = await _bundle(job, logs, spool)
-        if path is None:
-            return bundle
-        return await asyncio.to_thread(save, bundle, path)
-    finally:
-        await asyncio.to_thread(spool.close)
+    for last in (False, False, True):
+        spool = await asyncio.to_thread(Spool, path)
+        try:
+            bundle = await _bundle(job, logs, spool)
+            left = [] if last else await asyncio.to_thread(_left, job, bundle)
+            if not left and path is None:
+                return bundle
+            if not left and path is not None:
+                return await asyncio.to_thread(save, bundle, path)
+        finally:
+            await asyncio.to_thread(spool.close)
+        job = await asyncio.to_thread(_knowing, job, left)
+    raise AssertionError("the last attempt returns")
+
+
+def _left(job: _Job, bundle: Bundle) -> list[str]:
+    """Secrets that were replaced in one place of a bundle and stand in another, where nothing says
+    that they are some."""
+    if job.mode != "sanitized":
+        return []
+    return job.scrub.left(_lines(bundle))
+
+
+def _lines(bundle: Bundle) -> Iterator[Iterable[bytes]]:
+    yield [msgspec.json.encode(bundle.raw)]
+    for name in bundle.parts.names():
+        with bundle.parts.open(name) as part:
+            yield part
+
+
+def _knowing(job: _Job, secrets: list[str]) -> _Job:
+    """The same export with these secrets registered."""
+    config = job.config or ScrubConfig()
+    config = replace(config, secrets=(*config.secrets, *secrets))
+    if job.review is not None:
+        job.review.clear()
+    scrub = _scrub(job.mode, config, job.review)
+    return replace(job, config=config, scrub=scrub, progress=lambda events: None)
 
 
 def _few(field: str, count: int, limit: int) -> None:

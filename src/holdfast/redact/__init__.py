@@ -10,6 +10,7 @@ from .flow import Flow, values_only
 from .funnel import SHORTEST, Mask, OnHit, OnSeen, Redactor, Seen, forms
 from .names import DEFAULT_KEYS, words
 from .spans import PLACEHOLDER, Finder, Span, only_placeholders
+from .values import is_distinct
 from .walk import DEPTH, VALUES, describe
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "decode",
     "describe",
     "forms",
+    "is_distinct",
     "only_placeholders",
     "values_only",
     "words",

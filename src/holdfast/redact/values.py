@@ -210,6 +210,13 @@ def random(value: str) -> bool:
     return entropy(value) >= 3.0 and (len(value) >= 24 or mixed(value))
 
 
+def is_distinct(value: str) -> bool:
+    """Whether it is told apart from words, numbers and names wherever it stands."""
+    if not 8 <= len(value) <= LONGEST or any(c.isspace() for c in value):
+        return False
+    return looks(value) in (Looks.RANDOM, Looks.MIXED) and (mixed(value) or random(value))
+
+
 def mixed(value: str) -> bool:
     """Whether it is made as people make passwords that a form accepts: letters and digits, and
     marks or capitals among them."""

@@ -25,7 +25,13 @@ from holdfast import (
     new_id,
     tool,
 )
-from holdfast.bundle import ScrubConfig, export_bundle, import_bundle, validate_bundle
+from holdfast.bundle import (
+    ScrubConfig,
+    export_bundle,
+    import_bundle,
+    review_bundle,
+    validate_bundle,
+)
 from holdfast.bundle.redaction.manifest import Mode
 from holdfast.codec import LIMITS
 from holdfast.events import Event
@@ -234,7 +240,9 @@ async def test_a_secret_that_is_split_over_two_texts_is_in_no_bundle(
     file = tmp_path / "split.holdfast"
     await export_bundle((store, where.scope), "sanitized", to=file)
     found = content(file)
-    assert first not in found and second not in found and "[redacted:secret:2]" in found
+    assert first not in found
+    assert second not in found
+    assert "[redacted:secret:2]" in found
     await store.aclose()
 
 
@@ -245,7 +253,8 @@ async def test_words_that_follow_each_other_in_two_texts_stay(tmp_path: Path) ->
     await store.append(where, [NewEvent.of("session.created", {}), *said], create=True)
     file = tmp_path / "words.holdfast"
     await export_bundle((store, where.scope), "sanitized", to=file)
-    assert "2026-11-16-nightly" in content(file) and "build-4711-of-yesterday" in content(file)
+    assert "2026-11-16-nightly" in content(file)
+    assert "build-4711-of-yesterday" in content(file)
     await store.aclose()
 
 
@@ -259,3 +268,28 @@ def message(*said: str) -> NewEvent:
 
 def finished(result: str) -> NewEvent:
     return NewEvent.of("tool.finished", {"call": new_id(), "result": result})
+
+
+@pytest.mark.parametrize("first", ["named", "bare"])
+async def test_a_value_that_is_a_secret_in_one_place_is_one_in_all(
+    first: str, tmp_path: Path
+) -> None:
+    secret = "Blue-Hunter2!x"
+    named, bare = message(f"password: {secret}"), message(f"I typed {secret}, and it failed")
+    store = await connect("memory:")
+    where = key("everywhere")
+    said = [named, bare] if first == "named" else [bare, named]
+    created = NewEvent.of("session.created", {"title": f"try {secret}"})
+    await store.append(where, [created, *said], create=True)
+    await store.put_blob(where.scope, f"notes\n{secret}\n".encode())
+    file = tmp_path / "everywhere.holdfast"
+    seen: list[int] = []
+    await export_bundle(
+        (store, where.scope), "sanitized", to=file, attachments=True, progress=seen.append
+    )
+    assert secret not in content(file)
+    assert "I typed [redacted:secret:1], and it failed" in content(file)
+    assert sum(seen) == 3
+    review = await review_bundle((store, where.scope))
+    assert len([one for one in review.entries if one.what == "replaced"]) == 3
+    await store.aclose()

@@ -29,6 +29,10 @@ class Review:
     """Collects what one export sees; `omitted` counts places that there was no room for."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew."""
         self.entries: list[Reviewed] = []
         self.omitted = 0
         self._seen: set[tuple[str, str, str]] = set()

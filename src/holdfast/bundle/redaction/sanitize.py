@@ -9,13 +9,22 @@ from typing import Any
 from msgspec import Struct
 
 from ...errors import InvalidValue
-from ...redact import DEFAULT_KEYS, Finder, Redactor, Span, decode, only_placeholders
+from ...redact import (
+    DEFAULT_KEYS,
+    Finder,
+    Redactor,
+    Span,
+    decode,
+    is_distinct,
+    only_placeholders,
+)
 from . import detect, paths, personal
 from .fields import BEFORE, BEHIND, What
 from .kinds import KINDS
 from .manifest import Pseudonyms, Tally, apart
 from .review import Review
 
+FOUND = 1_000  # secrets that are looked for once more, in all that was written
 LARGEST = 16 << 20  # bytes of a text in a blob; a larger one is left out
 
 _CLASSES = {
@@ -78,6 +87,7 @@ class Sanitizer:
         checks = personal.checks(self.kinds)
         self.detectors = [*([self._found.name] if self._found is not None else []), *checks]
         self._patterns = _patterns(config)
+        self.secrets: set[str] = set()  # secrets that are told apart from words and numbers
         finders = list(self._finders())
         self._silent = self._made(finders)
         self._redactor = self._made([*finders, self._encoded])
@@ -98,6 +108,8 @@ class Sanitizer:
     def _instead(self, rule: str, secret: str) -> str:
         if rule in ("email", personal.PERSON):  # however it is written
             secret = " ".join(_BREAKS.split(secret.casefold()))
+        elif len(self.secrets) < FOUND and self._class(rule) != rule and is_distinct(secret):
+            self.secrets.add(secret)
         return self._names.redacted(self._class(rule), secret)
 
     def _finders(self) -> Iterator[Finder]:

@@ -7,6 +7,7 @@ matter: `sanitize` and `withhold`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -48,6 +49,15 @@ class Scrub:
         self._taker: Sanitizer | Withholder = self._sanitizer
         if mode == "replay_only":
             self._taker = Withholder(self._sanitizer, self._tally, names)
+
+    def left(self, parts: Iterable[Iterable[bytes]]) -> list[str]:
+        """Secrets that were replaced in one place and still stand in another of these lines."""
+        forms = {msgspec.json.encode(secret)[1:-1]: secret for secret in self._sanitizer.secrets}
+        if not forms:
+            return []
+        any_of = re.compile(b"|".join(re.escape(form) for form in sorted(forms, reverse=True)))
+        found = {form for lines in parts for line in lines for form in any_of.findall(line)}
+        return sorted(forms[form] for form in found)
 
     def ahead(self) -> Callable[[Iterable[Event]], None]:
         """Looks through the events of one log before they are scrubbed, for secrets that begin in
