@@ -36,6 +36,7 @@ from .spool import Spool, check_path
 from .summary import About, Summary
 
 CLAIM = "bundle:"  # + a bundle's id: the claim of a session that was imported from it
+AGAIN = 4  # attempts, each with what the one before has found
 REDACTED = "redacted:"  # + the mode of that bundle and the session, where something was replaced
 MODES: tuple[Mode, ...] = ("local", "sanitized", "replay_only")  # the most faithful first
 
@@ -165,6 +166,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     scrub: Scrub
     config: ScrubConfig | None
     review: Review | None = None
+    known: dict[str, str] = {}  # secrets that an attempt before this one has found
     progress: Callable[[int], None]
 
 
@@ -271,27 +273,27 @@ async def _export(job: _Job, path: Path | None) -> Bundle | Written:
     blobs = len(await job.store.blobs(job.scope)) if job.blobs else 0
     _few("threads", len(logs), BUNDLE_LIMITS.threads)
     _few("blobs", 2 * len(logs) + blobs, BUNDLE_LIMITS.parts)
-    for last in (False, False, True):
-        spool = await asyncio.to_thread(Spool, path)
-        try:
-            bundle = await _bundle(job, logs, spool)
-            left = [] if last else await asyncio.to_thread(_left, job, bundle)
-            if not left and path is None:
-                return bundle
-            if not left and path is not None:
-                return await asyncio.to_thread(save, bundle, path)
-        finally:
-            await asyncio.to_thread(spool.close)
-        job = await asyncio.to_thread(_knowing, job, left)
+    for left in range(AGAIN, 0, -1):
+        if (made := await _attempt(job, logs, path, last=left == 1)) is not None:
+            return made
+        job = await asyncio.to_thread(_knowing, job)
     raise AssertionError("the last attempt returns")
 
 
-def _left(job: _Job, bundle: Bundle) -> list[str]:
-    """Secrets that were replaced in one place of a bundle and stand in another, where nothing says
-    that they are some."""
-    if job.mode != "sanitized":
-        return []
-    return job.scrub.left(_lines(bundle))
+async def _attempt(
+    job: _Job, logs: Sequence[tuple[Log, Parent | None]], path: Path | None, *, last: bool
+) -> Bundle | Written | None:
+    """The bundle; None if a secret that was replaced in one place of it stands in another, where
+    nothing says that it is one. The last attempt is taken: what it leaves is structure."""
+    spool = await asyncio.to_thread(Spool, path)
+    try:
+        bundle = await _bundle(job, logs, spool)
+        checked = job.mode == "sanitized" and not last
+        if checked and await asyncio.to_thread(job.scrub.left, _lines(bundle)):
+            return None
+        return bundle if path is None else await asyncio.to_thread(save, bundle, path)
+    finally:
+        await asyncio.to_thread(spool.close)
 
 
 def _lines(bundle: Bundle) -> Iterator[Iterable[bytes]]:
@@ -301,14 +303,14 @@ def _lines(bundle: Bundle) -> Iterator[Iterable[bytes]]:
             yield part
 
 
-def _knowing(job: _Job, secrets: list[str]) -> _Job:
-    """The same export with these secrets registered."""
-    config = job.config or ScrubConfig()
-    config = replace(config, secrets=(*config.secrets, *secrets))
+def _knowing(job: _Job) -> _Job:
+    """The same export, with all that the last attempt has found."""
     if job.review is not None:
         job.review.clear()
-    scrub = _scrub(job.mode, config, job.review)
-    return replace(job, config=config, scrub=scrub, progress=lambda events: None)
+    scrub = _scrub(job.mode, job.config, job.review)
+    known = {**job.known, **job.scrub.found}
+    scrub.learn(known)
+    return replace(job, known=known, scrub=scrub, progress=lambda events: None)
 
 
 def _few(field: str, count: int, limit: int) -> None:

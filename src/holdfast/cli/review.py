@@ -26,7 +26,10 @@ def show_review(out: Output, review: Review) -> None:
         out.print(plain(_line(entry)))
     counted = f"{number(counts['replaced'], 'replacement')}, {counts['doubtful']:,} doubtful"
     out.remark(f"{counted}; nothing was written")
-    out.remark("register values with --secrets-file, or replace the doubtful ones with --strict")
+    if counts["doubtful"]:
+        out.remark(
+            "register values with --secrets-file, or replace the doubtful ones with --strict"
+        )
 
 
 def _line(entry: Reviewed) -> str:

@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 AROUND = 512  # characters that are looked at around what a layer hid
 DEPTH = 3  # layers, one below the other
-Piece: TypeAlias = tuple[int, int, str]  # from where to where, and what it stands for
 
 
 class View(NamedTuple):
@@ -84,7 +83,7 @@ _WRAPPED_CRLF = re.compile(
     _WRAPPED.pattern.replace(r"\n(?<=", r"\r\n(?<=", 1).replace(r"\n)", r"\r\n)", 1)
 )
 _BOXED = re.compile(
-    r"(?<=[\w+/=.-])[ ]{0,64}[│┃|][ \t]{0,4}\r?\n[ \t]{0,16}[│┃|][ ](?=[\w+/=.-]{8,512}[ ]{0,64}[│┃|])"
+    r"(?<=[\w+/=.-])[ ]{0,64}[│┃][ \t]{0,4}\r?\n[ \t]{0,16}[│┃][ ](?=[\w+/=.-]{8,512}[ ]{0,64}[│┃])"
 )
 # Lines of a hexadecimal dump, as xxd and hexdump write them.
 _DUMPED = re.compile(
@@ -133,7 +132,8 @@ _LAYERS: tuple[Layer, ...] = (
     ("\\", _ESCAPE, _escape),
     ("[", _LISTED, _listed),
     ("0000", _DUMPED, _dumped),
-    ("│\n", _BOXED, lambda found: ""),
+    ("│", _BOXED, lambda found: ""),
+    ("┃", _BOXED, lambda found: ""),
     ("\\", _CONTINUED, lambda found: ""),
     ("\n", _WRAPPED, lambda found: ""),
     ("\r\n", _WRAPPED_CRLF, lambda found: ""),

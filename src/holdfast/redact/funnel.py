@@ -42,10 +42,9 @@ _REASONS = {
 NESTED = 1 << 18  # characters of JSON in a text that are looked through as a value
 _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _WORDS = re.compile(r"[A-Za-z]{1,24}(?:[:._/ -][A-Za-z]{1,24}){0,7}")
-_INDENT = re.compile(r"[\[{]\r?\n([ \t]{1,8})")
 # How often a text is looked at again after a look that has replaced something, by its length; more
 # than once is rare.
-AGAIN = ((1 << 13, 6), (1 << 16, 2))
+AGAIN = ((1 << 16, 6),)
 CLEAN = 4096  # short texts without a secret that are remembered
 SHORTEST = 4  # characters of a value to learn; a shorter one would be found everywhere
 
@@ -86,12 +85,12 @@ class Redactor:
         marked = ((rule, tuple(some)) for rule, some in (labels or {}).items())
         self._named = names_of(tuple(keys), tuple(marked))
         self._finders = tuple(finders)
-        self._learned: dict[str, str] = {}
+        self._learned: dict[str, tuple[str, str]] = {}  # by form: the value and its rule
         self._clean: set[str] = set()
         self.learn(*values)
 
-    def learn(self, *values: str) -> None:
-        """Mask these from now on, and the forms in which they travel."""
+    def learn(self, *values: str, rule: str = "value") -> None:
+        """Mask these from now on, and the forms in which they travel, as hits of `rule`."""
         known = dict(self._learned)
         for value in values:
             if not isinstance(value, str) or len(value.strip()) < SHORTEST:
@@ -102,7 +101,7 @@ class Redactor:
                     limit=SHORTEST,
                 )
             for form in forms(value):
-                known.setdefault(form, value)
+                known.setdefault(form, (value, rule))
         self._learned = dict(sorted(known.items(), key=lambda item: (-len(item[0]), item[0])))
         self._clean = set()
 
@@ -135,7 +134,7 @@ class Redactor:
         if text in self._clean:
             return text
         found = self._text(text, path)
-        again = next((times for size, times in AGAIN if len(text) <= size), 1)
+        again = next((times for size, times in AGAIN if len(text) <= size), 2)
         for _ in range(again if found != text else 0):
             before, found = found, self._text(found, path)
             if found == before:
@@ -151,10 +150,14 @@ class Redactor:
         read = None  # the text, once it was read as the values that it holds
         if self.shapes and text[:1] in ("{", "["):
             read = self._nested(text, path)
-        text = text if read is None else read
-        if self.shapes and read is None:
-            text = self._scanned(self._known(text, path), path)
-        return self._given(text, path)
+        if read is not None:
+            return self._known(read, path)  # finders have looked at the values that it holds
+        text = self._known(text, path)
+        if self.shapes:
+            text = self._scanned(text, path)
+        for finder in self._finders:
+            text = self.mask(text, finder(text), path)
+        return text
 
     def found(self, text: str) -> list[Span]:
         """Where a text holds what has the shape of a secret, or stands under the name of one."""
@@ -177,7 +180,9 @@ class Redactor:
         else."""
         if len(text) <= NESTED and text.rstrip()[-1:] in ("}", "]"):
             try:
-                return self._json(text, json.loads(text), path)
+                value = json.loads(text, object_pairs_hook=_once)
+                if (whole := self._json(text, value, path)) is not None:
+                    return whole
             except (ValueError, RecursionError):
                 pass
         if "}\n{" not in text:
@@ -189,19 +194,13 @@ class Redactor:
             for line, kept in zip(lines, read, strict=True)
         )
 
-    def _json(self, text: str, value: Any, path: str) -> str:
-        masked = Walk(self).value(value, path, 0)
-        if masked == value:
-            return text
-        if (patched := _patched(text, value, masked)) is not None:
-            return patched
-        lead = _INDENT.match(text)
-        return json.dumps(
-            masked,
-            ensure_ascii="\\u" in text,
-            separators=None if '": ' in text else (",", ":"),
-            indent=lead[1] if lead else None,
-        )
+    def _json(self, text: str, value: Any, path: str) -> str | None:
+        """The JSON with its values masked; None if it is too deep or too much to be kept."""
+        walk = Walk(self)
+        masked = walk.value(value, path, 0)
+        if walk.cut:
+            return None
+        return text if masked == value else _patched(text, value, masked)
 
     @property
     def longest(self) -> int:
@@ -267,10 +266,10 @@ class Redactor:
         return self._replace(rule, secret)
 
     def _known(self, text: str, path: str) -> str:
-        for form, value in self._learned.items():
+        for form, (value, rule) in self._learned.items():
             if form not in text:
                 continue
-            put = functools.partial(self.whole, "value", value, path)
+            put = functools.partial(self.whole, rule, value, path)
             if masked(text):
                 pattern = re.compile(f"({PLACEHOLDER.pattern})|{re.escape(form)}")
                 text = pattern.sub(functools.partial(_kept, put), text)
@@ -281,9 +280,17 @@ class Redactor:
         return text
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; one with a name twice is read as text, since one of its values would be lost."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice in an object")
+    return found
+
+
 def _patched(text: str, value: Any, masked: Any) -> str | None:
     """JSON with only those leaves and names written anew that have changed; None if they cannot be
-    told apart in the text, since a name stands in it twice."""
+    told apart in the text."""
     old, new = list(_leaves(value)), list(_leaves(masked))
     places = [found.span() for found in _LEAF.finditer(text)]
     if not len(old) == len(new) == len(places):

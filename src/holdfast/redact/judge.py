@@ -12,7 +12,9 @@ import re
 from typing import NamedTuple
 
 from .names import NOUNS, words
-from .values import Looks, entropy, looks, mixed, random
+from .values import LONGEST, Looks, entropy, looks, mixed, random
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
 
 
 class Place(enum.Enum):
@@ -38,6 +40,14 @@ class Verdict(NamedTuple):
 
 
 _NEVER = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN}
+_OPEN = {Looks.REFERENCE, Looks.PLACEHOLDER}
+# References that are nothing else, whatever their names are.
+_REFERENCE = re.compile(
+    r"\$\{[^{}]*\}|\$\([^()]*\)|\{\{.*\}\}|%\([\w.]+\)s|%\w+%|<[A-Za-z][\w .-]*>|\$[A-Za-z_]\w*|[*•.x-]{3,}\w{0,4}"
+    r"|(?:process\.env|os\.environ|import\.meta\.env|env|ENV|var|local|data|module|secrets|vars|config|settings)"
+    r"[.\[][\w.\[\]'\"-]*|(?:env|vault|file|ssm|arn|op|keyring|projects|kms|secretsmanager)[:/][\w./:@-]*"
+    r"|[a-z][a-z0-9+.-]*://\S*|~?\.{0,2}(?:/[\w.@~+-]+)+/?|[\w./-]+@sha256:[0-9a-f]+|[\w-]+\.\w{2,4}"
+)
 _ALWAYS = {Looks.RANDOM, Looks.MIXED}
 _WORDY = {Looks.WORD, Looks.PHRASE}
 # Where a value that could be a word of the text is taken for one.
@@ -52,6 +62,13 @@ _DIGITS = re.compile(r"\d[\d -]{2,10}\d")
 def judge(name: str, says: str, value: str, place: Place) -> Verdict:
     """Decide about `value` under `name`; `says` is how the name says that it is secret."""
     shape = looks(value)
+    if mixed(name):
+        name = "the name of a secret"  # which may be one itself
+    if shape in _OPEN and says == "key" and mixed(value) and not _REFERENCE.fullmatch(value):
+        # It only begins or ends like one. As data it is a value; elsewhere somebody should look.
+        if place is Place.FIELD:
+            return Verdict(True, False, f"it stands under {name}")
+        return Verdict(False, True, shape.value)
     if shape in _NEVER and not _short(value, shape, place):
         doubtful = shape is Looks.PLACEHOLDER and place is Place.FIELD and says == "key"
         return Verdict(False, doubtful, shape.value)
@@ -118,6 +135,7 @@ def _named(name: str, says: str, value: str, shape: Looks, place: Place) -> Verd
 
 def _is_made_up(value: str) -> bool:
     """Whether it is a word and a number, or of words that no name of a secret has."""
+    value = value[:LONGEST]
     if value[-1].isdigit() and value.rstrip("0123456789").isalpha():
         return True
     return "-" in value and not set(words(value)) & NOUNS and not any(c in value for c in "./:(")

@@ -220,17 +220,20 @@ class Names:
         self._own = frozenset(filter(None, map(words, own)))
         self._labels = {words(name): rule for rule, names in labels.items() for name in names}
         self._longest = max(map(len, (*self._own, *self._labels)), default=0)
-        self.find = functools.lru_cache(maxsize=8192)(self._find)
+        self._cached = functools.lru_cache(maxsize=8192)(self._find)
         self.said = functools.lru_cache(maxsize=16384)(self._said)
         self.kinds: dict[str, int] = {}  # what words of texts are, as `landmarks` has met them
 
     def __bool__(self) -> bool:
         return self._ours or bool(self._longest)
 
-    def _find(self, name: str) -> str | None:
+    def find(self, name: str) -> str | None:
         """How the name says that a secret stands under it: one of `SECRETS`, the rule of a label,
         or None: not at all."""
-        if len(name) > NAME or "/" in name or masked(name):
+        return self._cached(name) if len(name) <= NAME else None
+
+    def _find(self, name: str) -> str | None:
+        if "/" in name or masked(name):
             return None
         parts = words(_GLUE.sub(" ", name))
         if self._ours and parts and (said := _said(parts)):

@@ -108,6 +108,8 @@ _COMPOUNDS = ("token", *(noun for noun in NOUNS if len(noun) >= 6 and not noun.s
 _CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:0x)?(?:[0-9a-f]{12,}|[0-9A-F]{12,})")
+_DIGIT = re.compile(r"\d")
+_DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # of a commit, of a file
 _WORD = re.compile(r"[^\W\d_]+")
 _PROSE = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:;!?…)]{0,3}")
 _CALL = re.compile(
@@ -125,10 +127,14 @@ _ALGORITHM = re.compile(
 )
 
 
-@functools.lru_cache(maxsize=8192)
 def looks(value: str) -> Looks:
     """What it looks like; of a long one, by its beginning."""
-    value = value[:LONGEST].strip().rstrip(",;")
+    return _looks(value[:LONGEST])
+
+
+@functools.lru_cache(maxsize=8192)
+def _looks(value: str) -> Looks:
+    value = value.strip().rstrip(",;")
     if not value or only_placeholders(value.rstrip(".,;:!?")):
         return Looks.EMPTY
     small = value.lower()
@@ -205,14 +211,18 @@ def random(value: str) -> bool:
     value = value[:LONGEST]
     if _HEX.fullmatch(value):
         return len(set(value)) >= 6
-    if not any(c.isdigit() for c in value) and (value.islower() or value.isupper()):
+    if (value.islower() or value.isupper()) and not _DIGIT.search(value):
         return False
     return entropy(value) >= 3.0 and (len(value) >= 24 or mixed(value))
 
 
 def is_distinct(value: str) -> bool:
     """Whether it is told apart from words, numbers and names wherever it stands."""
-    if not 8 <= len(value) <= LONGEST or any(c.isspace() for c in value):
+    if (
+        not 8 <= len(value) <= LONGEST
+        or any(c.isspace() for c in value)
+        or _DIGEST.fullmatch(value)
+    ):
         return False
     return looks(value) in (Looks.RANDOM, Looks.MIXED) and (mixed(value) or random(value))
 

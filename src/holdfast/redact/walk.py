@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+import json
 import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -76,6 +77,7 @@ class Walk:
         self._redactor = redactor
         self._above: set[int] = set()
         self._left = VALUES
+        self.cut = False  # whether something was too deep, or too much
 
     def value(self, value: Any, path: str, depth: int, under: Under | None = None) -> Any:
         """The value masked; `under` is the name that says it is secret."""
@@ -96,6 +98,7 @@ class Walk:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return f"[{len(value)} bytes]"
         if depth >= DEPTH or self._left < 0:
+            self.cut = True
             return "[too deep]" if depth >= DEPTH else "[too much]"
         if id(value) in self._above:
             return "[circular]"
@@ -185,8 +188,13 @@ class Walk:
 def step(path: str, name: Any) -> str:
     """The path of what stands under a name; one that is no plain word is written as in JSON."""
     if path.startswith("$") and not (isinstance(name, str) and _plain(name)):
-        return f"{path}[{msgspec.json.encode(str(name)).decode()}]"
+        return f"{path}[{json.dumps(str(name), ensure_ascii=_is_broken(str(name)))}]"
     return f"{path}.{name}" if path else str(name)
+
+
+def _is_broken(name: str) -> bool:
+    """Whether half of a character is in it, which no encoding has."""
+    return any("\ud800" <= c <= "\udfff" for c in name)
 
 
 def _plain(name: str) -> bool:

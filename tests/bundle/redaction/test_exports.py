@@ -258,6 +258,34 @@ async def test_words_that_follow_each_other_in_two_texts_stay(tmp_path: Path) ->
     await store.aclose()
 
 
+@pytest.mark.parametrize("word", ["Authentication", "customer-42", "20241102", "2d71164"])
+async def test_the_first_word_behind_a_secret_stays(word: str) -> None:
+    store = await connect("memory:")
+    where = key("next")
+    said = [message("password=Zk29xLmQ8vR4tY7uWpA1"), message(f"{word} works now")]
+    await store.append(where, [NewEvent.of("session.created", {}), *said], create=True)
+    bundle = await export_bundle((store, where.scope))
+    found = [json.dumps(event.json()) for event in bundle.events("main")]
+    assert "Zk29xLmQ8vR4tY7uWpA1" not in "".join(found)
+    assert f"{word} works now" in "".join(found)
+    await store.aclose()
+
+
+async def test_what_is_found_is_found_in_other_codes_and_keeps_its_rule() -> None:
+    store = await connect("memory:")
+    where = key("codes")
+    secret = "S3cr3t-Pw99x"
+    said = [message(f"use postgres://ann:{secret}@db/x"), message(f"no luck with {secret} then")]
+    await store.append(where, [NewEvent.of("session.created", {}), *said], create=True)
+    await store.put_blob(where.scope, f"line {secret} and more".encode("utf-16"))
+    bundle = await export_bundle((store, where.scope), attachments=True)
+    (blob,) = bundle.document.blobs
+    assert secret not in bundle.blob(blob.sha256).decode("utf-16")
+    rules = {(entry.rule, entry.kind) for entry in bundle.document.redaction.entries}
+    assert rules == {("url", "password")}
+    await store.aclose()
+
+
 def text(said: str) -> dict[str, str]:
     return {"type": "text", "text": said}
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...events import Event
 from ...redact import Span
 
+# A name says that a secret stands there, and not where it ends: only the form of one tells.
 LONGEST = 256  # characters on each side of a border that are looked at
 SHORTEST = 20  # characters of a run across a border; a shorter one may be two words
 PIECE = 6  # characters of a piece that is told apart from a word
@@ -43,8 +44,10 @@ class Borders:
         if len(run) < SHORTEST or not _DIGIT.search(run):
             return
         border = len(before)
+        if any(span.end == border and span.rule != "key" for span in self._find(before)):
+            return  # it is whole
         for span in self._find(before + text[:LONGEST]):
-            if span.start < border < span.end:
+            if span.start < border < span.end and span.rule != "key":
                 whole = before + text[:LONGEST]
                 for piece in (whole[span.start : border], whole[border : span.end]):
                     if len(piece) >= PIECE and (_DIGIT.search(piece) or len(piece) >= 2 * PIECE):

@@ -24,7 +24,7 @@ from .kinds import KINDS
 from .manifest import Pseudonyms, Tally, apart
 from .review import Review
 
-FOUND = 1_000  # secrets that are looked for once more, in all that was written
+FOUND = 500  # secrets that are looked for once more, in all that was written
 LARGEST = 16 << 20  # bytes of a text in a blob; a larger one is left out
 
 _CLASSES = {
@@ -87,7 +87,7 @@ class Sanitizer:
         checks = personal.checks(self.kinds)
         self.detectors = [*([self._found.name] if self._found is not None else []), *checks]
         self._patterns = _patterns(config)
-        self.secrets: set[str] = set()  # secrets that are told apart from words and numbers
+        self.found: dict[str, str] = {}  # secrets that are told apart from words, and their rules
         finders = list(self._finders())
         self._silent = self._made(finders)
         self._redactor = self._made([*finders, self._encoded])
@@ -108,8 +108,8 @@ class Sanitizer:
     def _instead(self, rule: str, secret: str) -> str:
         if rule in ("email", personal.PERSON):  # however it is written
             secret = " ".join(_BREAKS.split(secret.casefold()))
-        elif len(self.secrets) < FOUND and self._class(rule) != rule and is_distinct(secret):
-            self.secrets.add(secret)
+        elif len(self.found) < FOUND and self._class(rule) != rule and is_distinct(secret):
+            self.found.setdefault(secret, rule)
         return self._names.redacted(self._class(rule), secret)
 
     def _finders(self) -> Iterator[Finder]:
@@ -195,12 +195,12 @@ class Sanitizer:
         self._tally.hit("binary", "binary", path)
         return None
 
-    def learn(self, *secrets: str) -> None:
+    def learn(self, *secrets: str, rule: str = "value") -> None:
         """Replace these wherever they stand."""
         for redactor in (self._redactor, self._silent):
-            redactor.learn(*secrets)
+            redactor.learn(*secrets, rule=rule)
 
-    def found(self, text: str) -> list[Span]:
+    def spans(self, text: str) -> list[Span]:
         """Where a text holds a secret by its shape or its name."""
         return self._silent.found(text)
 

@@ -8,7 +8,7 @@ matter: `sanitize` and `withhold`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -50,19 +50,28 @@ class Scrub:
         if mode == "replay_only":
             self._taker = Withholder(self._sanitizer, self._tally, names)
 
-    def left(self, parts: Iterable[Iterable[bytes]]) -> list[str]:
-        """Secrets that were replaced in one place and still stand in another of these lines."""
-        forms = {msgspec.json.encode(secret)[1:-1]: secret for secret in self._sanitizer.secrets}
+    @property
+    def found(self) -> dict[str, str]:
+        """Secrets that were replaced so far and are told apart from words, with their rules."""
+        return dict(self._sanitizer.found)
+
+    def learn(self, found: Mapping[str, str]) -> None:
+        """Replace these secrets wherever they stand, each as a hit of its rule."""
+        for secret, rule in found.items():
+            self._sanitizer.learn(secret, rule=rule)
+
+    def left(self, parts: Iterable[Iterable[bytes]]) -> bool:
+        """Whether a secret that was replaced in one place stands in another of these lines."""
+        forms = {form for secret in self._sanitizer.found for form in _written(secret)}
         if not forms:
-            return []
-        any_of = re.compile(b"|".join(re.escape(form) for form in sorted(forms, reverse=True)))
-        found = {form for lines in parts for line in lines for form in any_of.findall(line)}
-        return sorted(forms[form] for form in found)
+            return False
+        any_of = re.compile(b"|".join(map(re.escape, sorted(forms))))
+        return any(any_of.search(line) for lines in parts for line in lines)
 
     def ahead(self) -> Callable[[Iterable[Event]], None]:
         """Looks through the events of one log before they are scrubbed, for secrets that begin in
         one and end in another: their pieces are replaced wherever they stand."""
-        borders = Borders(self._sanitizer.found)
+        borders = Borders(self._sanitizer.spans)
 
         def look(events: Iterable[Event]) -> None:
             if pieces := {piece for event in events for piece in borders.pieces(event)}:
@@ -151,3 +160,9 @@ class Scrub:
             self._sanitizer.detectors,
             self._sanitizer.kinds if self.mode == "sanitized" else (),
         )
+
+
+def _written(secret: str) -> Iterator[bytes]:
+    """A secret as it stands in the parts of a bundle: as JSON, as JSON within JSON, in UTF-16."""
+    once = msgspec.json.encode(secret)[1:-1]
+    yield from (once, msgspec.json.encode(once.decode())[1:-1], secret.encode("utf-16-le"))

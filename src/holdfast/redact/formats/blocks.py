@@ -9,9 +9,15 @@ from collections.abc import Iterator
 
 from ..spans import Span, shaped, shapes
 
+_HEADER = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+_FOOTER = r"-{4,5} ?END [A-Z0-9 ]{0,50}-{4,5}"
+_BODY = r"(?:[^-]++|-(?!---[- ]{0,2}(?:END|BEGIN)))*+"
+# Whole, or cut off; a header alone is a word of code or of prose.
 _BLOCK = re.compile(
-    r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-    r"(?:[^-]++|-(?!---[- ]{0,2}END))*+(?:-{4,5} ?END [A-Z0-9 ]{0,50}-{4,5})?"
+    rf"{_HEADER}(?:{_BODY}{_FOOTER}|"
+    r"(?=[ \t\r]{0,4}(?:\n|\\[nr])"
+    r"|[\s\\nrt>|\"'+,`]{0,32}(?:Proc-Type|DEK-Info|[A-Za-z0-9+/]{16,}))"
+    rf"{_BODY})"
 )
 _SHAPES = shapes(
     (

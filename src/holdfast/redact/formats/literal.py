@@ -20,9 +20,9 @@ _BRACKETS = {"(": ")", "{": "}", "[": "]", "<": ">"}
 _MASKED = PLACEHOLDER.pattern
 _RUN = re.compile(
     rf"(?:{_MASKED}|[^\s\"'`,;<>()\[\]{{}}\\&|\x00]|&(?!amp;|quot;|[\w.%-]{{1,64}}=)|\|(?=\w)|\\(?=[^\s\"'nrt\\]))"
-    r"{1,4096}+"
+    r"{1,65536}+"
 )
-_LINE = re.compile(r"[^\r\n]{0,4096}+")
+_LINE = re.compile(r"[^\r\n]{0,65536}+")
 _COMMENT = re.compile(r"[ \t]+(?:#|//|--|;)(?:[ \t].*|)\Z")
 _BRACED = re.compile(r"\{([^{}\r\n\"':]{1,256})\}")
 

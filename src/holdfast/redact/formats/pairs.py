@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..judge import Place
 from ..names import words
 from ..spans import Span
-from ..values import Looks, looks
+from ..values import Looks, looks, mixed, random
 from .landmarks import Anchor
 from .literal import Literal, Runs, in_string, quoted, rest_of_line, run
 
@@ -55,6 +55,7 @@ _LINE_START = re.compile(
     r"[$\"'\[@{(]{0,2}[ \t]{0,2}(?:[\w-]{1,32}[ \t]{1,8}){0,3}"
 )
 _CODE = re.compile(r"[(\[.]|[ ]?(?:\(|\[|=>|\?|\|\||&&|[+*/]\s|if\s|or\s|and\s|\|\s)")
+_OPERATOR = re.compile(r"[ ](?:if|or|and)\s")
 _COLUMNS = re.compile(r"(?:[ ]{2,64}|[ ]{0,8}\t[ \t]{0,8})(?=\S)")
 _SETS = re.compile(r"(?:^|\s)(?:ENV|ARG|setx|set|export|setenv)(?:\s-\w{1,4})?\Z")
 # Behind a name that begins its line: dots or a mark, or the next line, and one word.
@@ -207,8 +208,14 @@ def _plain(text: str, anchor: Anchor, sign: re.Match[str], at: int, runs: Runs) 
         )
     elif begins and _whole_line(text, anchor, sign, start, end, line):
         yield _made(anchor, *line, Place.LINE)
-    elif end > start and not _CODE.match(text, end):
+    elif end > start and (not _CODE.match(text, end) or _is_said(text, start, end)):
         yield _made(anchor, start, end, _within(text, anchor, sign, start, end))
+
+
+def _is_said(text: str, start: int, end: int) -> bool:
+    """Whether a sentence goes on behind a value, and not an expression."""
+    value = text[start:end]
+    return _OPERATOR.match(text, end) is not None and (mixed(value) or random(value))
 
 
 def _trimmed(text: str, start: int, end: int) -> int:

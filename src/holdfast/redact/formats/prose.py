@@ -19,6 +19,8 @@ from .pairs import HEADERS, Pair
 _WORD = re.compile(
     r"([ \t\u00a0]{1,4}|[ \t]{0,4}\r?\n[ \t>]{0,4})([„“«\"'‘`(*]{0,3})[\u00a0 ]?([^\s„“”«»‘’\"`]{1,128})"
 )
+_LONGEST = 128  # characters of a word; a longer one is a value
+_REST = re.compile(r"[^\s„“”«»‘’\"`]{1,65536}+")
 _WORDS = 14  # behind the name
 _NEAR = 3  # words behind one that tells
 # Behind these stands the value.
@@ -225,7 +227,10 @@ def _value(
         if " " in value:
             spoken = looks(value) is Looks.PHRASE and _SPOKEN & set(words(anchor.name))
             return (literal.start, literal.end) if spoken else None
-    start, end = _bare(text, *found.span(3))
+    start, end = found.span(3)
+    if end - start == _LONGEST and (rest := _REST.match(text, end)):
+        end = rest.end()
+    start, end = _bare(text, start, end)
     coded = bool(_CODED & set(words(anchor.name)))
     announced = told >= _NEAR - 1 and (coded or anchor.says == "key")
     announced = announced or (first and words(anchor.name)[-1] in _PINS)
