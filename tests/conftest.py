@@ -33,7 +33,7 @@ SLOW = {
     "diskfaults",
     "processes",
     "removal",
-    "test_bench.py",
+    "test_workloads.py",
     "test_processes.py",
     "test_resume.py",
 }

@@ -18,12 +18,12 @@ EXAMPLES = re.findall(r"^\$ (holdfast [^|&<>\n]*)", PAGE, re.M)
 COMMON = {"--store", "--tenant", "--json"}
 
 
-@pytest.mark.parametrize("verb", [verb.__name__ for verb in VERBS])
+@pytest.mark.parametrize("verb", list(VERBS))
 def test_every_verb_has_a_section_with_an_example(verb: str) -> None:
     assert f"$ holdfast {verb}" in SECTIONS[verb]
 
 
-@pytest.mark.parametrize("verb", [verb.__name__ for verb in VERBS])
+@pytest.mark.parametrize("verb", list(VERBS))
 def test_every_option_is_explained(cli: Cli, verb: str) -> None:
     names = set(re.findall(r" (--[a-z][a-z-]+)", cli(verb, "--help").out))
     assert [name for name in sorted(names - COMMON) if f"`{name}" not in SECTIONS[verb]] == []

@@ -21,7 +21,7 @@ from holdfast.stores.memory import MemoryStore
 from .conftest import Cli, sample, write
 from .programs import ARGUMENTS, append, start, without
 
-NAMES = [verb.__name__ for verb in VERBS]
+NAMES = list(VERBS)
 STORELESS = ("doctor", "demo", "chat", "new", "serve", "token")
 NEEDS_STORE = [name for name in NAMES if name not in STORELESS]
 

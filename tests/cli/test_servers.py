@@ -21,7 +21,7 @@ URLS = {
     "mongodb": "mongodb://ann:{}@127.0.0.1:{}/shop?patience=1",
 }
 STORELESS = ("demo", "doctor", "new", "serve", "token")
-VERB_NAMES = [verb.__name__ for verb in VERBS if verb.__name__ not in STORELESS]
+VERB_NAMES = [verb for verb in VERBS if verb not in STORELESS]
 
 
 @pytest.fixture

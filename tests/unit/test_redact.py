@@ -396,7 +396,7 @@ HOSTILE = [
         *(("https://a:", unit) for unit in ("/", "a", ":", "a/")),
     ],
 )
-def test_a_megabyte_of_anything_takes_time_that_grows_with_its_length(lead: str, unit: str) -> None:
-    # A pattern that goes back over a megabyte takes hours: the suite's time limit is the test.
-    text = lead + unit * (1_000_000 // len(unit))
+def test_much_of_anything_takes_time_that_grows_with_its_length(lead: str, unit: str) -> None:
+    # A pattern that goes back over all of it takes hours: the suite's time limit is the test.
+    text = lead + unit * (200_000 // len(unit))
     assert isinstance(Redactor(values=["hunter2"]).text(text), str)

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from importlib import metadata
 
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 
 from ..errors import HoldfastError
-from . import bundle, claude, failure, keys, person, session, vault
-from .chat import chat
-from .copy import copy
-from .demo import demo
-from .doctor import doctor, version
-from .export import export
-from .importing import import_
-from .listing import sessions
-from .migrate import migrate
-from .new import new
+from . import failure
 from .output import tolerant
-from .pending import abort, answer, approve, deny, pending
-from .resume import resume
-from .serve import serve
-from .show import show
-from .sweep import sweep
-from .tail import tail
-from .token import token
-from .unseal import unseal
-from .upkeep import anchors, delete, purge, repair, verify
 
 HELP = """Durable sessions for AI agents: talk to them, answer them, follow them, keep them sound.
 
@@ -44,51 +27,52 @@ holdfast VERB --help
 READING, UPKEEP = Group("Reading", sort_key=1), Group("Upkeep", sort_key=2)
 RUNNING, LIFE = Group("Running", sort_key=0.5), Group("Life cycle", sort_key=1.5)
 TRYING, OPTIONS = Group("Trying", sort_key=3), Group("Options", sort_key=4)
-VERBS: dict[Callable[..., Any], Group] = {
-    chat: RUNNING,
-    pending: RUNNING,
-    approve: RUNNING,
-    deny: RUNNING,
-    answer: RUNNING,
-    abort: RUNNING,
-    resume: RUNNING,
-    serve: RUNNING,
-    token: RUNNING,
-    sessions: READING,
-    show: READING,
-    tail: READING,
-    sweep: LIFE,
-    verify: UPKEEP,
-    anchors: UPKEEP,
-    repair: UPKEEP,
-    delete: UPKEEP,
-    purge: UPKEEP,
-    copy: UPKEEP,
-    export: UPKEEP,
-    import_: UPKEEP,
-    unseal: UPKEEP,
-    migrate: UPKEEP,
-    doctor: UPKEEP,
-    new: TRYING,
-    demo: TRYING,
+# Where each verb is, so that a command line imports its own verb and no other.
+VERBS: dict[str, tuple[str, Group]] = {
+    "chat": ("chat:chat", RUNNING),
+    "pending": ("pending:pending", RUNNING),
+    "approve": ("pending:approve", RUNNING),
+    "deny": ("pending:deny", RUNNING),
+    "answer": ("pending:answer", RUNNING),
+    "abort": ("pending:abort", RUNNING),
+    "resume": ("resume:resume", RUNNING),
+    "serve": ("serve:serve", RUNNING),
+    "token": ("token:token", RUNNING),
+    "sessions": ("listing:sessions", READING),
+    "show": ("show:show", READING),
+    "tail": ("tail:tail", READING),
+    "sweep": ("sweep:sweep", LIFE),
+    "verify": ("upkeep:verify", UPKEEP),
+    "anchors": ("upkeep:anchors", UPKEEP),
+    "repair": ("upkeep:repair", UPKEEP),
+    "delete": ("upkeep:delete", UPKEEP),
+    "purge": ("upkeep:purge", UPKEEP),
+    "copy": ("copy:copy", UPKEEP),
+    "export": ("export:export", UPKEEP),
+    "import": ("importing:import_", UPKEEP),
+    "unseal": ("unseal:unseal", UPKEEP),
+    "migrate": ("migrate:migrate", UPKEEP),
+    "doctor": ("doctor:doctor", UPKEEP),
+    "new": ("new:new", TRYING),
+    "demo": ("demo:demo", TRYING),
 }
 GROUPS = {
-    "session": (session, LIFE),
-    "person": (person, LIFE),
-    "keys": (keys, RUNNING),
-    "bundle": (bundle, UPKEEP),
-    "vault": (vault, UPKEEP),
-    "claude": (claude, UPKEEP),
+    "session": LIFE,
+    "person": LIFE,
+    "keys": RUNNING,
+    "bundle": UPKEEP,
+    "vault": UPKEEP,
+    "claude": UPKEEP,
 }
 INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports of SIGINT and SIGPIPE
 
 
-def build() -> App:
-    """The command line with all its verbs."""
+def build(wanted: str | None = None) -> App:
+    """The command line with all its verbs. Only the `wanted` one is imported; without one, all."""
     app = App(
         name="holdfast",
         help=HELP,
-        version=version,
+        version=_version,
         help_format="markdown",
         default_parameter=Parameter(negative="", show_default=_default),
         suppress_keyboard_interrupt=False,
@@ -96,13 +80,23 @@ def build() -> App:
         print_error=False,
         exit_on_error=False,
     )
-    for place, (verb, group) in enumerate(VERBS.items()):
-        app.command(verb, group=group, sort_key=place)
-    for place, (verbs, group) in enumerate(GROUPS.values(), len(VERBS)):
-        app.command(verbs.app(group, place))
+    for place, (name, (path, group)) in enumerate(VERBS.items()):
+        app.command(f"holdfast.cli.{path}", name=name, group=group, sort_key=place)
+    for place, (name, group) in enumerate(GROUPS.items(), len(VERBS)):
+        if wanted in (None, name):
+            app.command(importlib.import_module(f"holdfast.cli.{name}").app(group, place))
+        else:
+            app.command(f"holdfast.cli.{name}:app", name=name, group=group, sort_key=place)
     for flag in ("--help", "--version"):
         app[flag].group = OPTIONS
     return app
+
+
+def _version() -> str:
+    try:
+        return metadata.version("holdfast")
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _default(value: object) -> str | None:
@@ -115,7 +109,8 @@ def run(arguments: Sequence[str]) -> int:
     tolerant()
     tokens = options_behind_verb(arguments)
     json = "--json" in tokens[: tokens.index("--") if "--" in tokens else None]
-    verb, app = _verb(tokens), build()
+    verb = _verb(tokens)
+    app = build("" if "--version" in tokens[:1] else verb and verb.partition(" ")[0])
     try:
         code = app(tokens)
         sys.stdout.flush()
