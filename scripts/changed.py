@@ -4,7 +4,7 @@ A change is what differs from COMMIT (`HEAD` unless given), new files included. 
 
 * the test files in it, and with a helper of a test folder all tests of that folder;
 * for a module of `src/holdfast`: the tests that import it, a module of its package that needs it,
-  directly or through others of that package, or a module of another package that imports one of these;
+  directly or through others of that package, or a module of another package that imports one;
 * for documents: `tests/docs`; for `bench`: its tests; always: the rules of the architecture.
 
 It is meant for the loop of a change. A module far away can break too: run all before you commit.
@@ -57,8 +57,8 @@ def imports(path: Path) -> set[str]:
 
 
 def needing(modules: set[str]) -> set[str]:
-    """These modules, those of the same packages that import them, directly or not, and those of other
-    packages that import one of them."""
+    """These modules, those of the same packages that import them, directly or not, and those of
+    other packages that import one of them."""
     graph = {module_of(path): imports(path) for path in SOURCE.rglob("*.py")}
     reached, new = set(modules), set(modules)
     while new:

@@ -1,5 +1,5 @@
-"""The contract on a store behind a vault: one in memory, and one that is shared. What the vault keeps of
-each store's own, its other tests hold on all of them."""
+"""The contract on a store behind a vault: one in memory, and one that is shared. What a vault keeps
+of each store's own, its other tests hold on all of them."""
 
 from __future__ import annotations
 

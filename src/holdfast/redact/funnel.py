@@ -269,7 +269,8 @@ class Redactor:
         for form, (value, rule) in self._learned.items():
             if form not in text:
                 continue
-            put = functools.partial(self.whole, rule, value, path)
+            reason = "" if rule == "value" else "it was found to be a secret, here or elsewhere"
+            put = functools.partial(self.whole, rule, value, path, reason)
             if masked(text):
                 pattern = re.compile(f"({PLACEHOLDER.pattern})|{re.escape(form)}")
                 text = pattern.sub(functools.partial(_kept, put), text)
