@@ -222,11 +222,11 @@ def encoded(text: str) -> Iterator[tuple[int, int, str]]:
         lines = run.splitlines()
         if len(lines) > 1 and len({len(line) for line in lines[:-1]}) > 1:
             # Not one block that was wrapped: each line by itself.
-            yield from _lines(text, found)
+            yield from _lines(found)
         elif (inner := _base64("".join(line.strip(" \t>") for line in lines))) is not None:
             yield found.start(), found.end(), inner
         elif len(lines) > 1:
-            yield from _lines(text, found)
+            yield from _lines(found)
         elif _HEX.fullmatch(run) and (inner := _hexadecimal(run)) is not None:
             yield found.start(), found.end(), inner
 
@@ -235,7 +235,7 @@ def _hexadecimal(run: str) -> str | None:
     return _text(bytes.fromhex(run.removeprefix("0x")[:INNER]))
 
 
-def _lines(text: str, found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
+def _lines(found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
     at = found.start()
     for line in found[0].splitlines(keepends=True):
         bare = line.strip(" \t>\r\n")

@@ -11,8 +11,8 @@ import enum
 import re
 from typing import NamedTuple
 
-from .names import NOUNS, words
-from .values import LONGEST, Looks, entropy, looks, mixed, random
+from .names import HEADERS, NOUNS, SPOKEN, words
+from .values import LONGEST, NO_VALUE, Looks, entropy, looks, mixed, random
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
@@ -39,7 +39,6 @@ class Verdict(NamedTuple):
     reason: str
 
 
-_NEVER = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN}
 _OPEN = {Looks.REFERENCE, Looks.PLACEHOLDER}
 # References that are nothing else, whatever their names are.
 _REFERENCE = re.compile(
@@ -53,9 +52,7 @@ _WORDY = {Looks.WORD, Looks.PHRASE}
 # Where a value that could be a word of the text is taken for one.
 _FIRM = {Place.LINE, Place.QUOTED, Place.OPTION, Place.CELL}
 _LOOSE = {Place.CALL, Place.BARE, Place.PROSE}
-_HEADERS = {("authorization",), ("proxy", "authorization"), ("cookie",), ("set", "cookie")}
 _PINS = {"pin", "puk", "otp", "totp", "code", "codes", "passcode", "pincode", "tan", "密码"}
-_SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}
 _DIGITS = re.compile(r"\d[\d -]{2,10}\d")
 
 
@@ -69,13 +66,13 @@ def judge(name: str, says: str, value: str, place: Place) -> Verdict:
         if place is Place.FIELD:
             return Verdict(True, False, f"it stands under {name}")
         return Verdict(False, True, shape.value)
-    if shape in _NEVER and not _short(value, shape, place):
+    if shape in NO_VALUE and not _short(value, shape, place):
         doubtful = shape is Looks.PLACEHOLDER and place is Place.FIELD and says == "key"
         return Verdict(False, doubtful, shape.value)
     if says not in ("key", "token", "tokens", "weak"):  # the host opted into it by its name
         return Verdict(place in (Place.FIELD, Place.QUOTED), False, f"it stands under {name}")
     if says == "weak":
-        return _weak(name, value, shape, place)
+        return _weak(name, value, shape)
     return _named(name, says, value, shape, place)
 
 
@@ -90,7 +87,7 @@ def _short(value: str, shape: Looks, place: Place) -> bool:
 _NOTHING = {"none", "null", "true", "false", "undefined", "string", "str"}
 
 
-def _weak(name: str, value: str, shape: Looks, place: Place) -> Verdict:
+def _weak(name: str, value: str, shape: Looks) -> Verdict:
     """Under a name that many other things have as well."""
     last = (words(name) or ("",))[-1]
     if last in _PINS:
@@ -107,7 +104,7 @@ def _weak(name: str, value: str, shape: Looks, place: Place) -> Verdict:
 def _named(name: str, says: str, value: str, shape: Looks, place: Place) -> Verdict:
     """Under a name that means a secret."""
     yes = Verdict(True, False, f"it stands under {name}")
-    header = words(name)[-2:] in _HEADERS or words(name)[-1:] in _HEADERS
+    header = words(name)[-2:] in HEADERS or words(name)[-1:] in HEADERS
     if place is Place.FIELD:
         kept = shape in (Looks.LABEL, Looks.NAME) and not header and says != "tokens"
         kept = kept and not (
@@ -147,7 +144,7 @@ def _version(value: str) -> bool:
 
 def _word(name: str, says: str, value: str, shape: Looks, place: Place) -> Verdict:
     """Plain words: a password of somebody who is careless, or a part of the text."""
-    spoken = bool(set(words(name)) & _SPOKEN)
+    spoken = bool(set(words(name)) & SPOKEN)
     if shape is Looks.PHRASE:
         fits = (spoken and len(value.split()) >= 3) or (
             says == "key" and place in (Place.QUOTED, Place.LINE) and _passphrase(value, place)

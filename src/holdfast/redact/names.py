@@ -30,6 +30,8 @@ DEFAULT_KEYS = (
 )
 # How a name says it. `key`: whatever stands under it is secret. `token`, `tokens`: texts are, and
 # numbers count them. `weak`: only what looks like a secret by itself is one.
+SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}  # names of secrets in plain words
+HEADERS = {("authorization",), ("proxy", "authorization"), ("cookie",), ("set", "cookie")}
 SECRETS = ("key", "token", "tokens", "weak")
 NAME = 128  # characters of a name that are looked at
 
@@ -193,7 +195,7 @@ user email signin signup session bearer mnemonic otp totp basic csrf xsrf jwt
 """
     )
 )
-_CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @functools.lru_cache(maxsize=8192)
@@ -330,12 +332,12 @@ def _ended(word: str) -> bool:
     if word.isascii():
         return word.endswith(_TAILS) and _JOINED.fullmatch(word) is not None
     joined = _JOINED.fullmatch(word) is not None
-    return joined or (_CJK.search(word) is not None and word.endswith(_cjk()))
+    return joined or (CJK.search(word) is not None and word.endswith(_cjk()))
 
 
 @functools.cache
 def _cjk() -> tuple[str, ...]:
-    return tuple(name for name in _KEYS if _CJK.search(name))
+    return tuple(name for name in _KEYS if CJK.search(name))
 
 
 @functools.cache

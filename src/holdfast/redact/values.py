@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 
-from .names import NOUNS, listed, words
+from .names import CJK, NOUNS, listed, words
 from .spans import only_placeholders
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
@@ -34,6 +34,8 @@ class Looks(enum.Enum):
     RANDOM = "it is long and random"
 
 
+NO_VALUE = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN}
+NO_SECRET = NO_VALUE | {Looks.LABEL}
 _PLAIN = frozenset(
     listed(
         """
@@ -105,10 +107,9 @@ _NUMBER = re.compile(
     r"|\d{1,4}\s?[x×]\s?\d{1,4}|\d+(?: \d+){1,3}"
 )
 _COMPOUNDS = ("token", *(noun for noun in NOUNS if len(noun) >= 6 and not noun.startswith("pass")))
-_CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX = re.compile(r"(?:0x)?(?:[0-9a-f]{12,}|[0-9A-F]{12,})")
-_DIGIT = re.compile(r"\d")
+DIGIT = re.compile(r"\d")
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # of a commit, of a file
 _WORD = re.compile(r"[^\W\d_]+")
 _PROSE = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:;!?…)]{0,3}")
@@ -177,7 +178,7 @@ def _token(value: str) -> Looks:
     if _WORD.fullmatch(value.rstrip("!?.:,…")):
         small = value.lower().rstrip("!?.:,…")
         compound = not value.islower() and small.endswith(_COMPOUNDS)
-        if small in NOUNS or compound or _CJK.search(small):
+        if small in NOUNS or compound or CJK.search(small):
             return Looks.LABEL
         if not value.islower() and set(words(value)) & NOUNS:
             return Looks.NAME
@@ -211,7 +212,7 @@ def random(value: str) -> bool:
     value = value[:LONGEST]
     if _HEX.fullmatch(value):
         return len(set(value)) >= 6
-    if (value.islower() or value.isupper()) and not _DIGIT.search(value):
+    if (value.islower() or value.isupper()) and not DIGIT.search(value):
         return False
     return entropy(value) >= 3.0 and (len(value) >= 24 or mixed(value))
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from ..spans import Span, shaped, shapes
+from ..values import DIGIT
 
 _HEADER = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 _FOOTER = r"-{4,5} ?END [A-Z0-9 ]{0,50}-{4,5}"
@@ -67,7 +68,6 @@ _IN_RUNS = re.compile(
     r"|(?P<license>[A-Z0-9](?<![\w-].)[A-Z0-9]{4}-(?:[A-Z0-9]{5}-){3}[A-Z0-9]{5}(?![\w-]))"
 )
 _LONG = 29  # characters of the shortest of them
-_DIGIT = re.compile(r"\d")
 _DIGITS = {"otp", "license"}
 
 
@@ -88,7 +88,7 @@ def blocks(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
 def _is_random(token: re.Match[str]) -> bool:
     if token["azure"]:  # 64 bytes; base64 of a text is none
         return not base64.b64decode(token[0] + "==").isascii()
-    return _DIGIT.search(token[0]) is not None
+    return DIGIT.search(token[0]) is not None
 
 
 def _is_drawn(code: str) -> bool:
@@ -101,4 +101,4 @@ def _is_drawn(code: str) -> bool:
             )
             >= 2
         )
-    return _DIGIT.search(code) is not None
+    return DIGIT.search(code) is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..judge import Place
 from ..names import words
 from ..spans import Span
-from ..values import Looks, looks
+from ..values import NO_SECRET, looks
 from .landmarks import Anchor, Landmarks
 from .literal import quoted, run
 from .pairs import KEY, Pair
@@ -41,7 +41,6 @@ _ARGUMENT = re.compile(r"[^\"'`()\r\n]{0,80}")
 _CALLED = re.compile(r"(?:(?:::|->)\w{1,48}){0,3}\s?(?:=\s?)?\((?=[^)])")
 # What reads a variable, whose default is a value like any other.
 _ENV = re.compile(r"(?i:env\w{0,16}|config)(?:\.(?:get|fetch))?[(\[]\s{0,4}[\"'`]\Z")
-_OPEN = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN, Looks.LABEL}
 _SEPARATOR = re.compile(r"\.|::|->")
 # Functions that take a password by its place among literals.
 _SIGNATURES = {
@@ -82,7 +81,7 @@ def _about(text: str, at: int, place: int) -> Iterator[Pair | Span]:
         login = _USER.match(value)
         start = literal.start + (login.end() if login and strong(value[login.end() :]) else 0)
         if n + 1 == place and text[literal.after : literal.after + 4].lstrip()[:1] in (")", ","):
-            if looks(value) not in _OPEN:
+            if looks(value) not in NO_SECRET:
                 yield Span(literal.start, literal.end, "key")
         elif " " not in value and strong(text[start : literal.end]) and not _ALGORITHM.match(value):
             yield Pair(start, literal.end, "password", "key", Place.CALL)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ..judge import Place
-from ..names import words
+from ..names import HEADERS, words
 from ..spans import Span, only_placeholders
-from ..values import Looks, looks, mixed, random
+from ..values import NO_SECRET, NO_VALUE, Looks, looks, mixed, random
 from .landmarks import Anchor
 from .literal import in_string, quoted
 from .pairs import Pair
@@ -33,8 +33,7 @@ _PUBLIC |= {"keyid", "headers", "version", "domain", "signedheaders", "oauth_ver
 _PUBLIC |= {"oauth_signature_method", "oauth_timestamp", "oauth_callback", "scope", "error"}
 _COOKIE = re.compile(r"([^\s=;,\"']{1,128})=([^;\s\"'\\]{0,4096}+)|([^;\s=\"'\\][^;=\"'\\]{0,64}+)")
 _COOKIES = {"cookie", "cookies"}
-_HEADERS = {("authorization",), ("proxy", "authorization"), ("cookie",), ("set", "cookie")}
-_HEADERS |= {("document", "cookie"), ("cookies",), ("x", "authorization")}
+_HEADERS = HEADERS | {("document", "cookie"), ("cookies",), ("x", "authorization")}
 _SIGN = re.compile(r"\\{0,3}[\"'`]?\]?[\"']?[ \t]{0,4}(?::|=>|=|,)[ \t]{0,4}")
 # Cookies and attributes of one that say nothing about who has it.
 _HARMLESS = re.compile(
@@ -107,14 +106,12 @@ def _header(text: str, span: tuple[int, int], *, cookies: bool) -> Iterator[Span
     if value[:1] == "[" and value.rstrip()[-1:] == "]" and not only_placeholders(value):
         span = span[0] + 1, span[0] + len(value.rstrip()) - 1  # a list of one
         value = text[slice(*span)]
-    if not value.strip() or only_placeholders(value) or looks(value) in _OPEN:
+    if not value.strip() or only_placeholders(value) or looks(value) in NO_VALUE:
         return
     bare = text[span[0] - 1] not in "\"'`"
     yield from _cookies(value, span[0]) if cookies else _credentials(value, span[0], bare=bare)
 
 
-_OPEN = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN}
-_NOT = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN, Looks.LABEL}
 _END = re.compile(r"[\r\n`]|\\[nr\"]|\x1b|[ ]-[A-Za-z-]")
 
 
@@ -133,7 +130,7 @@ def _credentials(value: str, offset: int, *, bare: bool) -> Iterator[Span]:
     """What stands behind a scheme; all of it where that cannot be told."""
     if found := _CREDENTIALS.fullmatch(value.strip()):
         token = found["token"]
-        if looks(token) in _NOT or _CHALLENGE.fullmatch(token):
+        if looks(token) in NO_SECRET or _CHALLENGE.fullmatch(token):
             return
         at = offset + value.index(token, len(found["scheme"]))
         yield Span(at, at + len(token), "key")
@@ -165,10 +162,10 @@ def _cookies(value: str, offset: int) -> Iterator[Span]:
         if len(one[2]) < 6 or looks(one[2]) in (Looks.WORD, Looks.PHRASE):
             secrets = []
             break
-        if looks(one[2]) not in _NOT:
+        if looks(one[2]) not in NO_SECRET:
             secrets.append(Span(offset + one.start(2), offset + one.end(2), "key"))
     named = [one for one in found if one[1] and not _HARMLESS.fullmatch(one[1])]
-    if secrets or not named or all(looks(one[2]) in _NOT for one in named):
+    if secrets or not named or all(looks(one[2]) in NO_SECRET for one in named):
         yield from secrets
     elif "=" in value:
         yield Span(offset, offset + len(value.rstrip()), "key")

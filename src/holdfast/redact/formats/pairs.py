@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..judge import Place
-from ..names import words
+from ..names import SPOKEN, words
 from ..spans import Span
 from ..values import Looks, looks, mixed, random
 from .landmarks import Anchor
@@ -73,7 +73,6 @@ _FOR = re.compile(
 _DIFF = re.compile(r"\[-(.{1,256}?)-\]\{\+(.{1,256}?)\+\}")
 _CHANGE = re.compile(r"[ ]?(?:->|=>|→)[ ]?(?=[\"'`])")
 HEADERS = {"authorization", "cookie", "cookies"}  # `http` reads these
-_SPOKEN = {"mnemonic", "phrase", "passphrase", "words", "seed"}
 _PHRASE = re.compile(
     r"(?:\d{1,2}[.)]? ?)?[a-z]{3,8}(?:[ ,]{1,2}(?:\d{1,2}[.)]? ?)?[a-z]{3,8}){3,23}"
 )
@@ -249,7 +248,7 @@ def _whole_line(
     ):
         return "=" not in text[end : line[1]] and not _CODE.match(text, end)
     named = set(words(anchor.name))
-    return bool(_SPOKEN & named) or bool(named & {"codes"} and _CODES.fullmatch(text, *line))
+    return bool(SPOKEN & named) or bool(named & {"codes"} and _CODES.fullmatch(text, *line))
 
 
 def _within(text: str, anchor: Anchor, sign: re.Match[str], start: int, end: int) -> Place:
@@ -316,7 +315,7 @@ def _below(text: str, anchor: Anchor, at: int) -> Iterator[Pair]:
     """A list on the lines below: `api_keys:` and then `- …`, one a line."""
     lead = text.rfind("\n", max(0, anchor.start - 256), anchor.start) + 1
     indent = len(text[lead : anchor.start]) - len(text[lead : anchor.start].lstrip())
-    phrase = bool(_SPOKEN & set(words(anchor.name)))
+    phrase = bool(SPOKEN & set(words(anchor.name)))
     if any(c in "(=.{" for c in text[lead : anchor.start]):
         return  # a line of code
     for n in range(_ITEMS):

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from ..judge import Place
-from ..names import SECRETS, listed, words
+from ..names import SECRETS, SPOKEN, listed, words
 from ..spans import masked
-from ..values import LONGEST, Looks, looks, mixed, random
+from ..values import DIGIT, LONGEST, Looks, looks, mixed, random
 from .landmarks import Anchor, Landmarks
 from .literal import quoted
 from .pairs import HEADERS, Pair
@@ -80,8 +80,6 @@ _CODE = re.compile(
 )
 _PINS = {"pin", "puk", "otp", "tan"}
 _CODED = {"pin", "puk", "otp", "code", "passcode", "tan", "mfa", "2fa"}
-_SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}
-_DIGIT = re.compile(r"\d")
 _END = re.compile(r"[^\s\"'„“”«»‘’`]{1,128}")
 
 
@@ -166,7 +164,7 @@ def _codes(text: str, anchor: Anchor) -> Iterator[Pair]:
     at = text.find("\n", anchor.end)
     end = text.find("\n\n", at + 2, at + 1024)
     for code in _LISTED.finditer(text, at, end if end > 0 else min(len(text), at + 1024)):
-        if not _DIGIT.search(code[0]):
+        if not DIGIT.search(code[0]):
             return
         yield _made(anchor, *code.span())
 
@@ -197,7 +195,7 @@ def _told(text: str, anchor: Anchor, limit: int) -> Iterator[Pair]:
         word, quote, at = found[3], found[2].strip("*"), found.end()
         if masked(word) or word[0] in "{[<":
             return  # it was told, and is gone; or this is code
-        if n == 0 and _DIGIT.fullmatch(word):  # `password 7 …`, how it is encrypted
+        if n == 0 and DIGIT.fullmatch(word):  # `password 7 …`, how it is encrypted
             leading = 1
             continue
         if span := _value(text, anchor, found, told, quote, first=n == leading):
@@ -225,7 +223,7 @@ def _value(
     if quote and (literal := quoted(text, found.start(2))):
         value = text[literal.start : literal.end].strip()
         if " " in value:
-            spoken = looks(value) is Looks.PHRASE and _SPOKEN & set(words(anchor.name))
+            spoken = looks(value) is Looks.PHRASE and SPOKEN & set(words(anchor.name))
             return (literal.start, literal.end) if spoken else None
     start, end = found.span(3)
     if end - start == _LONGEST and (rest := _REST.match(text, end)):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from ..spans import Span, shaped, shapes, trie
-from ..values import Looks, looks, mixed, random
+from ..values import NO_SECRET, Looks, looks, mixed, random
 from .commands import OPTIONS, PORTS, VERBS
 from .landmarks import Landmarks
 from .prose import strong
@@ -154,7 +154,7 @@ _OTHERS = shapes(
         r"\}?\"?[ ]{0,2}\r?\n([^\s$#>][^\s]{5,1024})\r?(?:\n|\Z)",
     ),
 )
-_NOT = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN, Looks.LABEL, Looks.NAME}
+_NOT = NO_SECRET | {Looks.NAME}
 
 
 def shell(text: str, marks: Landmarks) -> Iterator[Span]:

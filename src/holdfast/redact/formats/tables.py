@@ -44,7 +44,7 @@ def tables(text: str, found: list[Anchor]) -> Iterator[Pair]:
             if mark in "|│" and (record := read.record()):
                 yield record
                 break
-            columns = read.columns(found, anchor)
+            columns = read.columns(anchor)
             if columns:
                 done = read.last
                 yield from read.pairs(columns)
@@ -73,7 +73,7 @@ class _Table:
         self._after = end
         self.last = end
 
-    def columns(self, found: list[Anchor], first: Anchor) -> list[tuple[int, str]]:
+    def columns(self, first: Anchor) -> list[tuple[int, str]]:
         """Which columns are called like a secret, if the line is a header."""
         names = [self._text[cell.start : cell.end] for cell in self._header]
         if len([name for name in names if name]) < 2 or not all(map(_is_name, names)):

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 
 from ..names import listed
 from ..spans import Span, shaped, shapes
-from ..values import Looks, looks, random
+from ..values import NO_SECRET, Looks, looks, random
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
 _ADDRESS = re.compile(r"://([^\s/?#\"'<>`]*+)")
 _SLASHED = re.compile(r"[/?#][^\s\"'<>@]{0,256}+@(?=[\w.\[-])")
-_OPEN = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN, Looks.LABEL}
 
 _NAMES = "|".join(
     listed(
@@ -69,7 +68,7 @@ def urls(text: str) -> Iterator[Span]:
             start, end = found.span(1)
             lead = text[max(0, found.start() - 5) : found.start()].lower()
             secret = _credentials(text, start, end, web=lead.endswith(("http", "https")))
-            if secret is not None and looks(text[slice(*secret)]) not in _OPEN:
+            if secret is not None and looks(text[slice(*secret)]) not in NO_SECRET:
                 yield Span(*secret, "url")
     if "/" in text:
         yield from shaped(text, _HOOKS)
@@ -79,7 +78,7 @@ def urls(text: str) -> Iterator[Span]:
     if "=" in text:
         yield from _query(text)
     for span in shaped(text, _DSNS) if "@" in text else ():
-        if looks(text[span.start : span.end]) not in _OPEN:
+        if looks(text[span.start : span.end]) not in NO_SECRET:
             yield span
 
 
@@ -92,7 +91,7 @@ def _is_token(found: re.Match[str]) -> bool:
 
 def _query(text: str) -> Iterator[Span]:
     for found in _QUERY.finditer(text):
-        if looks(found[2]) not in _OPEN and any(c.isdigit() for c in found[2]):
+        if looks(found[2]) not in NO_SECRET and any(c.isdigit() for c in found[2]):
             yield Span(*found.span(2), "query")
     if "?" in text or "&" in text:
         for found in _KEY.finditer(text):
