@@ -42,9 +42,9 @@ _REASONS = {
 NESTED = 1 << 18  # characters of JSON in a text that are looked through as a value
 _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _WORDS = re.compile(r"[A-Za-z]{1,24}(?:[:._/ -][A-Za-z]{1,24}){0,7}")
-# How often a text is looked at again after a look that has replaced something, by its length; more
-# than once is rare.
-AGAIN = ((1 << 16, 6),)
+AGAIN = 6  # looks at what a look has left, until it leaves all; more than one is rare
+SHORT = 1 << 16  # characters of a text that is looked at again as a whole
+AROUND = 1 << 10  # characters on each side of what was replaced in a longer one
 CLEAN = 4096  # short texts without a secret that are remembered
 SHORTEST = 4  # characters of a value to learn; a shorter one would be found everywhere
 
@@ -134,9 +134,10 @@ class Redactor:
         if text in self._clean:
             return text
         found = self._text(text, path)
-        again = next((times for size, times in AGAIN if len(text) <= size), 2)
-        for _ in range(again if found != text else 0):
-            before, found = found, self._text(found, path)
+        near = len(text) > SHORT and text[:1] not in ("{", "[")  # JSON is read as a whole
+        look = self._near if near else self._text
+        for _ in range(AGAIN if found != text else 0):
+            before, found = found, look(found, path)
             if found == before:
                 break
         if found == text and len(text) <= 256:
@@ -158,6 +159,16 @@ class Redactor:
         for finder in self._finders:
             text = self.mask(text, finder(text), path)
         return text
+
+    def _near(self, text: str, path: str) -> str:
+        """A long text of which only what stands around placeholders is looked at once more."""
+        out, done = [], 0
+        for low, high in _around(
+            text, re.compile(re.escape(self._fixed)) if self._fixed else PLACEHOLDER
+        ):
+            out += [text[done:low], self._scanned(text[low:high], path)]
+            done = high
+        return "".join([*out, text[done:]])
 
     def found(self, text: str) -> list[Span]:
         """Where a text holds what has the shape of a secret, or stands under the name of one."""
@@ -279,6 +290,26 @@ class Redactor:
                     piece if n == 0 else put() + piece for n, piece in enumerate(text.split(form))
                 )
         return text
+
+
+def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """The lines around each placeholder, or the words where they are long; none twice."""
+    low = high = 0
+    for found in placeholder.finditer(text):
+        start = max(high, text.rfind("\n", max(0, found.start() - AROUND), found.start()) + 1)
+        if found.start() - start > AROUND:
+            start = text.rfind(" ", found.start() - AROUND, found.start()) + 1 or found.start()
+        end = text.find("\n", found.end(), found.end() + AROUND)
+        if end < 0:
+            end = max(found.end(), text.rfind(" ", found.end(), found.end() + AROUND))
+        if start > high and high:
+            yield low, high
+            low = start
+        elif not high:
+            low = start
+        high = max(high, end)
+    if high:
+        yield low, high
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
