@@ -1,7 +1,7 @@
 """Names that others rely on stay as they are: in logs, stores, addresses, command lines, settings.
 
 Where one of these tests fails because something was added on purpose, write the list anew with
-`python -m tests.contracts --write` (names in a database: run this test with HOLDFAST_CONTRACTS=write),
+`python -m tests.contracts --write` (names in a database: run this with HOLDFAST_CONTRACTS=write),
 look at the difference, and say it in the changelog. To remove or rename one breaks somebody's data
 or program.
 """
