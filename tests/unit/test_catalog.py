@@ -627,6 +627,12 @@ def test_a_cursor_comes_back_as_the_place_it_names(place: tuple[int, int | str])
     assert read_cursor(query, cursor) == place
 
 
+def test_a_cursor_of_an_earlier_version_is_understood() -> None:
+    assert read_cursor(Query(user="u"), "WyI3ZWMxM2MxYzU0MmZhZDhlIiwxLCJzIl0=") == (1, "s")
+    pending = PendingQuery(what="approval")
+    assert read_cursor(pending, "WyJjOTZlY2Q3MjM4YzQxMzVmIiw1LDdd") == (5, 7)
+
+
 @pytest.mark.parametrize(
     "other", [Query(user="v"), Query(user="u", newest_first=False), PendingQuery()], ids=repr
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,8 @@ LONGEST = 1 << 63  # numbers in a cursor are below it
 class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which sessions to list, or with `session` which of its threads. Times as in `Row`;
     `_from` is inclusive, `_until` exclusive."""
+
+    named: ClassVar = "Query"  # in its cursors, whatever the class is called
 
     tenant: str = "main"
     session: str | None = None
@@ -48,6 +50,8 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which pending items to list, oldest first. `user` is whose sessions they are in."""
+
+    named: ClassVar = "PendingQuery"
 
     tenant: str = "main"
     session: str | None = None
@@ -125,13 +129,13 @@ def pending_matches(query: PendingQuery, item: Pending) -> bool:
 # Cursors
 
 
-def make_cursor(query: Struct, value: int, tie: int | str) -> str:
+def make_cursor(query: Query | PendingQuery, value: int, tie: int | str) -> str:
     """A place in the answers to `query`, behind (value, tie)."""
     text = msgspec.json.encode((_digest(query), value, tie))
     return base64.urlsafe_b64encode(text).decode()
 
 
-def read_cursor(query: Struct, cursor: str) -> tuple[int, int | str]:
+def read_cursor(query: Query | PendingQuery, cursor: str) -> tuple[int, int | str]:
     """The place that `make_cursor` named; refuses one that belongs to another query."""
     try:
         text = base64.urlsafe_b64decode(cursor.encode())
@@ -149,8 +153,8 @@ def read_cursor(query: Struct, cursor: str) -> tuple[int, int | str]:
     return value, tie
 
 
-def _digest(query: Struct) -> str:
-    text = type(query).__name__.encode() + msgspec.json.encode(query, order="deterministic")
+def _digest(query: Query | PendingQuery) -> str:
+    text = query.named.encode() + msgspec.json.encode(query, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:16]
 
 

@@ -172,6 +172,6 @@ def _read(
 
 def _name(query: Query | PendingQuery, kind: str) -> str:
     """What names a store in the cursors of one query."""
-    about = (type(query).__name__, query, kind)
+    about = (query.named, query, kind)
     text = msgspec.json.encode(about, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:16]
