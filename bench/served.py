@@ -21,7 +21,7 @@ from litestar.datastructures import State
 import holdfast
 from holdfast.events import NewEvent
 from holdfast.server import NoAuth, ServerLimits, create_app
-from holdfast.server.running import collect_rarely
+from holdfast.server.processes import collect_rarely
 
 from .harness import Instant, shop
 from .streams import Clock

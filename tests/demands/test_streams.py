@@ -19,7 +19,7 @@ from holdfast.harness.live.log import Item, Listener
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import SharedSecret, create_app
 from holdfast.server.app import service_of
-from holdfast.server.flow import HEARTBEAT, Streams
+from holdfast.server.streams.backpressure import HEARTBEAT, Streams
 from holdfast.store import Lease, Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FaultyStore

@@ -31,8 +31,8 @@ from holdfast.client.feed import Feed
 from holdfast.client.transport import Transport
 from holdfast.events import Scope
 from holdfast.models.scripted import Say, ScriptedModel
-from holdfast.server import once as once_module
-from holdfast.server.once import Answered, Asked, Once
+from holdfast.server.auth import idempotency as once_module
+from holdfast.server.auth.idempotency import Answered, Asked, Once
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.patience import cancellable, ended, patiently
 from holdfast.testing.faults import Fault, FaultyStore

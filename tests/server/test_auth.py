@@ -20,10 +20,10 @@ from holdfast.server import (
     ServerLimits,
     SharedSecret,
 )
-from holdfast.server import flow as flow_module
-from holdfast.server import keys as keys_module
 from holdfast.server.app import ROUTES, service_of
 from holdfast.server.auth import USUAL
+from holdfast.server.auth import keys as keys_module
+from holdfast.server.streams import backpressure as flow_module
 from holdfast.stores.memory import MemoryStore
 from tests.sessions import places
 

@@ -21,7 +21,7 @@ from holdfast.client import Client, Patience
 from holdfast.events import Scope
 from holdfast.server import ServerLimits
 from holdfast.server.app import service_of
-from holdfast.server.reaching import BRIEFLY
+from holdfast.server.placement.circuit_breaker import BRIEFLY
 from holdfast.stores.copy import copy_session
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import FaultyStore

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from holdfast import Scope, connect
-from holdfast.server.beginning import LOST, turn
+from holdfast.server.placement.create_lock import LOST, turn
 from holdfast.store import wall_clock
 from holdfast.stores.memory import MemoryStore
 

@@ -14,8 +14,8 @@ import pytest
 from holdfast import Agent, NewEvent, connect, key
 from holdfast import events as ev
 from holdfast.server import Caller, Credentials
-from holdfast.server import flow as flow_module
-from holdfast.server.keys import Keys
+from holdfast.server.auth.keys import Keys
+from holdfast.server.streams import backpressure as flow_module
 from tests.sessions import places
 
 from .scene import PATIENCE, Tokens, serving, settings

@@ -13,8 +13,8 @@ import pytest
 
 from holdfast.server import SCOPES, ServerLimits, Settings
 from holdfast.server.app import ROUTES
-from holdfast.server.flow import HEARTBEAT, NAMES
 from holdfast.server.settings import TABLES
+from holdfast.server.streams.backpressure import HEARTBEAT, NAMES
 from holdfast.wire.streams import Caught, End, EndReason, Resync
 
 from .test_serve import Served

@@ -15,8 +15,8 @@ import pytest
 from holdfast.cli.agents import Choice
 from holdfast.cli.options import Common
 from holdfast.cli.serve import _Words
-from holdfast.server.running import Plan
-from holdfast.server.starting import Began
+from holdfast.server.preflight import Began
+from holdfast.server.processes import Plan
 from tests.cli.conftest import _far_from_home  # noqa: F401 - far from the user's files
 from tests.servers.process import free_port
 

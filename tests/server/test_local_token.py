@@ -22,7 +22,7 @@ from holdfast.local_token import find, folder, keep, state_folder
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import Settings, create_app
 from holdfast.server.auth import LocalTokenAuth
-from holdfast.server.running import Plan
+from holdfast.server.processes import Plan
 from holdfast.stores.address import address
 from tests.servers.wire import Wire
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Harness, Key, LogConfig, NewEvent, Query, Scope, connect
 from holdfast.server import Caller, MemoryAudit
 from holdfast.server.app import service_of
-from holdfast.server.once import Answered, Asked, Once, name, request_hash
+from holdfast.server.auth.idempotency import Answered, Asked, Once, name, request_hash
 from tests.sessions import places
 
 from .scene import PATIENCE, Api, model, serving, settings, shop

@@ -13,9 +13,9 @@ from holdfast.errors import RateLimited
 from holdfast.events import Event
 from holdfast.harness.session import Session
 from holdfast.server import ServerLimits
-from holdfast.server.flow import Streams
-from holdfast.server.outbox import PRESSED, Outbox
-from holdfast.server.stream import Wish, begin
+from holdfast.server.streams.backpressure import Streams
+from holdfast.server.streams.outbox import PRESSED, Outbox
+from holdfast.server.streams.session_stream import Wish, begin
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-from holdfast.server.reference import page
+from holdfast.server.http.reference_page import page
 
 from .scene import Api
 

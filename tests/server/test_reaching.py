@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import StoreUnavailable
-from holdfast.server.reaching import AGAIN, BRIEFLY, GAP, Reaching
+from holdfast.server.placement.circuit_breaker import AGAIN, BRIEFLY, GAP, Reaching
 
 
 class Clock:

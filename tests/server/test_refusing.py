@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast import wire
 from holdfast.errors import InvalidValue
-from holdfast.server.refusing import Protocol
+from holdfast.server.http.protocol import Protocol
 
 from .test_serve import served
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import connect
-from holdfast.server.once import Asked, Once, request_hash
+from holdfast.server.auth.idempotency import Asked, Once, request_hash
 from tests.sessions import places
 
 from .scene import Api, model, serving, settings

@@ -25,7 +25,7 @@ from holdfast.cli.app import run as cli
 from holdfast.errors import InvalidSettings
 from holdfast.server import NoAuth, ServerLimits, close_app, create_app
 from holdfast.server.app import service_of
-from holdfast.server.running import bound
+from holdfast.server.processes import bound
 from tests.servers.process import free_port
 
 from .scene import PATIENCE, engine, listening, model, serving, settings

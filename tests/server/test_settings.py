@@ -11,10 +11,10 @@ import pytest
 from holdfast import Agent
 from holdfast.errors import InvalidSettings, InvalidValue
 from holdfast.server import NoAuth, Settings, SharedSecret, create_app
-from holdfast.server.audit import FileAudit
-from holdfast.server.running import Plan
+from holdfast.server.auth.audit import FileAudit
+from holdfast.server.preflight import known_callers
+from holdfast.server.processes import Plan
 from holdfast.server.settings import read
-from holdfast.server.starting import known_callers
 from holdfast.stores.registry import StoreRegistry
 
 from .scene import model, serving, shop

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from holdfast import Store, StoreError
 from holdfast.cli.app import run as cli
 from holdfast.harness.sandbox import LocalSandbox
+from holdfast.server.preflight import known_callers
 from holdfast.server.settings import read
-from holdfast.server.starting import known_callers
 from holdfast.stores import patience
 from tests.cli.conftest import _far_from_home  # noqa: F401 - far from the user's files
 

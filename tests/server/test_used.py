@@ -11,11 +11,11 @@ from holdfast import Agent, Query, StoreUnavailable, SubAgent, tool
 from holdfast.errors import UnknownAgent
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import ServerLimits
-from holdfast.server import once as once_module
 from holdfast.server import service as service_module
 from holdfast.server.app import service_of
+from holdfast.server.auth import idempotency as once_module
+from holdfast.server.auth.idempotency import Answered, Asked, Once
 from holdfast.server.engines import Place
-from holdfast.server.once import Answered, Asked, Once
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 

@@ -21,7 +21,7 @@ from .output import Output, plain
 from .render import moment
 
 if TYPE_CHECKING:
-    from ..server.keys import Keys, NewKey
+    from ..server.auth.keys import Keys, NewKey
 
 T = TypeVar("T")
 NAME, SECRET = 12, 43  # characters of a key behind `hk_`: its id, and what is secret
@@ -145,7 +145,7 @@ def _show_new(out: Output, made: NewKey) -> None:
 def _with(common: Common, work: Callable[[Keys], Awaitable[T]], *, new: bool = False) -> T:
     """Do it with the keys of the store, which the first key may make."""
     try:
-        from ..server.keys import Keys  # noqa: PLC0415
+        from ..server.auth.keys import Keys  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(extra="server", needed_for="holdfast keys") from error
 

@@ -21,8 +21,8 @@ from .failure import UsageError
 from .options import EVERYWHERE, WAITED, Common, default_store
 
 if TYPE_CHECKING:
-    from ..server.running import Plan
-    from ..server.starting import Began
+    from ..server.preflight import Began
+    from ..server.processes import Plan
 
 OPEN = (
     "WARNING: this server asks for no token. Every program and every user of this machine may use "
@@ -89,8 +89,8 @@ def serve(
     asked for.
     """
     try:
-        from ..server.auth import is_loopback  # noqa: PLC0415
-        from ..server.running import Plan, run  # noqa: PLC0415
+        from ..server.auth.callers import is_loopback  # noqa: PLC0415
+        from ..server.processes import Plan, run  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(extra="server", needed_for="holdfast serve") from error
     if not agents and config is None:

@@ -8,11 +8,11 @@ except ImportError as error:
     raise MissingExtra(extra="server", needed_for="the server") from error
 
 from .app import close_app, create_app
-from .audit import AuditRecord, AuditSink, FileAudit, LogAudit, MemoryAudit
-from .auth import SCOPES, AuthHandler, Caller, Credentials, NoAuth, SharedSecret
+from .auth.audit import AuditRecord, AuditSink, FileAudit, LogAudit, MemoryAudit
+from .auth.callers import SCOPES, AuthHandler, Caller, Credentials, NoAuth, SharedSecret
+from .auth.keys import KeyAuth, KeyInfo, Keys, NewKey
+from .auth.limits import ServerLimits
 from .engines import Engine, HoldfastEngine, Place
-from .keys import KeyAuth, KeyInfo, Keys, NewKey
-from .limits import ServerLimits
 from .settings import Settings
 
 __all__ = [

@@ -17,12 +17,12 @@ from ..events import new_id
 from ..harness.signals import told
 from ..store import wall_clock
 from ..wire import Failed
-from .asking import SERVICE, asking
-from .audit import AuditRecord
-from .edge import Edge
-from .failure import Answer, answer
-from .front import ASKED, Front
-from .headers import guarded
+from .auth.audit import AuditRecord
+from .http.context import SERVICE, asking
+from .http.cors import ASKED, Front
+from .http.errors import Answer, answer
+from .http.headers import guarded
+from .http.middleware import Edge
 from .routes import (
     bundles,
     documents,

@@ -26,10 +26,10 @@ from ..harness.sandbox.removal import cleared, condemn
 from ..harness.session import Session
 from ..models.scripted import ScriptedModel, offline
 from ..store import Receipt, Remains, Store
-from .choices import Choices
-from .envs import Envs, Supplied
-from .limits import ServerLimits
-from .uses import Uses
+from .auth.limits import ServerLimits
+from .placement.open_sessions import Uses
+from .run_choices import Choices
+from .uploads.variables import Envs, Supplied
 
 Made: TypeAlias = "Agent | Callable[..., Harness]"
 

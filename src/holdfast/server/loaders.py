@@ -23,8 +23,8 @@ from ..errors import InvalidValue
 from ..harness.sandbox import Place
 from ..harness.sandbox.folder import DEPTH
 from ..wire.files import File
-from . import git, manifest
-from .manifest import Described
+from .uploads import git, manifest
+from .uploads.manifest import Described
 
 FILES, BYTES = 2_000, 64 << 20  # of one agent, at most
 ENTRIES = 10_000  # files, folders and links that are looked at

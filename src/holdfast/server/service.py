@@ -16,21 +16,21 @@ from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownAgent, Un
 from ..harness.agents.agent import Agent
 from ..harness.agents.limits import RunLimits
 from ..stores.patience import cancellable, ended
-from .adopting import Adopting, serving
-from .audit import Audit
-from .auth import RESERVED, AuthHandler, Caller, Credentials, Known
-from .choices import Choices
+from .auth.audit import Audit
+from .auth.callers import RESERVED, AuthHandler, Caller, Credentials, Known
+from .auth.idempotency import Once
+from .auth.keys import KeyAuth, Keys, split
+from .auth.limits import BUCKETS, Gate, Rate
 from .engines import Engine, HoldfastEngine
-from .flow import Streams
-from .keys import KeyAuth, Keys, split
-from .limits import BUCKETS, Gate, Rate
-from .loading import Loading
-from .once import Once
-from .outbox import Outbox
-from .places import Places
-from .removing import Removals
+from .placement.locator import Places
+from .placement.removals import Removals
+from .placement.write_check import Writing
+from .run_choices import Choices
 from .settings import Settings
-from .writing import Writing
+from .streams.backpressure import Streams
+from .streams.outbox import Outbox
+from .uploads.agent_adoption import Adopting, serving
+from .uploads.agents import Loading
 
 LOGGER = logging.getLogger("holdfast.server")
 LOOK = 5.0  # seconds between two looks for runs of agents that others loaded

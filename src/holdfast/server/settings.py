@@ -30,14 +30,14 @@ from ..models.port import split_ref
 from ..models.scripted import offline
 from ..redact import Redactor
 from ..stores.registry import Builder, StoreRegistry
-from . import shapes
-from . import tables as tabled
-from .audit import FileAudit, LogAudit, Sink
-from .auth import AuthHandler, LocalTokenAuth, NoAuth, SharedSecret, check_tenant, is_local
+from . import settings_tables as tabled
+from . import settings_values
+from .auth.audit import FileAudit, LogAudit, Sink
+from .auth.callers import AuthHandler, LocalTokenAuth, NoAuth, SharedSecret, check_tenant, is_local
+from .auth.limits import ServerLimits
 from .engines import Engine, HoldfastEngine, Made
-from .limits import ServerLimits
 from .loaders import Loader
-from .loading import Harden
+from .uploads.agents import Harden
 
 MEMORY = "memory:"
 KEYS = "keys"  # the name of the auth that looks into the store
@@ -193,7 +193,7 @@ class Settings:
             yield from self.audit.faults()
         yield from self.limits.faults()
         yield from self._list_faults()
-        if not shapes.SECONDS.fits(self.grace) or self.grace < 0:
+        if not settings_values.SECONDS.fits(self.grace) or self.grace < 0:
             yield f"grace is {self.grace!r}: give seconds"
 
     def _engine_faults(self) -> Iterator[str]:
@@ -207,7 +207,7 @@ class Settings:
     def _list_faults(self) -> Iterator[str]:
         for name in ("tenants", "origins", "envs", "models"):
             if isinstance(getattr(self, name), str):
-                yield f"{name} is a text: give {shapes.TEXTS.words}"
+                yield f"{name} is a text: give {settings_values.TEXTS.words}"
                 return
         for ref in self.models or ():
             if (wrong := _wrong_model(ref)) is not None:
@@ -281,7 +281,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
     harness = _harness(known, only_engines, faults)
     run_limits = _run_limits(known["run_limits"], faults)
     bounded = {} if run_limits is None else {"run_limits": run_limits}
-    server = shapes.fitting("server", known["server"], shapes.SERVER, faults)
+    server = settings_values.fitting("server", known["server"], settings_values.SERVER, faults)
     settings = Settings(
         engines=tabled.engines(known["engines"], {**harness, **bounded}, faults),
         loaders=tabled.loaders(known["loaders"], faults),
@@ -305,7 +305,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
 
 def _no_table(name: str) -> str:
     """What is wrong with a name that is no table: perhaps it is a setting of one."""
-    if homes := [f"[{table}]" for table, known in shapes.HOMES.items() if name in known]:
+    if homes := [f"[{table}]" for table, known in settings_values.HOMES.items() if name in known]:
         return f"{name} is a setting of {' and of '.join(homes)}: write it under that"
     return f"there is no table [{name}]: {instead(name, sorted(TABLES))}"
 
@@ -317,7 +317,7 @@ def _table(
     if isinstance(table, dict):
         resolved: dict[str, Any] = _resolved(table, name, environ, faults)
         return resolved
-    faults.append(f"{name} is {shapes.sort(table)}: write a table, {WRITTEN[name]}")
+    faults.append(f"{name} is {settings_values.sort(table)}: write a table, {WRITTEN[name]}")
     return {}
 
 
@@ -327,10 +327,10 @@ def _harness(
     """The settings of the harness; where there are only other engines, they may be theirs."""
     table = known["harness"]
     if only_engines:
-        faults += shapes.misfits("harness", table, shapes.HARNESS)
+        faults += settings_values.misfits("harness", table, settings_values.HARNESS)
         given = dict(table)
     else:
-        given = shapes.fitting("harness", table, shapes.HARNESS, faults)
+        given = settings_values.fitting("harness", table, settings_values.HARNESS, faults)
     return {**given, **tabled.sandbox(known["sandbox"], faults)}
 
 
@@ -364,7 +364,7 @@ def _stores(table: Mapping[str, Any], faults: list[str]) -> StoreRegistry | str:
     for kind, about in table.items():
         path = f"stores.{kind}"
         one = about if isinstance(about, dict) else {"url": about}
-        given = shapes.fitting(path, one, shapes.STORE, faults)
+        given = settings_values.fitting(path, one, settings_values.STORE, faults)
         if "url" not in one:
             faults.append(f"{path}.url is missing: give the URL of the store")
         try:
@@ -377,11 +377,11 @@ def _stores(table: Mapping[str, Any], faults: list[str]) -> StoreRegistry | str:
 
 def _auth(table: Mapping[str, Any], faults: list[str]) -> AuthHandler | str:
     kind = table.get("kind", KEYS)
-    if not isinstance(kind, str) or kind not in shapes.AUTH:
-        found = repr(kind) if isinstance(kind, str) else shapes.sort(kind)
+    if not isinstance(kind, str) or kind not in settings_values.AUTH:
+        found = repr(kind) if isinstance(kind, str) else settings_values.sort(kind)
         faults.append(f"auth.kind is {found}: use keys, secret, local or none")
         return KEYS
-    given = shapes.fitting("auth", table, shapes.AUTH[kind], faults)
+    given = settings_values.fitting("auth", table, settings_values.AUTH[kind], faults)
     given.pop("kind", None)
     if kind == "secret" and "secret" not in table:
         faults.append('auth.secret is missing: write secret = "env:NAME", and set that variable')
@@ -399,7 +399,7 @@ def _auth(table: Mapping[str, Any], faults: list[str]) -> AuthHandler | str:
 
 
 def _audit(table: Mapping[str, Any], faults: list[str]) -> Sink | None:
-    given = shapes.fitting("audit", table, shapes.AUDIT, faults)
+    given = settings_values.fitting("audit", table, settings_values.AUDIT, faults)
     sink = given.get("sink")
     if sink == "log":
         return LogAudit()
@@ -413,7 +413,7 @@ def _audit(table: Mapping[str, Any], faults: list[str]) -> Sink | None:
 
 
 def _run_limits(table: Mapping[str, Any], faults: list[str]) -> RunLimits | None:
-    given = shapes.fitting("run_limits", table, shapes.RUN_LIMITS, faults)
+    given = settings_values.fitting("run_limits", table, settings_values.RUN_LIMITS, faults)
     return RunLimits(**given) if given else None
 
 
@@ -424,7 +424,7 @@ def _limits(table: Mapping[str, Any], faults: list[str]) -> ServerLimits:
             msgspec.convert({name: value}, ServerLimits)
             given[name] = value
         except msgspec.ValidationError:
-            wrong = f"is {shapes.sort(value)}: give a number"
+            wrong = f"is {settings_values.sort(value)}: give a number"
             if name not in known:
                 wrong = f"is no setting: {instead(name, sorted(known))}"
             faults.append(f"limits.{name} {wrong}")

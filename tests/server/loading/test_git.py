@@ -196,7 +196,7 @@ async def test_a_repository_that_is_too_large_is_given_up(
     loader, source = GitLoader(str(tmp_path)), {"url": str(folder)}
     _, files = await fetch(loader, source)
     assert len(files["noise"]) == 4 << 20
-    monkeypatch.setattr("holdfast.server.git.DISK", 2 << 20)
+    monkeypatch.setattr("holdfast.server.uploads.git.DISK", 2 << 20)
     with pytest.raises(InvalidValue, match="is larger than 2 MiB"):
         await fetch(loader, source)
 

@@ -21,7 +21,7 @@ from holdfast.server.loaders import (
     attach,
     load,
 )
-from holdfast.server.manifest import described, read
+from holdfast.server.uploads.manifest import described, read
 from holdfast.wire import File
 
 MANIFEST = """

@@ -18,7 +18,7 @@ from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import MemoryAudit
 from holdfast.server.app import service_of
 from holdfast.server.loaders import Fetched, InlineLoader, LocalLoader
-from holdfast.server.manifest import Described
+from holdfast.server.uploads.manifest import Described
 from tests.sessions import places
 
 from ..scene import PATIENCE, Api, refund, serving, settings

@@ -12,8 +12,8 @@ from holdfast import Agent, Harness, Store, tool
 from holdfast.harness.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.scripted import Say, ScriptedModel, Use
-from holdfast.server.flow import Streams
-from holdfast.server.stream import Wish, begin
+from holdfast.server.streams.backpressure import Streams
+from holdfast.server.streams.session_stream import Wish, begin
 
 PATIENCE = 20.0
 STORY = " ".join(f"word{n} é\u2028\U0001f600" for n in range(60))

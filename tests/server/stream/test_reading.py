@@ -12,8 +12,8 @@ import pytest
 from holdfast import InvalidValue, StoreUnavailable, connect, key
 from holdfast.events import Event, NewEvent
 from holdfast.server import ServerLimits
-from holdfast.server.flow import Flow, Streams
-from holdfast.server.stream import FAILED, Wish, begin, failure
+from holdfast.server.streams.backpressure import Flow, Streams
+from holdfast.server.streams.session_stream import FAILED, Wish, begin, failure
 from holdfast.store import CaughtUp
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore

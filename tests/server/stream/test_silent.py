@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import CaughtUp, Event
 from holdfast.client import Client
-from holdfast.server.outbox import PIECE
+from holdfast.server.streams.outbox import PIECE
 
 from .checks import silent_readers
 from .crowd import Reader, Server, asked, told, until

@@ -20,11 +20,11 @@ from ...catalog import Row
 from ...errors import Forbidden, HoldfastError, LeaseHeld, SessionNotFound, UnknownAgent
 from ...events import Scope
 from ...wire.bundles import BundleShown, BundleTaken
-from ..adopting import serving
-from ..asking import Ask, Asking, SessionId
 from ..engines import Place
-from ..failure import JSON
-from ..pieces import given_out
+from ..http.context import Ask, Asking, SessionId
+from ..http.errors import JSON
+from ..http.file_response import given_out
+from ..uploads.agent_adoption import serving
 from .sessions import check_id, unsettle
 
 SCOPE = {"scope": "bundles"}

@@ -15,9 +15,9 @@ from ...harness.live.inbox import Decision
 from ...harness.parts.standing import Status
 from ...harness.runs.results import Result
 from ...store import Receipt
-from ..edge import STREAM
-from ..headers import base_of
-from ..reference import POLICY, page
+from ..http.headers import base_of
+from ..http.middleware import STREAM
+from ..http.reference_page import POLICY, page
 
 PUBLIC = {"public": True}
 KEY = {

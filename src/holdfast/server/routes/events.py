@@ -20,12 +20,12 @@ from ...events import Event
 from ...harness.live.listening import is_apart, size_apart
 from ...store import Store
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
-from .. import across
-from ..asking import Ask, SessionId, Thread
-from ..edge import STREAM
-from ..headers import asks_for, takes
-from ..sending import Streamed
-from ..stream import Wish, begin
+from ..http.context import Ask, SessionId, Thread
+from ..http.headers import asks_for, takes
+from ..http.middleware import STREAM
+from ..placement import pagination
+from ..streams.response import Streamed
+from ..streams.session_stream import Wish, begin
 
 PAGE_BYTES = 4 << 20  # of events in one page; one that is larger comes alone
 LOOK = 0.5  # seconds between two looks at the inbox
@@ -66,7 +66,7 @@ Tag = Annotated[
     QueryParameter(name="tag", max_length=64, description="`tag` of a page: wait for another one."),
 ]
 Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
-Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=across.LONGEST)]
+Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=pagination.LONGEST)]
 
 
 @get(
@@ -202,7 +202,7 @@ async def inbox(
     )
     until = time.monotonic() + min(wait, ask.service.limits.wait_seconds)
     while True:
-        page = await across.page(
+        page = await pagination.page(
             ask.service.places,
             query,
             lambda one, after, most: one.pending(query, cursor=after, limit=most),

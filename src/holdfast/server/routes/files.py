@@ -28,8 +28,8 @@ from ...wire.files import (
     Tree,
     Written,
 )
-from ..asking import Ask, Asking, SessionId
-from ..pieces import given_out
+from ..http.context import Ask, Asking, SessionId
+from ..http.file_response import given_out
 
 FILE = 16 << 20  # bytes of a file that is read or edited, at most
 SHOWN, DEEPEST = 1_000, 8  # entries of a tree, and how many folders it goes down

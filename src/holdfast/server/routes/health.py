@@ -11,9 +11,9 @@ from litestar.openapi.datastructures import ResponseSpec
 from ...errors import HoldfastError
 from ...events import Key
 from ...wire import Health, Readiness
-from ..asking import SERVICE
+from ..http.context import SERVICE
+from ..placement.write_check import PATIENCE
 from ..service import Service
-from ..writing import PATIENCE
 
 LOGGER = logging.getLogger("holdfast.server")
 PUBLIC = {"public": True}

@@ -35,9 +35,9 @@ from ...wire import (
     Transcript,
     cursor,
 )
-from ..asking import Ask, Asking, SessionId, Thread, check_metadata
-from ..choices import check_again
-from ..limits import ServerLimits
+from ..auth.limits import ServerLimits
+from ..http.context import Ask, Asking, SessionId, Thread, check_metadata
+from ..run_choices import check_again
 
 Wait = Annotated[bool, QueryParameter(description="Wait until its run waits or has ended.")]
 Seq = Annotated[int, PathParameter(ge=1, le=(1 << 53) - 1)]

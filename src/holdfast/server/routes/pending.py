@@ -24,7 +24,7 @@ from ...harness.live.inbox import Decision
 from ...harness.parts.children import holder
 from ...harness.session import Session
 from ...wire import Answer, Approve, Asks, Deny, Extend
-from ..asking import Ask, Asking, SessionId, Thread
+from ..http.context import Ask, Asking, SessionId, Thread
 
 READ = {"scope": "sessions:read"}
 Item = Annotated[str, PathParameter(min_length=1, max_length=512)]

@@ -22,10 +22,10 @@ from ...events import Key
 from ...sessions import PersonErased, Sessions
 from ...store import Remains
 from ...wire import ErasedIn, ErasedPerson
-from ..asking import Ask, Asking
 from ..engines import Place
-from ..naming import Naming, remains
-from ..places import Kept, Reached
+from ..http.context import Ask, Asking
+from ..placement.locator import Kept, Reached
+from ..placement.store_names import Naming, remains
 
 LINES = "application/x-ndjson"
 BASE = "/people"

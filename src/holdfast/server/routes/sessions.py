@@ -22,18 +22,19 @@ from ...sessions import Sessions
 from ...sessions.changes import check_held
 from ...store import Receipt
 from ...wire import ChangeSession, CreateSession, GetOrCreate, RowPage, SessionView
-from .. import across, bringing, envs
-from ..asking import Ask, Asking, SessionId, Thread, check_metadata
 from ..engines import Place
-from ..naming import remaining
-from ..stream import Alone
+from ..http.context import Ask, Asking, SessionId, Thread, check_metadata
+from ..placement import pagination
+from ..placement.store_names import remaining
+from ..streams.session_stream import Alone
+from ..uploads import session_uploads, variables
 
 Stands: TypeAlias = Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
 SEALED = "sealed"  # the phase of what was moved elsewhere, or is only to be read
-BEGIN = {"scope": "sessions:write", "replayed": bringing.give_again}
+BEGIN = {"scope": "sessions:write", "replayed": session_uploads.give_again}
 Limit = Annotated[int, QueryParameter(ge=1, le=100)]
 Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
-Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=across.LONGEST)]
+Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=pagination.LONGEST)]
 
 
 @post("/sessions", opt=BEGIN, operation_id="create_session")
@@ -62,7 +63,7 @@ async def get_or_create(
     check_id(session_id)
     check_metadata(*data.metadata)
     fresh = False
-    envs.check(data.envs, ask.service.settings.envs)
+    variables.check(data.envs, ask.service.settings.envs)
     sure = data.store is None  # whoever names the store of a new session need not ask the others
     try:
         place, row = await ask.find(session_id, sure=sure)
@@ -71,7 +72,7 @@ async def get_or_create(
         place, row = await ask.find(session_id, sure=sure)
     if not fresh and data.envs:
         _, engine, _ = await ask.engine_of(place, row)
-        bringing.give(engine, place, session_id, data.envs)
+        session_uploads.give(engine, place, session_id, data.envs)
     view = await ask.shown(place, row, created=fresh)
     return Response(view, status_code=201 if fresh else 200)
 
@@ -82,20 +83,20 @@ async def _begin(
     service, wish = ask.service, data.store
     check_id(id)
     _, engine = service.engine(data.engine)
-    bringing.check(service, data)
+    session_uploads.check(service, data)
     user = ask.acting_for(data.user)
     options = {} if wish is None else wish.options
     place = await service.places.place(
         ask.caller.tenant, None if wish is None else wish.kind, options
     )
-    agent, brought = await bringing.bring(service, place, id, data, new=new, again=ask.again)
+    agent, brought = await session_uploads.bring(service, place, id, data, new=new, again=ask.again)
     created = ev.SessionCreated(
         agent=agent,
         user=user,
         title=data.title,
         workspace=data.workspace,
         labels=list(data.labels),
-        metadata={**data.metadata, **bringing.told(brought)},
+        metadata={**data.metadata, **session_uploads.told(brought)},
     )
     ids = [ask.new_id("begin:"), ask.new_id("state:")]
     async with service.places.beginning(place.tenant, id):
@@ -111,7 +112,7 @@ async def _begin(
     if new and not fresh:
         raise SessionExists(tenant=place.tenant, session=id)
     if fresh:
-        await bringing.settle(service, engine, place, id, agent, brought, data.envs)
+        await session_uploads.settle(service, engine, place, id, agent, brought, data.envs)
     return place, fresh
 
 
@@ -173,14 +174,14 @@ async def find(
         newest_first=newest_first,
         total=total,
     )
-    page = await across.page(
+    page = await pagination.page(
         places,
         query,
         lambda one, after, most: one.find(query, cursor=after, limit=most),
         store=store,
         cursor=cursor,
         limit=limit,
-        sift=partial(across.here, places),
+        sift=partial(pagination.here, places),
     )
     items = [places.naming.row(row) for row in page.items]
     return RowPage(items=items, cursor=page.cursor, total=page.total, missing=page.missing)

@@ -25,7 +25,7 @@ from ...wire import (
     SwitchMode,
     UsageShown,
 )
-from ..asking import Ask, Asking, SessionId, Thread
+from ..http.context import Ask, Asking, SessionId, Thread
 from .sessions import SEALED
 
 READ = {"scope": "sessions:read"}

@@ -15,9 +15,9 @@ from ...catalog import LIVE, Query, Row
 from ...errors import StoreError, SurfaceTaken
 from ...sessions import Inbound, Sessions
 from ...wire import AttachSurface, MovedSurface, Resolve, SessionView, SurfaceShown
-from ..asking import Ask, Asking, SessionId
-from ..doubt import Unasked
 from ..engines import Place
+from ..http.context import Ask, Asking, SessionId
+from ..placement.absence_guard import Unasked
 
 READ = {"scope": "sessions:read"}
 WRITE = {"scope": "sessions:write"}

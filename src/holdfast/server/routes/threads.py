@@ -10,7 +10,7 @@ from litestar.params import FromQuery, JSONBody, PathParameter, QueryParameter
 
 from ...errors import SessionExists, SessionNotFound
 from ...wire import CreateThread, ForkThread, RenameThread, RowPage, SessionView
-from ..asking import Ask, Asking, SessionId, Thread
+from ..http.context import Ask, Asking, SessionId, Thread
 from .sessions import check_id
 
 READ = {"scope": "sessions:read"}

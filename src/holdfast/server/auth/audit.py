@@ -1,0 +1,173 @@
+"""Audit: one record of each request, who asked for what and how it was answered. Masked, and
+whatever becomes of it, the request goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ...redact import Redactor
+
+LOGGER = logging.getLogger("holdfast.audit")
+ROOM = 10_000  # records that may wait for a sink
+
+
+class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request and its answer. `action` is the operation's name in the OpenAPI document; `code`
+    is that of the error, `key` the id of the key."""
+
+    at: int
+    request: str
+    action: str
+    method: str
+    path: str
+    status: int
+    tenant: str | None = None
+    principal: str | None = None
+    key: str | None = None
+    session: str | None = None
+    target: dict[str, str] = {}
+    code: str | None = None
+    address: str | None = None
+    channel: str = "http"
+
+
+class AuditSink(Protocol):
+    """Takes records. It may be slow or fail; nobody waits for it."""
+
+    def record(self, record: AuditRecord) -> Any:
+        """Keep a record; may return something to be awaited."""
+        ...
+
+
+Sink: TypeAlias = "AuditSink | Callable[[AuditRecord], Any]"
+
+
+class MemoryAudit:
+    """Keeps records in a list: for tests."""
+
+    def __init__(self) -> None:
+        self.records: list[AuditRecord] = []
+
+    def record(self, record: AuditRecord) -> None:
+        self.records.append(record)
+
+
+class LogAudit:
+    """Writes records to the standard logger `holdfast.audit`."""
+
+    def record(self, record: AuditRecord) -> None:
+        LOGGER.info("%s", msgspec.json.encode(record).decode())
+
+
+class FileAudit:
+    """Appends records to a file, a line of JSON each. One that it makes is its owner's to read
+    alone; one that is there keeps its mode."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+
+    def faults(self) -> Iterator[str]:
+        """Why no record could be written; nothing is left behind by the trial."""
+        try:
+            if self._path.is_file() or self._path.is_dir():
+                self._path.open("ab").close()
+                return
+            if self._path.exists():
+                return  # a pipe or a device: to open it may be to wait
+            why = unmade(self._path) if self._path.parent.is_dir() else "its folder is not there"
+        except OSError as error:
+            why = error.strerror
+        if why is not None:
+            yield (
+                f"audit: {str(self._path)!r} cannot be written ({why}): make its folder first, or "
+                "name another path"
+            )
+
+    async def record(self, record: AuditRecord) -> None:
+        await asyncio.to_thread(self._write, msgspec.json.encode(record) + b"\n")
+
+    def _write(self, line: bytes) -> None:
+        with open(self._path, "ab", opener=_private) as file:
+            file.write(line)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file; one that is made is for its owner alone."""
+    return os.open(path, flags, 0o600)
+
+
+def unmade(path: Path) -> str | None:
+    """Why nothing can be made at a path, with the folders above it that are missing; None where
+    it can, or a folder is there that takes more. Nothing is left behind by the trial."""
+    above = path.absolute()
+    try:
+        while not above.exists():
+            above = above.parent
+        if not above.is_dir():
+            return f"{str(above)!r} is no folder"
+        Path(tempfile.mkdtemp(dir=above)).rmdir()
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+class Audit:
+    """Hands records on, in order, without holding anybody up. What fails is logged."""
+
+    def __init__(self, sink: Sink | None, redactor: Redactor) -> None:
+        self._take: Callable[[AuditRecord], Any] | None = getattr(sink, "record", None) or (
+            sink if callable(sink) else None
+        )
+        self._redactor = redactor
+        self._waiting: asyncio.Queue[AuditRecord] = asyncio.Queue(ROOM)
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, record: AuditRecord) -> None:
+        """Have a record kept."""
+        if self._take is None:
+            return
+        try:
+            self._waiting.put_nowait(masked(record, self._redactor))
+        except asyncio.QueueFull:
+            LOGGER.error("audit records are lost: the sink is too slow")
+            return
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._drain(), name="audit")
+
+    async def _drain(self) -> None:
+        while not self._waiting.empty():
+            record = self._waiting.get_nowait()
+            try:
+                assert self._take is not None
+                done = self._take(record)
+                if inspect.isawaitable(done):
+                    await done
+            except Exception as error:  # whatever a sink of the program's own raises
+                LOGGER.error("an audit record is lost: %s", type(error).__name__)
+
+    async def aclose(self) -> None:
+        """Return when all records were handed on."""
+        if self._task is not None:
+            await self._task
+
+
+def masked(record: AuditRecord, redactor: Redactor) -> AuditRecord:
+    """The record without secrets that somebody put into a path."""
+    hide = redactor.text
+    return msgspec.structs.replace(
+        record,
+        path=hide(record.path),
+        session=None if record.session is None else hide(record.session),
+        principal=None if record.principal is None else hide(record.principal),
+        target={name: hide(value) for name, value in record.target.items()},
+    )

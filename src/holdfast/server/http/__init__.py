@@ -1,0 +1,1 @@
+"""HTTP: middleware, errors in one shape, validation messages, headers, the protocol below it."""

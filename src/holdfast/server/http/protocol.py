@@ -1,0 +1,130 @@
+"""The protocol below the app: HTTP/1.1 that can be read in one way only. What cannot is refused in
+the same shape as everything else, and its connection is closed; it reaches no app."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import struct
+from typing import Any
+
+import h11
+import msgspec
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ...errors import InvalidValue
+from ...wire import failed
+from .errors import JSON
+from .headers import both_framings
+
+HEAD = (
+    "HTTP/1.1 400 Bad Request\r\n"
+    "content-type: {}\r\ncontent-length: {}\r\nx-content-type-options: nosniff\r\n"
+    "connection: close\r\n\r\n"
+)
+LONGEST = 64 << 10  # bytes of a request line and headers
+LEFT = 60.0  # seconds until what was answered, and is not taken, is dropped with its connection
+_LONE = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")  # a line that does not end with CR LF
+_FOLDED = re.compile(rb"\n[ \t]")  # a header that goes on in the next line
+
+
+class Strict(h11.Connection):
+    """Reads requests by the letter of RFC 9112, since a proxy in front may read what is loose in
+    another way and take a part of one request for the next. `fault` says what was wrong."""
+
+    fault: InvalidValue | None = None
+    _chunked = False
+
+    def next_event(self) -> Any:
+        begins = self.their_state is h11.IDLE
+        looks = begins or (self._chunked and self.their_state is h11.SEND_BODY)
+        before = self.trailing_data[0] if looks else b""
+        if begins:
+            self._check_lines(before.partition(b"\r\n\r\n")[0])
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._check_framing(event)
+        elif isinstance(event, h11.EndOfMessage) and looks and not begins:
+            self._check_lines(before[: len(before) - len(self.trailing_data[0])])
+        return event
+
+    def _check_lines(self, text: bytes) -> None:
+        if _LONE.search(text):
+            self._refuse("request", "has a line that does not end with CR LF", "end all lines so")
+        if _FOLDED.search(text):
+            self._refuse("request", "has a header that goes on in the next line", "use one line")
+
+    def _check_framing(self, request: h11.Request) -> None:
+        names = {name for name, _ in request.headers}
+        self._chunked = b"transfer-encoding" in names
+        if self._chunked and b"content-length" in names:
+            self.fault = both_framings()
+            raise h11.RemoteProtocolError(str(self.fault))
+        if self._chunked and request.http_version < b"1.1":
+            self._refuse("transfer-encoding", "is not for HTTP/1.0", "use HTTP/1.1")
+
+    def _refuse(self, field: str, problem: str, remedy: str) -> None:
+        self.fault = InvalidValue(field=field, problem=problem, remedy=remedy)
+        raise h11.RemoteProtocolError(str(self.fault))
+
+
+class Protocol(H11Protocol):
+    """uvicorn's protocol, with our words for what it refuses. A connection whose answer was not
+    finished is closed without waiting for a reader that takes nothing."""
+
+    conn: Strict
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.conn = Strict(h11.SERVER, LONGEST)
+        self._served, self.app = self.app, self._answer
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await self._served(scope, receive, send)
+        finally:
+            cycle = self.cycle
+            unfinished = cycle.response_started and not cycle.response_complete
+            if unfinished and not cycle.disconnected:
+                self._reset()
+                await asyncio.sleep(0)  # until the cycle knows
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._drop_later()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._drop_later()
+
+    def _drop_later(self) -> None:
+        """Have a connection end that is being closed, also where its reader takes nothing."""
+        if self.transport.is_closing() and self.transport.get_write_buffer_size():
+            self.loop.call_later(LEFT, self._reset)
+
+    def _reset(self) -> None:
+        """End the connection at once, with all that it buffers here and in the kernel: closing it
+        would wait until the rest was taken."""
+        line = self.transport.get_extra_info("socket")
+        if line is not None and line.fileno() >= 0:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer, and close the connection: where the next request begins is not known."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True  # its app can answer no more
+            cycle.message_event.set()
+            if cycle.response_started:
+                self._reset()
+                return
+        error = self.conn.fault or InvalidValue(
+            field="request",
+            problem="is not valid HTTP/1.1",
+            remedy="send a request line and headers by RFC 9112, of 64 KiB at most",
+        )
+        body = msgspec.json.encode(failed(error))
+        self.transport.write(HEAD.format(JSON, len(body)).encode() + body)
+        self.transport.close()

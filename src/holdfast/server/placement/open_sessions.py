@@ -1,0 +1,78 @@
+"""Which sessions of a process are used, and closing those that nobody has used for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...errors import HoldfastError
+from ...harness.host import Harness
+from ...stores.patience import cancellable
+from ..auth.limits import ServerLimits
+
+LOOK = 0.1  # of the idle time: how often unused sessions are looked for
+
+
+@dataclass
+class _Use:
+    """How a session is used that is open: by how many now, and when last."""
+
+    users: int = 0
+    last: float = 0.0
+
+
+class Uses:
+    """The uses of an engine's sessions. Nothing of a session is lost when it is closed."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._uses: dict[tuple[Harness, str], _Use] = {}
+        self._tidying: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def use(self, harness: Harness, session: str) -> Iterator[None]:
+        """A session is used for as long as the block lasts."""
+        use = self._uses.setdefault((harness, session), _Use())
+        use.users += 1
+        if self._tidying is None or self._tidying.done():
+            self._tidying = asyncio.create_task(self._close_unused(), name="tidy")
+        try:
+            yield
+        finally:
+            use.users -= 1
+            use.last = time.monotonic()
+
+    def forget(self, harness: Harness, session: str | None = None) -> None:
+        """One session of a harness is gone, or all of them."""
+        for known in [*self._uses]:
+            if known[0] is harness and session in (None, known[1]):
+                del self._uses[known]
+
+    async def aclose(self) -> None:
+        """Look no more."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.gather(self._tidying, return_exceptions=True)
+
+    async def _close_unused(self) -> None:
+        while self._uses:
+            await asyncio.sleep(self._limits.idle_seconds * LOOK)
+            for harness, session in [*self._unused()]:
+                if (harness, session) not in self._uses:
+                    with contextlib.suppress(HoldfastError), cancellable():
+                        await harness.close(session)
+
+    def _unused(self) -> Iterator[tuple[Harness, str]]:
+        """Those that were idle for long, and of more than may be open those that were idle for
+        longest. What is running stays."""
+        now = time.monotonic()
+        idle = [(use, place) for place, use in self._uses.items() if not use.users]
+        too_many = len(self._uses) - self._limits.open_sessions
+        for number, (use, place) in enumerate(sorted(idle, key=lambda one: one[0].last)):
+            old = now - use.last >= self._limits.idle_seconds
+            if (old or number < too_many) and not place[0].drives(place[1]):
+                del self._uses[place]
+                yield place

@@ -1,0 +1,97 @@
+"""What is tried before a server listens: its certificate and its store. So what cannot work is
+told in a line, once, by the process that was started, whatever number of workers it would have."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..catalog import Query
+from ..errors import HoldfastError, MissingExtra, StoreError
+from ..stores.patience import slow
+from ..stores.registry import StoreRegistry
+from .auth.keys import TENANT
+from .settings import KEYS, Settings
+
+
+class Began(Struct, frozen=True, kw_only=True):
+    """A server that begins to serve: `kept` is whether sessions outlive it, `known` whether
+    there is anybody whom it would let in, `token` its local token, `open` whether it asks for
+    nothing."""
+
+    port: int
+    kept: bool
+    known: bool
+    token: str | None = None
+    open: bool = False
+
+    def __repr__(self) -> str:
+        return f"Began(port={self.port})"
+
+
+def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
+    """What is wrong with a certificate and its key."""
+    if cert is None and key is None:
+        return
+    if cert is None or key is None:
+        missing = "--tls-cert" if cert is None else "--tls-key"
+        yield f"TLS needs a certificate and its key: give {missing} too"
+        return
+    absent = [f"{option} {at!r}" for option, at in _given(cert, key) if not Path(at).is_file()]
+    for one in absent:
+        yield f"{one}: there is no such file"
+    if absent:
+        return
+    try:
+        _load(cert, key)
+    except ssl.SSLError as error:
+        yield f"--tls-cert and --tls-key {_told(error)}"
+    except OSError as error:
+        yield f"--tls-cert or --tls-key cannot be read ({error.strerror})"
+
+
+def _given(cert: str, key: str) -> Iterator[tuple[str, str]]:
+    yield "--tls-cert", cert
+    yield "--tls-key", key
+
+
+def _load(cert: str, key: str) -> None:
+    # A key with a password would have the server ask for it, in the terminal, for each worker.
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
+
+
+def _told(error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "do not belong together: give the key of this certificate"
+    return "cannot be used: give PEM files, the key without a password"
+
+
+async def known_callers(settings: Settings, waiting: Callable[[], None] | None = None) -> bool:
+    """Open the default store and close it again (`StoreError` with what went wrong, `MissingExtra`,
+    `InvalidValue`); `waiting` is called where it does not answer at once. Returns whether there is
+    anybody whom the server would let in."""
+    registry = settings.registry()
+    try:
+        with slow(waiting):
+            return await _look(registry, settings)
+    except MissingExtra:
+        raise
+    except StoreError as error:
+        cause = error.__cause__
+        if isinstance(cause, HoldfastError):
+            raise cause from error
+        # Not its words: what a driver or a builder says may quote where it was to connect.
+        why = f" ({type(cause).__name__})" if cause is not None else ""
+        raise StoreError(problem=f"{error}{why}") from error
+    finally:
+        await registry.aclose()
+
+
+async def _look(registry: StoreRegistry, settings: Settings) -> bool:
+    store = await registry.get(settings.default)
+    if settings.auth != KEYS:
+        return True
+    return bool((await store.find(Query(tenant=TENANT), limit=1)).items)

@@ -1,0 +1,360 @@
+"""Running the app under uvicorn: in this process, or in several, until a signal ends it. Runs are
+handed over before a process goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import errno
+import functools
+import gc
+import logging
+import multiprocessing
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import uvicorn
+from litestar import Litestar
+from msgspec import Struct
+from msgspec.structs import replace
+from uvicorn.config import LOGGING_CONFIG
+from uvicorn.supervisors import Multiprocess
+
+from ..errors import HoldfastError, InvalidSettings
+from ..harness.telemetry.logs import configured
+from ..local_token import LocalToken, keep
+from ..stores.creation import StoreCreation
+from .app import create_app
+from .auth.callers import LocalTokenAuth, NoAuth, is_loopback
+from .engines import Chosen
+from .http.protocol import Protocol
+from .preflight import Began, known_callers, tls_faults
+from .settings import Settings, read
+
+LOGGER = logging.getLogger("holdfast.server")
+FACTORY = "holdfast.server.processes:app"
+VARIABLE = "HOLDFAST_SERVE"  # how a worker is told what to serve
+SECRET = "env:HOLDFAST_SECRET"  # noqa: S105 - where it is, not what it is
+COLLECTED = (20_000, 20, 10)  # objects, and rounds, between two collections
+FAILED = 3  # how a worker ends that is not to be started again, as uvicorn has it
+INTERRUPTED = 130  # what a shell reports of SIGINT
+MORE = 5  # seconds beyond the grace after which connections are cut
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What is served, and where: a file of settings, or agents and a store. `model` is for all
+    agents; where it was `chosen`, since nobody named one, only for those that have none."""
+
+    config: str | None = None
+    agents: dict[str, str] = {}
+    store: str | None = None
+    auth: str | None = None
+    model: str | None = None
+    chosen: bool = False
+    host: str = "127.0.0.1"
+    port: int = 7700
+    workers: int = 1
+    cert: str | None = None
+    key: str | None = None
+    grace: float | None = None
+    origins: list[str] = []
+    sandbox: str | None = None
+
+    def settings(self) -> Settings:
+        """The settings that this comes to (`InvalidSettings` with every fault). One that asks for
+        a local token lets nobody in before `admit`, since the port may not be known yet."""
+        if self.config is not None:
+            settings = Settings.load(Path(self.config))
+        else:
+            tables: dict[str, Any] = {"agents": self.agents, "harness": {}}
+            if self.model is not None:
+                model = Chosen(self.model) if self.chosen else self.model
+                tables["harness"]["default_model"] = model
+            if self.auth is not None:
+                tables["auth"] = {"kind": self.auth}
+            if self.auth == "secret":
+                tables["auth"]["secret"] = SECRET
+            if self.sandbox is not None:
+                tables["sandbox"] = {"dir": self.sandbox}
+            settings = read(tables)
+            settings.stores = self.store or "memory:"
+        if self.grace is not None:
+            settings.grace = self.grace
+        if self.origins:
+            settings.origins = self.origins
+        if isinstance(settings.auth, LocalTokenAuth):
+            settings.auth = settings.auth.taking(secrets.token_urlsafe())
+        settings.check()
+        self._check(settings)
+        return settings
+
+    def admit(self, settings: Settings) -> LocalToken | None:
+        """Let those in who have the local token, if the settings ask for one; it is made if need
+        be (`InvalidValue`). Each worker reads it from its file: it is in no argument and in no
+        variable."""
+        if not isinstance(settings.auth, LocalTokenAuth):
+            return None
+        token = keep(self.port, settings.registry().address(settings.default))
+        settings.auth = settings.auth.taking(token.token)
+        return token
+
+    def _check(self, settings: Settings) -> None:
+        faults = []
+        if isinstance(settings.auth, NoAuth) and not is_loopback(self.host):
+            faults.append(f"without auth only this machine is served, not {self.host!r}: use keys")
+        if isinstance(settings.auth, LocalTokenAuth) and not is_loopback(self.host):
+            faults.append(
+                f"with a local token only this machine is served, not {self.host!r}: use keys"
+            )
+        faults += tls_faults(self.cert, self.key)
+        if self.workers > 1 and settings.default == "memory":
+            faults.append("several workers need a store that they share, not memory")
+        if self.workers > 1 and settings.envs:
+            faults.append(
+                "envs are in the memory of the one process that was given them, which several "
+                "workers do not share: serve with --workers 1, or leave `envs` out"
+            )
+        if faults:
+            raise InvalidSettings(faults=faults)
+
+
+def app() -> Litestar:
+    """The app of a worker."""
+    plan = msgspec.json.decode(os.environ[VARIABLE], type=Plan)
+    try:
+        settings = plan.settings()
+        plan.admit(settings)
+        made = create_app(settings)
+    except HoldfastError as error:  # what the parent did not meet, a moment ago
+        LOGGER.error("%s", error)
+        sys.exit(FAILED)
+    end_at_second()
+    if plan.workers > 1:
+        end_with_parent()
+    collect_rarely()
+    return made
+
+
+def end_with_parent() -> None:
+    """Have a worker end, as SIGTERM ends it, when the process that started it is gone: nobody
+    else would end it, and it would hold the port."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def follow() -> None:
+        parent.join()  # a pipe that the parent alone holds open: nothing is polled
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, name="parent", daemon=True).start()
+
+
+def end_at_second() -> None:
+    """Have the second Ctrl-C end this process at once, as a kill would: whoever shares the store
+    goes on with its runs. The first is for whoever listened before."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        return
+    heard = False
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal heard
+        if heard:
+            os._exit(INTERRUPTED)
+        heard = True
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, hear)
+
+
+def collect_rarely() -> None:
+    """Have what is there now left alone by the garbage collector, and the rest looked at less
+    often: what a process of its own that serves may do. It is a third of the work of a message."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED)
+
+
+def logs() -> dict[str, Any]:
+    """How this process writes its log: what went wrong, and audit records if they go there, to
+    stderr. A program that has set its own logging up keeps it."""
+    config: dict[str, Any] = copy.deepcopy(LOGGING_CONFIG)
+    if not configured(logging.getLogger("holdfast")):
+        config["formatters"]["bare"] = {"format": "%(message)s"}
+        stderr = {"class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
+        config["handlers"]["bare"] = {**stderr, "formatter": "bare"}
+        config["loggers"]["holdfast"] = {"handlers": ["default"], "level": "WARNING"}
+        audit = {"handlers": ["bare"], "level": "INFO", "propagate": False}
+        config["loggers"]["holdfast.audit"] = audit
+    return config
+
+
+class Server(uvicorn.Server):
+    """uvicorn that tells when it has begun to serve, and when it is about to end."""
+
+    def __init__(
+        self, config: uvicorn.Config, begun: Callable[[], None], ending: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._begun, self._ending = begun, ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._begun()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
+
+
+async def serves(first: Event) -> None:
+    """Tell the parent that a worker serves."""
+    first.set()
+
+
+class Workers(Multiprocess):
+    """uvicorn's processes: tells when the first of them serves, and when all are about to end. The
+    second Ctrl-C ends them at once."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        sockets: list[socket.socket],
+        begun: Callable[[], None],
+        ending: Callable[[], None],
+    ) -> None:
+        super().__init__(config, sockets)
+        # `callback_notify` is called by a worker as soon as it serves, and now and then after that.
+        self._first = multiprocessing.get_context("spawn").Event()
+        config.callback_notify = functools.partial(serves, self._first)
+        self._begun, self._ending = begun, ending
+        self.served = self.interrupted = self.told = False
+
+    def keep_subprocess_alive(self) -> None:
+        super().keep_subprocess_alive()
+        if not self.served and self._first.is_set():
+            self.served = True
+            self._begun()
+
+    def handle_int(self) -> None:
+        self.interrupted = True
+        self.handle_term()
+
+    def handle_term(self) -> None:
+        self.told = True
+        self._ending()
+        super().handle_term()
+
+    def join_all(self) -> None:
+        while any(process.process.is_alive() for process in self.processes):
+            for process in self.processes:
+                process.process.join(0.05)
+            if signal.SIGINT in self.signal_queue:
+                for process in self.processes:
+                    process.process.kill()
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at all addresses of a host that this machine has, at one port; 0 is any
+    that is free (`InvalidSettings` where that cannot be)."""
+    found: list[socket.socket] = []
+    absent: OSError | None = None
+    try:
+        for family, *_, at in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            where = (str(at[0]), port or (found[0].getsockname()[1] if found else 0))
+            try:
+                found.append(socket.create_server(where, family=family))
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                absent = error  # such as ::1 where there is no IPv6
+        if absent is not None and not found:
+            raise absent
+    except OSError as error:
+        for one in found:
+            one.close()
+        raise _unbound(error, f"{host}:{port}") from error
+    for one in found:
+        one.set_inheritable(True)
+    return found
+
+
+def _unbound(error: OSError, where: str) -> InvalidSettings:
+    known = error.errno is not None and not isinstance(error, socket.gaierror)
+    why = os.strerror(error.errno or 0) if known else error.strerror or str(error)
+    remedy = "give a --host and --port of this machine"
+    if error.errno == errno.EADDRINUSE:
+        remedy = "another server may run there: end it, or give another --port"
+    return InvalidSettings(faults=[f"{where} cannot be listened at ({why}): {remedy}"])
+
+
+def run(
+    plan: Plan,
+    begun: Callable[[Began], None] = lambda began: None,
+    ending: Callable[[float], None] = lambda grace: None,
+    waiting: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until a signal comes. `begun` is called once it is served, `ending` with the seconds
+    that runs have when a signal came, `waiting` when the store does not answer at once. Whatever is
+    wrong is told before anything is bound (`InvalidSettings`, `StoreError`, `MissingExtra`)."""
+    settings = plan.settings()
+    with StoreCreation(settings.registry().address(settings.default)):
+        known = asyncio.run(known_callers(settings, waiting))
+        sockets = bound(plan.host, plan.port)
+    passing = plan.port == 0  # nobody will serve at this port again by name
+    plan = replace(plan, port=int(sockets[0].getsockname()[1]))
+    os.environ[VARIABLE] = msgspec.json.encode(plan).decode()
+    token = plan.admit(settings)
+    began = Began(
+        port=plan.port,
+        kept=settings.default != "memory",
+        known=known,
+        token=token.token if token is not None else None,
+        open=isinstance(settings.auth, NoAuth),
+    )
+    config = _config(plan, settings)
+    calls = (lambda: begun(began), lambda: ending(settings.grace))
+    # uvicorn hands the signal on when all is done: it was heeded, and nothing has failed.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    with contextlib.nullcontext() if token is None else token.serving(plan.host, passing=passing):
+        if plan.workers == 1:
+            Server(config, *calls).run(sockets)
+            return
+        workers = Workers(config, sockets, *calls)
+        workers.run()
+    if workers.interrupted:
+        raise KeyboardInterrupt
+    if not workers.told:
+        raise InvalidSettings(faults=["a worker could not begin to serve: see what it said above"])
+
+
+def _config(plan: Plan, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        FACTORY,
+        factory=True,
+        host=plan.host,
+        port=plan.port,
+        workers=plan.workers,
+        ssl_certfile=plan.cert,
+        ssl_keyfile=plan.key,
+        lifespan="on",
+        http=Protocol,
+        ws="none",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(settings.grace) + MORE,
+        log_level="warning",
+        log_config=logs(),
+    )

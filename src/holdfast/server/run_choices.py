@@ -1,0 +1,131 @@
+"""What clients may choose for the runs of an agent: a model that is offered to them, and limits
+within those of the operator. A program that calls the harness itself is not bound by this."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+
+from .. import events as ev
+from ..bundle.archive import Bundle
+from ..codec import typed
+from ..errors import InvalidValue
+from ..harness.agents.agent import Agent, Mode
+from ..harness.agents.config import Config, check_offered
+from ..harness.agents.limits import STEPS, RunLimits
+from ..harness.agents.subagents import steps_of
+from ..harness.parts.again import again
+from ..harness.runs.delegation import model_setting
+from ..harness.session import Session
+from ..state import State
+from .uploads.manifest import Described
+
+NAMES = ("steps", "tokens", "cost", "seconds")
+
+
+class Choices(NamedTuple):
+    """What clients may choose: `models` by reference, `provider/*` or `*`, and at most `limits`
+    for each run. A mode of the agent that names its own number of steps counts instead."""
+
+    agent: Agent
+    models: Collection[str]
+    limits: RunLimits
+
+    @classmethod
+    def of(cls, session: Session, models: Collection[str] | None = None) -> Choices:
+        """Those of a session, with the server's list of models for a harness that has none."""
+        config: Config = session.host.config
+        offered = next(one for one in (config.offered, models, config.named) if one is not None)
+        return cls(session.config.agent, offered, config.bounds.limits)
+
+    def check_model(self, ref: str, field: str = "model") -> None:
+        """Refuse a model that is not offered."""
+        check_offered(ref, self.models, field)
+
+    def check_limits(
+        self, given: Mapping[str, float], mode: Mode | None = None, field: str = "limits"
+    ) -> None:
+        """Refuse limits above those of the operator in a mode; without one, in any."""
+        for name, value in given.items():
+            most = self._most(name, mode)
+            if most is not None and value > most:
+                raise InvalidValue(
+                    field=f"{field}.{name}",
+                    problem=f"is {value}, and the server allows {most}",
+                    remedy=f"give at most {most}, or leave it out",
+                    limit=most,
+                )
+
+    def _most(self, name: str, mode: Mode | None) -> float | None:
+        most: float | None = getattr(self.limits, name, None)
+        if name != "steps":
+            return most
+        most = STEPS if self.limits.steps is UNSET else most
+        if mode is not None:
+            return most if mode.steps is None else mode.steps
+        return None if most is None else max(most, *steps_of(self.agent), 0)
+
+    def check_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Refuse metadata that choose a model for sub-agents which is not offered."""
+        every = model_setting(None)
+        for name, value in metadata.items():
+            if (name == every or name.startswith(f"{every}.")) and isinstance(value, str):
+                self.check_model(value, f"metadata.{name[:100]}")
+
+    def check_message(
+        self, message: ev.MessageReceived, mode: Mode | None = None, where: str = ""
+    ) -> None:
+        """Refuse a message that asks for more."""
+        if message.model is not None:
+            self.check_model(message.model, f"{where}model")
+        self.check_limits(message.limits, mode, f"{where}limits")
+
+    # An agent that a client brings
+
+    def check_described(self, wanted: Described, final: Described) -> None:
+        """Refuse an agent that names other models or more steps, unless it is the operator's
+        `harden` that made `final` of what the client `wanted`."""
+        for field, ref in _models_of(final):
+            if ref is not None and (field, ref) in _models_of(wanted):
+                self.check_model(ref, field)
+        steps = {mode.name: mode.steps for mode in wanted.modes}
+        for n, mode in enumerate(final.modes):
+            if mode.steps is not None and steps.get(mode.name) == mode.steps:
+                self.check_limits({"steps": mode.steps}, field=f"modes[{n}]")
+
+    # A session that a client brings
+
+    def check_bundle(self, bundle: Bundle, states: Mapping[str, State]) -> None:
+        """Refuse a bundle that goes on with other models, or with more than is allowed. What its
+        runs that have ended used does not matter."""
+        for thread, state in states.items():
+            where = f"threads[{thread[:100]!r}]."
+            for ref in {state.model, *state.models.values()} - {None}:
+                self.check_model(str(ref), f"{where}model")
+            self.check_metadata(state.settings)
+            if (run := state.active) is not None:
+                asked = ev.MessageReceived(text="", model=run.model, limits=dict(run.limits))
+                self.check_message(asked, where=where)
+            for message in _queued(bundle, thread, state):
+                self.check_message(message, where=where)
+
+
+async def check_again(session: Session, seq: int, choices: Choices) -> None:
+    """Refuse to ask a message again that came with more than clients may choose."""
+    plan = await again(session.live, seq)
+    for one in plan.asked:
+        choices.check_message(one.message, session.config.mode(session.live.state))
+
+
+def _models_of(described: Described) -> list[tuple[str, str | None]]:
+    modes = [(f"modes[{n}].model", mode.model) for n, mode in enumerate(described.modes)]
+    return [("model", described.model), *modes]
+
+
+def _queued(bundle: Bundle, thread: str, state: State) -> Iterable[ev.MessageReceived]:
+    waiting = {item.seq for item in state.queue}
+    for event in bundle.events(thread) if waiting else ():
+        if event.seq in waiting and isinstance(message := typed(event), ev.MessageReceived):
+            yield message

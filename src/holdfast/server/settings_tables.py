@@ -1,0 +1,160 @@
+"""The tables of a settings file that name things of the program's own: loaders, engines, tools,
+a sandbox. What is wrong with them is added to the faults."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import HoldfastError
+from ..errors.root import instead
+from ..harness.sandbox import LocalSandbox
+from ..harness.tools import Tool
+from . import settings_values
+from .auth.audit import unmade
+from .engines import Engine
+from .loaders import GitLoader, InlineLoader, Loader, LocalLoader
+from .settings_values import Shape, fitting, misfits, sort
+
+LOADERS: dict[str, Callable[[Mapping[str, Any]], Loader]] = {
+    "inline": lambda about: InlineLoader(),
+    "local": lambda about: LocalLoader(about["root"]),
+    "git": lambda about: GitLoader(*about["allowed"]),
+}
+
+
+def named(at: Any, what: str, faults: list[str]) -> Any:
+    """What `module:name` names, or None."""
+    module_name, colon, name = at.partition(":") if isinstance(at, str) else ("", "", "")
+    if not (colon and module_name and name):
+        given = repr(at) if isinstance(at, str) else sort(at)
+        faults.append(f"{what} is {given}: write module:name, as in shop:agent")
+        return None
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a program of the user's own raises
+        why = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        faults.append(f"{what}: {module_name!r} cannot be imported ({why})")
+        return None
+    if not hasattr(module, name):
+        there = [known for known in vars(module) if not known.startswith("_")]
+        near = instead(name, there).partition("there are")[0]
+        faults.append(f"{what}: {module_name!r} has no {name!r}; {near}".rstrip("; "))
+        return None
+    return getattr(module, name)
+
+
+def loaders(table: Mapping[str, Any], faults: list[str]) -> dict[str, Loader]:
+    """The loaders: `inline = {}`, `local = {root = …}`, `git = {allowed = […]}`, or
+    `NAME = "module:name"` for one of the program's own."""
+    return dict(_loaders(table, faults))
+
+
+def _loaders(table: Mapping[str, Any], faults: list[str]) -> Iterator[tuple[str, Loader]]:
+    for name, about in table.items():
+        path = f"loaders.{name}"
+        if isinstance(about, str):
+            if (made := named(about, path, faults)) is not None:
+                yield name, made
+        elif name not in LOADERS:
+            faults.append(f"{path}: there are {', '.join(LOADERS)}, or write module:name")
+        elif not isinstance(about, dict):
+            faults.append(f"{path} is {sort(about)}: give a table, or module:name")
+        elif (given := _whole(path, about, settings_values.LOADERS[name], faults)) is not None:
+            if name == "local" and not Path(given["root"]).is_dir():
+                faults.append(f"{path}.root: there is no folder {given['root']!r}: make it first")
+                continue
+            try:
+                yield name, LOADERS[name](given)
+            except HoldfastError as error:
+                faults.append(f"{path}: {error}")
+
+
+def _whole(
+    path: str, table: Mapping[str, Any], known: Mapping[str, Shape], faults: list[str]
+) -> dict[str, Any] | None:
+    """A table that has all of the settings that are known, and no others."""
+    before = len(faults)
+    given = fitting(path, table, known, faults)
+    for name in known:
+        if name not in table:
+            faults.append(f"{path}.{name} is missing: give {known[name].words}")
+    return given if len(faults) == before else None
+
+
+def tools(names: Sequence[Any], faults: list[str]) -> list[Tool]:
+    """The tools that agents which are loaded may use."""
+    found = []
+    for at in names:
+        made = named(at, f"tool {at!r}", faults)
+        if isinstance(made, Tool):
+            found.append(made)
+        elif made is not None:
+            faults.append(f"tool {at!r} is {type(made).__name__}: name a tool")
+    return found
+
+
+def engines(
+    table: Mapping[str, Any], settings: Mapping[str, Any], faults: list[str]
+) -> dict[str, Engine]:
+    """Further engines: `make` names a function that makes one, `agents` its agents as
+    `module:name`, and the rest is handed to it."""
+    found: dict[str, Engine] = {}
+    for name, about in table.items():
+        path = f"engines.{name}"
+        if not isinstance(about, dict):
+            faults.append(f"{path} is {sort(about)}: give a table, with `make`")
+            continue
+        if wrong := [*misfits(path, about, settings_values.ENGINE)]:
+            faults += wrong
+            continue
+        rest = dict(about)
+        make = named(rest.pop("make", ""), f"{path}.make", faults)
+        agents = {
+            agent: named(at, f"{path}.agents.{agent}", faults)
+            for agent, at in rest.pop("agents", {}).items()
+        }
+        if make is None or None in agents.values():
+            continue
+        given = {**settings, **rest}
+        try:
+            found[name] = make(agents, **given)
+        except HoldfastError as error:
+            faults.append(f"{path}: {error}")
+        except TypeError as error:
+            faults.append(f"{path}: {_unexpected(error, given)}")
+    return found
+
+
+def _unexpected(error: TypeError, given: Mapping[str, Any]) -> str:
+    """What a function says that was called with settings which it does not take, without the
+    words of Python where they can be spared."""
+    for name in given:
+        if "unexpected keyword argument" in str(error) and f"'{name}'" in str(error):
+            return f"{name} is no setting of it"
+    return str(error)
+
+
+def sandbox(table: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
+    """The sandbox of all agents: a `LocalSandbox`, by its settings."""
+    if not table:
+        return {}
+    given = fitting("sandbox", table, settings_values.SANDBOX, faults)
+    if "dir" not in table:
+        faults.append("sandbox.dir is missing: name a folder, in which each session gets one")
+    if "dir" not in given:
+        return {}
+    if (why := unmade(Path(given["dir"]))) is not None:
+        faults.append(f"sandbox.dir: the folder {given['dir']!r} cannot be made ({why})")
+        return {}
+    try:
+        return {"sandbox": LocalSandbox(**given)}
+    except HoldfastError as error:
+        faults.append(f"sandbox: {error}")
+        return {}

@@ -1,0 +1,353 @@
+"""How a stream leaves: in pieces, no more often than a reader has use for, and never more than a
+little ahead of it. What a slow reader has not taken stays in the log; an event with large data is
+read when it is to be sent, and its bytes are shared by all who are sent it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from ...errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
+from ...events import Event
+from ...harness.live.listening import is_apart, size_apart
+from ...harness.live.listening import size as item_size
+from ...harness.live.log import Delta, Trouble
+from ...store import CaughtUp
+from ...stores.patience import cancellable, ended
+from ...wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
+from ..placement.store_names import Naming
+from .outbox import NOBODY, PIECE, Outbox
+from .session_stream import FAILED, FIRST, LONGEST, Part, Reading, failure
+
+HIDDEN = (StoreError.code, StoreUnavailable.code)  # what these say may name a place
+HEARTBEAT = 10.0  # seconds without a word, at most
+PACE = 0.02  # seconds between two pieces to one reader, at least
+SHARE, SLOWEST = 0.00016, 0.08  # and more, the more readers there are: so much for each, at most …
+TEXT = 16 << 10  # characters of text in flight in one event of a stream
+LOOK = 2.0  # seconds between two looks whether a reader may still read
+BEGIN = b"retry: 1000\n\n"
+BEAT = b":\n\n"
+SHUTDOWN = End(reason="shutdown")
+CLOSED = End(reason="closed")
+GONE = ("deleted", "resync")  # a cursor is worth nothing any more
+NAMES = {Event: EVENT, Delta: DELTA, Trouble: TROUBLE, Caught: CAUGHT_UP, Resync: RESYNC, End: END}
+
+
+class Flow:
+    """One stream on its way to its reader. What the reader does not take stays in the log. `name`
+    is the principal whose room in the `outbox` it takes."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        *,
+        heartbeat: float = HEARTBEAT,
+        pace: Callable[[], float] = lambda: PACE,
+        naming: Naming | None = None,
+        outbox: Outbox | None = None,
+        name: str = NOBODY,
+    ) -> None:
+        self._naming = naming or Naming()
+        self._outbox, self._name = outbox or Outbox(), name
+        self._reading, self._parts = reading, reading.parts()
+        self._log, self._shown = reading.log, reading.after
+        self._heartbeat, self._pace = heartbeat, pace
+        self._waiting: list[Part] = []
+        self._size = 0
+        self._next = 0.0  # when the next piece may go
+        self._quiet = False  # since the last look
+        self._timer: asyncio.TimerHandle | None = None
+        self._some, self._room = asyncio.Event(), asyncio.Event()
+        self._over: End | None = None
+        self._cut = False  # from outside: what is large and not begun is not sent any more
+        self._last: list[Part] = []  # what is said instead of an event that cannot be read
+        self._pump: asyncio.Task[None] | None = None
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The stream as bytes, to its end. Close it when the reader has gone."""
+        self._pump = asyncio.create_task(self._fill(), name="stream")
+        self._watch()
+        size = 0  # of what is being sent
+        try:
+            yield BEGIN
+            while not (self._over is not None and not self._waiting):
+                await self._some.wait()
+                size = self._size
+                told = self._take()
+                async with contextlib.aclosing(self._bytes(told)) as found:
+                    async for piece in found:
+                        yield piece
+                if not told:
+                    yield BEAT
+                self._outbox.drop(self._name, size)
+                size = 0
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            await ended(self._pump)
+            self._outbox.drop(self._name, size + self._size)
+
+    async def _bytes(self, told: list[Part]) -> AsyncGenerator[bytes, None]:
+        """Parts in pieces: small ones together, a large one alone."""
+        small: list[bytes] = []
+        held = 0
+        for part in merged(told):
+            if not isinstance(part, Event) or not is_apart(part):
+                for frame in self._frames(part):
+                    small.append(frame)
+                    held += len(frame)
+                    if held >= PIECE:
+                        yield b"".join(small)
+                        small, held = [], 0
+                continue
+            if small:
+                yield b"".join(small)
+                small, held = [], 0
+            async with contextlib.aclosing(self._large(part)) as found:
+                async for piece in found:
+                    yield piece
+            if self._shown < part.seq:  # it was not sent: nothing may follow it but the end
+                self._waiting = []
+                small = [self._frame(one) for one in self._last or [self._over or CLOSED]]
+                break
+        if small:
+            yield b"".join(small)
+
+    async def _large(self, event: Event) -> AsyncGenerator[bytes, None]:
+        """An event with large data, once there is room for it. Not, where the stream ends before
+        it could be read."""
+        outbox, place, size = self._outbox, (self._log, event.seq), size_apart(event)
+        pause = FIRST
+        while not self._cut:
+            if not outbox.join(self._name, place, size):
+                if not await outbox.freed(self._name, size, self._heartbeat):
+                    yield BEAT
+                continue
+            try:
+                frame = await outbox.frame(place, lambda: self._encoded(event.seq))
+                for start in range(0, len(frame), PIECE):
+                    yield frame[start : start + PIECE]
+                self._shown = event.seq
+                return
+            except HoldfastError as error:
+                told = await self._reading.failed(error)
+            finally:
+                outbox.leave(self._name, place)
+            if isinstance(told[-1], End):
+                self._last, self._over = told, told[-1]
+                return
+            for part in told:
+                yield self._frame(part)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+
+    async def _encoded(self, seq: int) -> bytes:
+        event = self._naming.event(await self._reading.event(seq))
+        return frame(event, self._log, seq)
+
+    def _watch(self) -> None:
+        """Break the silence where nothing was said since the last look; look again."""
+        if self._quiet:
+            self._some.set()
+        self._quiet = True
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._heartbeat / 2, self._watch)
+
+    def end(self, end: End) -> None:
+        """Say what is at hand, and this; then it is over. The reader goes on from there."""
+        self._cut = True
+        self._finish(end)
+
+    def _finish(self, end: End) -> None:
+        """Say what is left to say, and this; then it is over."""
+        if self._over is None:
+            self._over = end
+            self._waiting.append(end)
+            self._some.set()
+            self._room.set()
+
+    async def _fill(self) -> None:
+        try:
+            async with contextlib.aclosing(self._parts) as found:
+                async for part in found:
+                    if self._over is not None:
+                        return
+                    if isinstance(part, End):
+                        self._finish(part)
+                        return
+                    self._waiting.append(part)
+                    self._size += size(part)
+                    self._outbox.add(self._name, size(part))
+                    await self._gather()
+        except HoldfastError as error:
+            self._finish(End(reason="closed", error=failure(error)))
+        finally:
+            self._finish(CLOSED)
+
+    async def _gather(self) -> None:
+        """Let the next piece go when it is time: what comes before then goes with it."""
+        loop = asyncio.get_running_loop()
+        if not self._some.is_set():
+            if (early := self._next - loop.time()) > 0:
+                await asyncio.sleep(early)
+            self._next = loop.time() + self._pace()
+            self._some.set()
+        most = self._outbox.limits.reader_bytes
+        while self._over is None and (self._size >= most or self._outbox.full(self._name)):
+            self._room.clear()
+            await self._room.wait()
+
+    def _frames(self, part: Part) -> Iterator[bytes]:
+        """A part as server-sent events: one, or several for a long text in flight."""
+        if not isinstance(part, Delta) or len(part.text) <= TEXT:
+            yield self._frame(part)
+            return
+        for start in range(0, len(part.text), TEXT):
+            offset = part.offset + (0 if part.thought else start)
+            text = part.text[start : start + TEXT]
+            yield self._frame(Delta(part.message, offset, text, part.thought))
+
+    def _frame(self, part: Part) -> bytes:
+        if isinstance(part, Event):
+            self._shown = part.seq
+            part = self._naming.event(part)
+        elif isinstance(part, End):
+            part = self._naming.end(part)
+        elif isinstance(part, CaughtUp):
+            self._shown = part.head
+        return frame(part, self._log, self._shown)
+
+    def _take(self) -> list[Part]:
+        taken, self._waiting, self._size = self._waiting, [], 0
+        self._quiet = False
+        self._some.clear()
+        self._room.set()
+        return taken
+
+
+class Streams:
+    """The streams that a server has open."""
+
+    def __init__(
+        self,
+        *,
+        heartbeat: float = HEARTBEAT,
+        pace: float = PACE,
+        naming: Naming | None = None,
+        outbox: Outbox | None = None,
+    ) -> None:
+        self._heartbeat, self._least, self._naming = heartbeat, pace, naming
+        self._outbox = outbox or Outbox()
+        self._open: set[Flow] = set()
+        self.closed = False
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._open)
+
+    def pace(self) -> float:
+        """How long to wait between two pieces to one reader, with so many of them."""
+        return max(self._least, min(len(self._open) * SHARE, SLOWEST))
+
+    async def chunks(
+        self,
+        reading: Reading,
+        still: Callable[[], Awaitable[bool]] | None = None,
+        *,
+        name: str = NOBODY,
+    ) -> AsyncGenerator[bytes, None]:
+        """What is read, as server-sent events, for as long as its reader may read: `still` is
+        asked every few seconds. `name` is the principal whose room it takes."""
+        flow = Flow(
+            reading,
+            heartbeat=self._heartbeat,
+            pace=self.pace,
+            naming=self._naming,
+            outbox=self._outbox,
+            name=name,
+        )
+        self._open.add(flow)
+        if self.closed:
+            flow.end(SHUTDOWN)
+        watching = None if still is None else asyncio.create_task(_watched(flow, still))
+        try:
+            async with contextlib.aclosing(flow.chunks()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._open.discard(flow)
+            if watching is not None:
+                await ended(watching)
+
+    def close(self) -> None:
+        """End all of them, and those that are still to come: the server goes away."""
+        self.closed = True
+        for flow in self._open:
+            flow.end(SHUTDOWN)
+
+
+async def _watched(flow: Flow, still: Callable[[], Awaitable[bool]]) -> None:
+    """End a stream whose reader may not read it any more."""
+    while True:
+        await asyncio.sleep(LOOK)
+        with cancellable():
+            if not await still():
+                break
+    flow.end(End(reason="closed", error=failure(Unauthorized())))
+
+
+def frame(part: Part, log: str, after: int) -> bytes:
+    """A part as one server-sent event, where `after` is the last number that was shown. Only
+    what is in the log moves a reader's cursor."""
+    place = cursor(log, part.seq if isinstance(part, Event) else after)
+    told: Part | Caught = part
+    if isinstance(part, CaughtUp):
+        told = Caught(log=log, head=part.head, cursor=place)
+    elif isinstance(part, Trouble) and part.code in HIDDEN:
+        told = Trouble(part.code, FAILED)
+    elif isinstance(part, End) and part.reason not in GONE:
+        told = replace(part, cursor=place)
+    id = f"id: {place}\n" if isinstance(part, (Event, CaughtUp)) else ""
+    return b"%bevent: %b\ndata: %b\n\n" % (
+        id.encode(),
+        NAMES[type(told)].encode(),
+        msgspec.json.encode(told),
+    )
+
+
+def merged(found: Iterable[Part]) -> Iterator[Part]:
+    """The same parts, with deltas that join in one."""
+    pieces: list[str] = []
+    first: Delta | None = None
+    upto = 0
+    for part in found:
+        joins = isinstance(part, Delta) and first is not None and _joins(first, part, upto)
+        if joins and isinstance(part, Delta):
+            pieces.append(part.text)
+            upto += len(part.text)
+            continue
+        if first is not None:
+            yield Delta(first.message, first.offset, "".join(pieces), first.thought)
+            first = None
+        if isinstance(part, Delta):
+            first, pieces, upto = part, [part.text], part.offset + len(part.text)
+        else:
+            yield part
+    if first is not None:
+        yield Delta(first.message, first.offset, "".join(pieces), first.thought)
+
+
+def _joins(first: Delta, more: Delta, upto: int) -> bool:
+    if (first.message, first.thought) != (more.message, more.thought):
+        return False
+    return more.thought or more.offset == upto
+
+
+def size(part: Part) -> int:
+    """About how much room a part takes."""
+    return item_size(part) if isinstance(part, (Event, Delta)) else 64

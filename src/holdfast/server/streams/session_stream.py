@@ -1,0 +1,270 @@
+"""A session as a stream of parts for one reader: what it missed, a mark, what happens, an end.
+
+Everything comes out of the session's log by `Live`; nothing is kept between two readers, so any
+replica goes on where another stopped. How the parts leave is for `flow`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from ...catalog import Row
+from ...errors import (
+    HarnessClosed,
+    HoldfastError,
+    InvalidValue,
+    LogReplaced,
+    SessionMoved,
+    SessionNotFound,
+    StoreError,
+    UnknownAgent,
+)
+from ...events import Event, Scope
+from ...harness.live.listening import is_apart
+from ...harness.live.log import Delta, Item, Live, Trouble
+from ...harness.session import Session
+from ...store import CaughtUp
+from ...stores.patience import cancellable, ended
+from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of
+from ..placement.removals import Removals
+from .until import Answer, Forever, Goal, Quiet
+
+FAILED = "the store failed; the log of the server has more"  # all that strangers are told
+SAID = ("message.completed", "message.interrupted")
+FLYING = 64  # messages that were in flight, which are remembered
+FIRST, LONGEST = 0.05, 2.0  # seconds before reading again after a failure, doubled each time
+
+Part: TypeAlias = Item | Resync | End
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What a reader asks for: all that follows a cursor (from the beginning without one, or from
+    `now`); until the session is quiet, or until one input is answered; with the text in flight
+    or without."""
+
+    after: str | None = None
+    until: Literal["idle"] | None = None
+    input: int | None = None
+    deltas: bool = True
+
+
+class Alone:
+    """A thread that no agent here serves: there is its log, and nothing that could drive it.
+    `unknown` says so."""
+
+    def __init__(self, live: Live, row: Row, unknown: UnknownAgent) -> None:
+        self.live, self.row, self.unknown = live, row, unknown
+
+
+Readable: TypeAlias = Session | Alone
+
+
+async def begin(session: Readable, wish: Wish, removals: Removals | None = None) -> Reading:
+    """What a reader is to be given; `InvalidValue` where it asks for what cannot be,
+    `UnknownAgent` where it asks for what only an agent knows."""
+    after, goal = await place(session, wish.after), await _goal(session, wish)
+    return Reading(session, after, goal, deltas=wish.deltas, removals=removals)
+
+
+async def place(session: Readable, after: str | None) -> int | Resync:
+    """The number behind which to read, or what is there instead of the log that was meant."""
+    log, head = session.live.log, await newest(session)
+    if after == NOW:
+        return head
+    try:
+        known, seq = read_cursor(after or START)
+    except InvalidValue:
+        return _resync(log, head, "it is no cursor")
+    if known not in (None, log):
+        return _resync(log, head, "it belongs to another log")
+    return seq if seq <= head else _resync(log, head, "the log ends before it")
+
+
+async def newest(session: Readable) -> int:
+    """The number of the last event that there is, which has then arrived here. Also where a
+    session does not go on any more."""
+    live = session.live
+    row = await live.store.row(live.key)
+    return live.state.head if row is None else (await live.reach(row.head)).head
+
+
+def _resync(log: str, head: int, reason: str) -> Resync:
+    return Resync(log=log, head=head, cursor=cursor(log, head), reason=reason)
+
+
+def failure(error: HoldfastError) -> Failure:
+    if isinstance(error, StoreError) and status_of(error) >= 500:
+        error = type(error)(**{**error.fields, "problem": FAILED})
+    return failed(error).error
+
+
+async def _goal(session: Readable, wish: Wish) -> Goal:
+    if isinstance(session, Alone):
+        if wish.input is None and wish.until is None:
+            return Forever()
+        raise session.unknown
+    if wish.input is None:
+        return Quiet(session) if wish.until == "idle" else Forever()
+    event = await session.live.event(wish.input) if wish.input > 0 else None
+    if event is None or event.kind != "message.received":
+        problem, remedy = f"{wish.input} is no message here", "give what accepting one returned"
+        raise InvalidValue(field="input", problem=problem, remedy=remedy)
+    return Answer(session, wish.input)
+
+
+async def _replaced(session: Readable) -> list[Part]:
+    row = await session.live.store.row(session.live.key)
+    if row is None:
+        return [End(reason="deleted")]
+    return [_resync(row.log, row.head, "another log was begun"), End(reason="resync")]
+
+
+class Reading:
+    """One reader of a log, with its goal. `after` is the number behind which it reads."""
+
+    def __init__(
+        self,
+        session: Readable,
+        after: int | Resync,
+        goal: Goal,
+        *,
+        deltas: bool = True,
+        removals: Removals | None = None,
+    ) -> None:
+        self._removals = removals or Removals()
+        self.log = session.live.log
+        self.after = 0 if isinstance(after, Resync) else after
+        self._session, self._goal, self._deltas = session, goal, deltas
+        self._lost = after if isinstance(after, Resync) else None
+        self._read = self.after if goal.first is None else min(self.after, goal.first)
+        self._told = False  # that it has caught up
+        self._over: deque[str] = deque(maxlen=FLYING)
+
+    async def parts(self) -> AsyncGenerator[Part, None]:
+        """All that follows the cursor, each event once and in order, then `CaughtUp`, then what
+        happens; the last part is an `End`. A cursor that is not of this log is answered with
+        `Resync`. A failure of the store is a `Trouble`, and nothing is missed by it. Events with
+        large data are stubs (`listening.is_apart`): `event` has them whole."""
+        if self._lost is not None:
+            yield self._lost
+            yield End(reason="resync")
+            return
+        pause = FIRST
+        while True:
+            try:
+                with cancellable():
+                    async with contextlib.aclosing(self._until_it_fails()) as found:
+                        async for part in found:
+                            pause = FIRST
+                            if self._deltas or not isinstance(part, Delta):
+                                yield part
+                return
+            except HoldfastError as error:
+                told = await self.failed(error)
+                for part in told:
+                    yield part
+                if isinstance(told[-1], End):
+                    return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+
+    async def event(self, seq: int) -> Event:
+        """The event with this number, with all its data."""
+        live = self._session.live
+        if (event := await live.event(seq)) is None:
+            key = live.key
+            raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
+        return event
+
+    async def failed(self, error: HoldfastError) -> list[Part]:
+        """What a reader is told where reading failed: a `Trouble` if it can be tried again, else
+        an `End`."""
+        if isinstance(error, SessionNotFound):
+            return [End(reason="deleted")]
+        if isinstance(error, LogReplaced):
+            return await _replaced(self._session)
+        if not error.retryable:
+            return [End(reason="closed", error=failure(error))]
+        return [Trouble(error.code, str(error))]
+
+    async def _until_it_fails(self) -> AsyncGenerator[Part, None]:
+        session, goal = self._session, self._goal
+        listener = session.live.listen(self._read, whole=False)
+        asked = asyncio.create_task(goal.asked(listener)) if goal.asks else None
+        try:
+            async with contextlib.aclosing(aiter(listener)) as items:
+                async for item in items:
+                    if self._shown(item, await self._whole(item)):
+                        yield item
+                    if isinstance(item, Delta):
+                        continue
+                    if (end := await self._end(item)) is not None:
+                        yield end
+                        return
+            if asked is not None and asked.done():
+                asked.result()
+                yield await goal.end("waiting")
+                return
+            yield await self._closed()
+        finally:
+            listener.close()
+            if asked is not None:
+                await ended(asked)
+
+    async def _closed(self) -> End:
+        live, why = self._session.live, self._session.live.failure
+        if isinstance(why, HarnessClosed):
+            await self._removals.over(Scope(live.key.tenant, live.key.session))
+            row = await live.store.row(live.key)
+            if row is None or row.log != live.log:
+                return End(reason="deleted")
+        return End(reason="closed", error=None if why is None else failure(why))
+
+    async def _whole(self, item: Item) -> Item:
+        """An item as the goal needs it. What the input itself says is of no use to it."""
+        looks = self._goal.reads and isinstance(item, Event) and item.kind != "message.received"
+        if looks and isinstance(item, Event) and is_apart(item):
+            return await self.event(item.seq)
+        return item
+
+    def _shown(self, item: Item, whole: Item) -> bool:
+        wanted = self._goal.see(whole)
+        if isinstance(item, Event):
+            self._read = item.seq
+            if item.kind in SAID:
+                self._over.append(item.id)
+            return wanted and item.seq > self.after
+        if isinstance(item, Delta) and item.message in self._over:
+            return False  # of a driver that was not told yet
+        if isinstance(item, CaughtUp):
+            first, self._told = not self._told, True
+            return first
+        return wanted
+
+    async def _end(self, item: Item) -> End | None:
+        """The end, if this was the last that the reader wanted, or that there can be."""
+        live = self._session.live
+        told = isinstance(item, (Trouble, CaughtUp)) and self._goal.asks
+        if told and live.stuck is not None:
+            return End(reason="closed", error=failure(live.stuck))
+        newest = isinstance(item, (Event, CaughtUp)) and self._read >= live.state.head
+        if newest and (moved := await self._moved(item)) is not None:
+            return End(reason="moved", error=failure(moved))
+        reason = self._goal.met(item)
+        return None if reason is None else await self._goal.end(reason)
+
+    async def _moved(self, item: Item) -> SessionMoved | None:
+        live = self._session.live
+        head = live.state.head
+        last = item if isinstance(item, Event) else await live.event(head, whole=False)
+        if last is None or last.kind != "session.moved":
+            return None
+        key, about = live.key, last.json()
+        to = str(about.get("to", "")) if isinstance(about, dict) else ""
+        return SessionMoved(tenant=key.tenant, session=key.session, thread=key.thread, to=to)

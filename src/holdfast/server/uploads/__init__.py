@@ -1,0 +1,1 @@
+"""What clients bring: agents, files and variables."""
