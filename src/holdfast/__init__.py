@@ -74,8 +74,8 @@ if TYPE_CHECKING:
     from .harness.faults import Attempts, ErrorPolicy, Retry
     from .harness.host import Harness
     from .harness.live.delta import Delta
-    from .harness.live.listening import Trouble
-    from .harness.runs.contexts import Reading
+    from .harness.live.subscribers import Trouble
+    from .harness.runs.prompt_context import Reading
     from .harness.runs.results import Ask, Result
     from .harness.session import Session
     from .harness.telemetry.logs import LogConfig
@@ -98,7 +98,7 @@ _LATER = {
     "LogConfig": ".harness.telemetry.logs",
     "Media": ".models.port",
     "Mode": ".harness.agents.agent",
-    "Reading": ".harness.runs.contexts",
+    "Reading": ".harness.runs.prompt_context",
     "Result": ".harness.runs.results",
     "Retry": ".harness.faults",
     "RunLimits": ".harness.agents.limits",
@@ -107,7 +107,7 @@ _LATER = {
     "Tool": ".harness.tools",
     "ToolContext": ".harness.tools",
     "ToolResult": ".harness.tools",
-    "Trouble": ".harness.live.listening",
+    "Trouble": ".harness.live.subscribers",
     "bundle_schema": ".bundle.format",
     "context": ".harness.agents.agent",
     "export_bundle": ".bundle.write",

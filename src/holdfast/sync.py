@@ -20,7 +20,7 @@ from .errors import HarnessClosed, InvalidValue
 from .harness.agents.agent import Agent
 from .harness.host import GRACE
 from .harness.host import Harness as AsyncHarness
-from .stores.patience import ended
+from .stores.retry import ended
 
 T = TypeVar("T")
 

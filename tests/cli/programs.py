@@ -25,7 +25,7 @@ ARGUMENTS = {
     "copy": ["--to", "memory:"],
     "answer": ["s", "yes"],
     "unseal": ["s", "--reason", "lost"],
-    "resume": ["--agent", "holdfast.cli.killed:agent", "--model", "scripted/offline"],
+    "resume": ["--agent", "holdfast.cli.demo_processes:agent", "--model", "scripted/offline"],
     **{verb: ["s"] for verb in ("show", "tail", "approve", "deny", "abort", "export", "import")},
 }
 

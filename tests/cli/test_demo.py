@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.cli import demo as story
 from holdfast.cli.demo import Outcome
-from holdfast.cli.killed import DemoFailed, asking
+from holdfast.cli.demo_processes import DemoFailed, asking
 
 from .conftest import Cli
 from .programs import without

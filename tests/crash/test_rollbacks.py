@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import BlobNotFound, Key, NewEvent, Store, key
-from holdfast.stores.file.bodies import InFiles
-from holdfast.stores.sqlite.bodies import Entry
+from holdfast.stores.file.payloads import InFiles
+from holdfast.stores.sqlite.payloads import Entry
 
 from .checks.rollbacks import rollbacks
 from .facts import past

@@ -19,7 +19,7 @@ from bench.finding import build, plans
 
 from holdfast import Event, Key, NewEvent, Query, Snapshot, Store, connect, key
 from holdfast.adapters.claude import ClaudeSessionStore
-from holdfast.harness.live import loading
+from holdfast.harness.live import log_loader
 from holdfast.testing import FaultyStore
 from tests.adapters.words import entry
 from tests.adapters.words import key as claude_key
@@ -139,7 +139,7 @@ class Forgetful(FaultyStore):
 async def test_without_snapshots_opening_is_slower_and_shows_the_same(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "SNAPSHOT", 50)
+    monkeypatch.setattr(log_loader, "SNAPSHOT", 50)
     url = places.url(kind, tmp_path)
     async with serve(
         helper(state={"n": 0}), default_model=script("ok"), store=url, window_turns=4

@@ -23,7 +23,7 @@ from holdfast import (
     hook,
     key,
 )
-from holdfast.bundle import turn
+from holdfast.bundle import import_lock
 from holdfast.cli.output import Output
 from holdfast.cli.resume import Serving
 from holdfast.client import Client, Patience
@@ -34,7 +34,7 @@ from holdfast.models.scripted import Say, ScriptedModel
 from holdfast.server.auth import idempotency as once_module
 from holdfast.server.auth.idempotency import Answered, Asked, Once
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.patience import cancellable, ended, patiently
+from holdfast.stores.retry import cancellable, ended, patiently
 from holdfast.testing.faults import Fault, FaultyStore
 from holdfast.testing.samples import read_all
 from tests.server.scene import serving, settings
@@ -246,11 +246,11 @@ async def test_a_request_with_a_key_ends(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_an_import_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "TTL", 0.03)
+    monkeypatch.setattr(import_lock, "TTL", 0.03)
     fault = Hides(method="renew")
 
     async def main() -> None:
-        async with turn.turn(FaultyStore(MemoryStore(), [fault]), Scope("main", "s")):
+        async with import_lock.turn(FaultyStore(MemoryStore(), [fault]), Scope("main", "s")):
             await fault.reached.wait()
 
     await ends(main())

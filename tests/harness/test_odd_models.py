@@ -17,7 +17,7 @@ from holdfast.harness.agents.agent import context
 from holdfast.harness.faults import ErrorPolicy
 from holdfast.harness.live.answers import mismatch
 from holdfast.harness.live.log import Delta
-from holdfast.harness.runs.output import wish
+from holdfast.harness.runs.typed_output import wish
 from holdfast.models.port import (
     BoundChunk,
     CallChunk,

@@ -15,7 +15,7 @@ from holdfast.errors import ToolError
 from holdfast.harness.session import Session
 from holdfast.harness.tools import Park, Tool, ToolContext, ToolResult
 from holdfast.harness.tools.allowance import Allowance
-from holdfast.harness.tools.apart import apart
+from holdfast.harness.tools.thread_runner import apart
 from holdfast.models.scripted import Say, Use
 
 from .kernel.scene import PATIENCE, Gate, helper, only, serve, until

@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from holdfast.events import Event
 from holdfast.harness.live.delta import Delta
-from holdfast.harness.live.speech import Speech
+from holdfast.harness.live.drafts import Speech
 
 
 def told(kind: str, id: str) -> Event:

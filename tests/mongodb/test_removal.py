@@ -14,8 +14,8 @@ import pytest
 from holdfast import BlobNotFound, Event, NewEvent, Scope, SessionNotFound, StoreUnavailable, key
 from holdfast.catalog import Parent
 from holdfast.stores.mongodb import MongoStore, history, remove
-from holdfast.stores.mongodb.bodies import put_chunks
 from holdfast.stores.mongodb.history import Fork
+from holdfast.stores.mongodb.payloads import put_chunks
 from holdfast.stores.mongodb.store import RESTORE_EVENTS
 from holdfast.stores.mongodb.upkeep import STALE_MS
 from holdfast.testing.samples import (

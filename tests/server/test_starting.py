@@ -26,7 +26,7 @@ from holdfast.cli.app import run as cli
 from holdfast.harness.sandbox import LocalSandbox
 from holdfast.server.preflight import known_callers
 from holdfast.server.settings import read
-from holdfast.stores import patience
+from holdfast.stores import retry
 from tests.cli.conftest import _far_from_home  # noqa: F401 - far from the user's files
 
 from .scene import PATIENCE, serving, settings
@@ -175,7 +175,7 @@ def test_a_store_that_does_not_open_is_told_before_anything_is_bound(
 def test_a_store_that_does_not_answer_is_said_to_be_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    monkeypatch.setattr(patience, "SILENCE", 0.0)
+    monkeypatch.setattr(retry, "SILENCE", 0.0)
     store = f"postgresql://ann:{SECRET}@127.0.0.1:1/x?patience=1"
     (folder / "s.toml").write_text(
         f'[stores]\npostgres = "{store}"\n[agents]\nshop = "front_shop:agent"\n'

@@ -37,7 +37,7 @@ from holdfast.catalog import (
     terms,
     unseals,
 )
-from holdfast.catalog.boxed import PREVIEW
+from holdfast.catalog.encrypted_preview import PREVIEW
 from holdfast.codec import LIMITS, erased
 from holdfast.errors import InvalidValue
 from holdfast.events import KINDS, Event, NewEvent, Payload

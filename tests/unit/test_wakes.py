@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.events import Event
-from holdfast.stores.wakes import MOST_BYTES, MOST_EVENTS, Follower
+from holdfast.stores.notify import MOST_BYTES, MOST_EVENTS, Follower
 from holdfast.testing.samples import past
 
 LOG = "log"

@@ -18,7 +18,7 @@ from msgspec import Raw, inspect
 from pymongo import AsyncMongoClient
 
 from holdfast import BlobRef, Key, NewEvent, Scope, Snapshot, Store, key
-from holdfast.catalog.boxed import CLEAR
+from holdfast.catalog.encrypted_preview import CLEAR
 from holdfast.codec import typed
 from holdfast.events import KINDS as EVENTS
 from tests.servers.faults import schema_of

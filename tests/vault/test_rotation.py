@@ -24,7 +24,7 @@ from holdfast import (
     key,
 )
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.vault import rings
+from holdfast.stores.vault import key_rings
 from holdfast.stores.vault.keys import Master
 from holdfast.stores.vault.store import VaultStore
 from holdfast.testing import FaultyStore
@@ -293,8 +293,10 @@ async def test_who_has_an_old_master_key_cannot_choose_the_key_of_what_is_writte
     inner = MemoryStore()
     await VaultStore(inner, BEFORE).append(key("s"), [note(1)], create=True)
     (old,) = BEFORE.masters("main")
-    forged = rings.DataKey("f" * rings.ID, b"known to others, and 32 bytes!!!", "new", "old", "")
-    claim = rings.claim_of(Master(old.name, old.secret), "main", forged)
+    forged = key_rings.DataKey(
+        "f" * key_rings.ID, b"known to others, and 32 bytes!!!", "new", "old", ""
+    )
+    claim = key_rings.claim_of(Master(old.name, old.secret), "main", forged)
     await inner.claim("main", claim, Scope("main", "holdfast.vault"))
     store = VaultStore(inner, BOTH)
     await store.append(key("s"), [note(2)])

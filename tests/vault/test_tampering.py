@@ -13,7 +13,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from holdfast import Key, LogDamaged, NewEvent, Scope, key
-from holdfast.catalog.boxed import BOXED, LOST
+from holdfast.catalog.encrypted_preview import BOXED, LOST
 from holdfast.events import Event
 
 from .hands import KINDS, Hands, all_of, hands_on, outcome, readable, rewrite

@@ -24,7 +24,7 @@ from . import format as f
 from .archive import Bundle, Parts
 from .contents import Contents
 from .liveness import is_quiet
-from .opening import NAMES, Faults, Opened, open_source, opened
+from .parse import NAMES, Faults, Opened, open_source, opened
 
 Source: TypeAlias = Bundle | bytes | str | os.PathLike[str]
 

@@ -19,7 +19,7 @@ from ..state import State
 from . import format as f
 from .archive import PIECE, Parts
 from .liveness import liveness
-from .opening import UNREADABLE, Faults
+from .parse import UNREADABLE, Faults
 from .redaction.sanitize import LARGEST
 from .redaction.scrub import Scrub, ScrubConfig
 from .sections import Digest

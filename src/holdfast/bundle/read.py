@@ -26,8 +26,8 @@ from ..stores.measure import START, link, threads_of
 from .archive import Bundle
 from .check import Checked, Source, check_bundle, order
 from .format import BUNDLE_LIMITS, Blob, BundleLimits, Document, Liveness, Thread
-from .pouring import changed, poured
-from .turn import Turn, place_of, turn
+from .import_batches import changed, poured
+from .import_lock import Turn, place_of, turn
 from .write import CLAIM, REDACTED
 
 Use: TypeAlias = Literal["continue", "read"]

@@ -26,11 +26,11 @@ from ..store import Store
 from ..stores.copy import check_place, seal, unseal
 from ..stores.measure import Log, closing, measured, placed, prefix, survey, threads_of
 from .archive import PIECE, Bundle, Written, save
+from .blob_renames import renamed
 from .format import BUNDLE_LIMITS, Blob, Purpose, Section, Thread, line_of
 from .redaction.manifest import Mode
 from .redaction.review import Review
 from .redaction.scrub import Scrub, ScrubConfig
-from .renaming import renamed
 from .sections import Digest
 from .spool import Spool, check_path
 from .summary import About, Summary

@@ -11,7 +11,7 @@ from typing import Any
 from .. import events as ev
 from ..codec import typed
 from ..events import Event
-from .boxed import BOXED, PREVIEW, as_shown
+from .encrypted_preview import BOXED, PREVIEW, as_shown
 from .rows import Op, RowChange, surface_name
 
 QUIET = {

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..codec import LIMITS, check_count, check_name
 from ..errors import InvalidValue
 from ..events import Event, Key, Scope
-from .boxed import size_of
+from .encrypted_preview import size_of
 from .phases import MOVES
 
 

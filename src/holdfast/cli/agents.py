@@ -20,7 +20,7 @@ from ..errors import HoldfastError, InvalidValue
 from ..harness.agents.agent import Agent, context
 from ..harness.agents.settings import for_function
 from ..harness.host import Harness
-from ..harness.runs.contexts import Reading
+from ..harness.runs.prompt_context import Reading
 from ..harness.tools import ToolContext, tool
 from ..models.scripted import offline
 from ..store import Store

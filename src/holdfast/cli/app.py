@@ -49,7 +49,7 @@ VERBS: dict[str, tuple[str, Group]] = {
     "purge": ("upkeep:purge", UPKEEP),
     "copy": ("copy:copy", UPKEEP),
     "export": ("export:export", UPKEEP),
-    "import": ("importing:import_", UPKEEP),
+    "import": ("import_bundle:import_", UPKEEP),
     "unseal": ("unseal:unseal", UPKEEP),
     "migrate": ("migrate:migrate", UPKEEP),
     "doctor": ("doctor:doctor", UPKEEP),

@@ -10,10 +10,10 @@ import msgspec
 from cyclopts import App, Group, Parameter
 
 from ..bundle.claude import save_claude, write_claude
+from ..bundle.conversion_loss import LossReport
 from ..bundle.differences import diff
 from ..bundle.format import bundle_schema
 from ..bundle.harn import harn_schema_text, write_harn
-from ..bundle.loss import LossReport
 from ..bundle.replaying import replay
 from ..errors import InvalidBundle, InvalidValue
 from ..harness.agents.agent import Agent

@@ -22,8 +22,8 @@ from msgspec import Struct
 from ..bundle.archive import Bundle
 from ..bundle.check import check_bundle
 from ..bundle.claude import read_claude
+from ..bundle.conversion_loss import LossReport
 from ..bundle.harn import read_harn
-from ..bundle.loss import LossReport
 from ..errors import InvalidValue
 from .failure import UsageError
 from .output import Output, plain

@@ -22,12 +22,12 @@ from ..stores import connect
 from ..stores.address import shown
 from ..stores.creation import StoreCreation
 from ..stores.migrations import schema_of
-from ..stores.patience import ended
+from ..stores.retry import ended
 from . import reasons
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
+from .chat_commands import HELP, Orders
 from .keyboard import Keyboard
 from .options import EVERYWHERE, Common, check_made, default_store
-from .orders import HELP, Orders
 from .resume import RETRYABLE, at_rest
 from .screen import Screen
 from .session import user

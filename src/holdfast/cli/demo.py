@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..events import new_id
-from .killed import ASKED, DemoFailed, Line, approving, asking, resuming
+from .demo_processes import ASKED, DemoFailed, Line, approving, asking, resuming
 
 try:
     from rich.console import Console

@@ -12,9 +12,9 @@ from cyclopts import Parameter
 
 from ..bundle.archive import Bundle, Written
 from ..bundle.claude import save_claude, write_claude
+from ..bundle.conversion_loss import LossReport
 from ..bundle.format import Document
 from ..bundle.harn import write_harn
-from ..bundle.loss import LossReport
 from ..bundle.redaction.manifest import Mode
 from ..bundle.unseal import unseal_session
 from ..bundle.write import export_bundle, review_bundle
@@ -26,7 +26,7 @@ from .bundlefiles import Format, file_name, placed, tell_loss, write_text
 from .failure import UsageError
 from .options import EVERYWHERE, Common
 from .output import Output, plain
-from .private import PRIVATE, Private
+from .redaction_options import PRIVATE, Private
 from .render import number, size
 from .review import show_review
 from .session import BY

@@ -26,7 +26,7 @@ from ..store import Store
 from ..stores import connect
 from ..stores.address import place, shown
 from ..stores.migrations import SchemaState, schema_of
-from ..stores.patience import slow
+from ..stores.retry import slow
 from .failure import UsageError
 from .output import Output
 

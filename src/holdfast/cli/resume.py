@@ -22,7 +22,7 @@ from ..harness.runs.decide import decide
 from ..harness.runs.steps import Idle, Plan
 from ..harness.session import Session
 from ..store import Store, wall_clock
-from ..stores.patience import cancellable, ended
+from ..stores.retry import cancellable, ended
 from . import failure, reasons
 from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .describe import event_text

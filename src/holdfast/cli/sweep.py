@@ -15,7 +15,7 @@ from rich.text import Text
 from ..errors import HoldfastError
 from ..sessions import Purged, Retention, Sessions, Swept
 from ..store import Receipt
-from ..stores.patience import cancellable
+from ..stores.retry import cancellable
 from . import failure
 from .failure import UsageError
 from .options import EVERYWHERE, Common, seconds

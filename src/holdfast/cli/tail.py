@@ -16,7 +16,7 @@ from ..catalog import Row
 from ..errors import LogDamaged
 from ..events import Key
 from ..store import CaughtUp, Store
-from ..stores.patience import ended
+from ..stores.retry import ended
 from .options import EVERYWHERE, Common
 from .output import Output
 from .show import After, Count, Full, Session, Thread, checked, put, read_on, row_of, start

@@ -14,12 +14,12 @@ from ..harness.live.inbox import Decision
 from ..harness.live.inputs import Content
 from ..harness.runs.results import Result
 from ..store import Receipt
-from .bringing import files_of, source_of
-from .matters import Bundles, People
-from .place import Place
+from .bundles_and_people import Bundles, People
+from .location import Place
 from .session import Session
 from .streams import SendOptions, Stream
 from .transport import Patience, Transport, part
+from .uploads import files_of, source_of
 
 STORE = {"kind", "options"}
 

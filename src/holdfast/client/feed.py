@@ -25,7 +25,7 @@ from ..errors import (
 from ..events import Event, MessageCompleted, MessageInterrupted
 from ..harness.live.log import Delta, Item, Trouble
 from ..store import CaughtUp
-from ..stores.patience import cancellable
+from ..stores.retry import cancellable
 from ..wire import (
     CAUGHT_UP,
     DELTA,

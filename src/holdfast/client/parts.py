@@ -14,8 +14,8 @@ from ..harness.live.delta import Delta
 from ..harness.live.display import Display, from_json, reduce
 from ..harness.live.usage import Usage
 from ..harness.parts.views import Queued
-from .place import Place
-from .strangers import read
+from .location import Place
+from .server_check import read
 from .streams import SendOptions, post
 
 Surfaces: TypeAlias = list[wire.SurfaceShown]

@@ -12,11 +12,12 @@ from ..errors import NotPending
 from ..events import Event
 from ..harness.live.inbox import Decision
 from ..harness.live.inputs import Content
-from ..harness.parts.standing import Status
+from ..harness.parts.state_views import Status
 from ..harness.runs.results import Ask, Result
 from ..store import Receipt
 from ..transcript import Message
 from .files import FilesPart
+from .location import Place
 from .parts import (
     DisplayPart,
     FollowUps,
@@ -27,7 +28,6 @@ from .parts import (
     SurfacesPart,
     UsagePart,
 )
-from .place import Place
 from .streams import Follow, SendOptions, Stream, post, read_events
 from .threads import Threads
 from .transport import part

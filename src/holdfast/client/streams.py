@@ -14,12 +14,12 @@ from ..events import Event, Key, new_id
 from ..harness.agents.limits import RunLimits
 from ..harness.live.inputs import Content, How, check_options
 from ..harness.live.log import Item
-from ..harness.parts.standing import Status
+from ..harness.parts.state_views import Status
 from ..harness.runs.results import Result, Watch
 from ..models.port import Media
 from ..store import CaughtUp
 from .feed import Feed
-from .place import Place
+from .location import Place
 
 PAGE = 500  # events that are asked for at once
 

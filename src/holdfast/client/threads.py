@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from .. import wire
 from ..catalog import Page, Row
-from .place import Place
+from .location import Place
 from .transport import part
 
 S = TypeVar("S")

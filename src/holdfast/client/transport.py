@@ -27,10 +27,10 @@ from ..errors import (
     Unauthorized,
 )
 from ..events import new_id
-from ..stores.patience import cancellable
+from ..stores.retry import cancellable
 from .credentials import Credentials, is_loopback
-from .strangers import check, locked, read
-from .strangers import refused as refusal
+from .server_check import check, locked, read
+from .server_check import refused as refusal
 
 T = TypeVar("T")
 

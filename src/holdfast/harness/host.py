@@ -15,16 +15,16 @@ from ..events import Scope, key, new_id
 from ..sessions.changes import check_held
 from ..store import Receipt
 from .agents.subagents import tools_named
-from .idle import evict
+from .idle_sessions import evict
+from .lifecycle import TTL, Serving
 from .live.inbox import Decision, settle
 from .live.inputs import Content, SendOptions, check_entries, check_options, check_seconds
-from .opened import GRACE
-from .parts.children import holder
-from .parts.stream import Stream
+from .open_sessions import GRACE
+from .parts.message_stream import Stream
+from .parts.subagents import holder
 from .runs.results import Result
 from .sandbox.port import Reason
 from .sandbox.removal import cleared, condemn
-from .serving import TTL, Serving
 from .session import Session
 
 __all__ = ["GRACE", "TTL", "Harness"]

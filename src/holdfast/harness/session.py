@@ -15,14 +15,14 @@ from ..state import Run
 from ..store import wall_clock
 from .live.inputs import Content, SendOptions
 from .live.log import Listener, Live
-from .parts.children import Subagents
-from .parts.ground import Opener
+from .parts.base import Opener
+from .parts.message_stream import Streaming
 from .parts.notifications import Notifications
-from .parts.standing import Standing, result_of
-from .parts.stream import Streaming
+from .parts.state_views import Standing, result_of
+from .parts.subagents import Subagents
 from .parts.threads import Threads
 from .parts.views import Checkpoints, ModelView, ModeView, Permissions, StateView, Timers
-from .runs.custom import custom
+from .runs.custom_events import custom
 from .runs.decide import asks_within, at_rest, delegates
 from .runs.results import Result, Watch
 

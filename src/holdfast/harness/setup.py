@@ -13,7 +13,7 @@ from .agents.agent import Agent, faults
 from .agents.limits import Bounds, RunLimits
 from .agents.subagents import family, models_of
 from .faults import ErrorPolicy
-from .runs.output import output_tool
+from .runs.typed_output import output_tool
 from .sandbox import NoSandbox
 from .telemetry.spans import tracing
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from ..catalog import Query
 from ..errors import HoldfastError, MissingExtra, StoreError
-from ..stores.patience import slow
 from ..stores.registry import StoreRegistry
+from ..stores.retry import slow
 from .auth.keys import TENANT
 from .settings import KEYS, Settings
 

@@ -16,7 +16,7 @@ from ..harness.agents.agent import Agent, Mode
 from ..harness.agents.config import Config, check_offered
 from ..harness.agents.limits import STEPS, RunLimits
 from ..harness.agents.subagents import steps_of
-from ..harness.parts.again import again
+from ..harness.parts.regenerate import again
 from ..harness.runs.delegation import model_setting
 from ..harness.session import Session
 from ..state import State

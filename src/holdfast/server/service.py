@@ -15,7 +15,7 @@ from ..catalog import Row
 from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownAgent, UnknownEngine
 from ..harness.agents.agent import Agent
 from ..harness.agents.limits import RunLimits
-from ..stores.patience import cancellable, ended
+from ..stores.retry import cancellable, ended
 from .auth.audit import Audit
 from .auth.callers import RESERVED, AuthHandler, Caller, Credentials, Known
 from .auth.idempotency import Once

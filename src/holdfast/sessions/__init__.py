@@ -6,9 +6,9 @@ event of thread `main`, and the row follows in the same append.
 
 from .affinity import AffinityResolver, Inbound, MostRecent
 from .audit import Audited, Decided
-from .life import HOUR, Sessions
+from .lifecycle import HOUR, Sessions
 from .outbound import Delivery
-from .person import PersonErased, PersonRecord
+from .people import PersonErased, PersonRecord
 from .search import Found
 from .sweep import Purged, Retention, Sweeper, Swept
 from .transitions import Transition

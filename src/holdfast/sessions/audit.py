@@ -14,7 +14,7 @@ from ..catalog import Row
 from ..codec import typed
 from ..events import Event, Key
 from .changes import Changes
-from .finding import threads
+from .queries import threads
 
 
 class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):

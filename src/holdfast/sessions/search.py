@@ -12,7 +12,7 @@ from .. import events as ev
 from ..codec import check_name, typed
 from ..events import Event, to_json
 from .changes import Changes
-from .finding import threads
+from .queries import threads
 
 AROUND = 80  # characters shown on each side
 

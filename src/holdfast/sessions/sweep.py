@@ -23,9 +23,9 @@ from ..codec import check_count
 from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionMoved, SessionNotFound
 from ..events import Scope
 from ..store import Remains
-from ..stores.patience import cancellable, ended
+from ..stores.retry import cancellable, ended
 from .changes import Changes, must_keep
-from .finding import walk
+from .queries import walk
 
 log = logging.getLogger("holdfast.sweep")
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..catalog import Row
-from ..catalog.boxed import LOST
+from ..catalog.encrypted_preview import LOST
 from ..codec import fingerprint
 from ..events import Event, Key, NewEvent
 from ..store import Damage

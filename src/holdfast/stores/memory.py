@@ -40,9 +40,9 @@ from ..store import (
     wall_clock,
 )
 from . import links, rules
-from .loops import OwnLoop
+from .event_loop import OwnLoop
+from .notify import Wakes, follow
 from .rules import APART, Extension, LeaseState
-from .wakes import Wakes, follow
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, U
 from ..store import Store
 from . import connect
 from .address import address
-from .patience import ended
+from .retry import ended
 
 Options: TypeAlias = Mapping[str, Any]
 Builder: TypeAlias = Callable[[Options], "Store | Awaitable[Store]"]

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ..catalog import SKEW, Project, Row, RowChange, apply, unseals
-from ..catalog.boxed import size_of
+from ..catalog.encrypted_preview import size_of
 from ..codec import LIMITS, check_count, check_data, check_name, check_size
 from ..errors import (
     HeadMoved,

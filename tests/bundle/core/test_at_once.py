@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast import Event, LeaseHeld, SessionExists, Store, connect, key
-from holdfast.bundle import Bundle, Imported, export_bundle, import_bundle, turn
+from holdfast.bundle import Bundle, Imported, export_bundle, import_bundle, import_lock
 from holdfast.stores.memory import MemoryStore
 from tests.copy.scene import SHOP, content, events_of, rows_of, said, shop, waiting
 
@@ -61,7 +61,7 @@ async def whole(made: Bundle) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "LOOK", 0.001)
+    monkeypatch.setattr(import_lock, "LOOK", 0.001)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -198,7 +198,7 @@ async def test_an_import_whose_turn_was_taken_over_takes_nothing_back(
     others: list[Imported] = []
 
     async def take_over(store: Store) -> None:
-        place = turn.place_of(SHOP)
+        place = import_lock.place_of(SHOP)
         await store.release(await store.acquire(place, "another", steal="it stood still"))
         others.append(await import_bundle(store, made))
 
@@ -245,10 +245,10 @@ async def test_a_turn_whose_process_died_ends_by_itself(
     target, gone = MemoryStore(), MemoryStore()
     await import_bundle(target, made)
     await target.delete(key(SHOP.session, "deeper"))  # it had not got so far
-    async with turn.turn(gone, SHOP):
-        place = [event async for event in gone.read(turn.place_of(SHOP))]
-    await target.restore(turn.place_of(SHOP), _each(place))
-    await target.acquire(turn.place_of(SHOP), "one that died", ttl=0.05)
+    async with import_lock.turn(gone, SHOP):
+        place = [event async for event in gone.read(import_lock.place_of(SHOP))]
+    await target.restore(import_lock.place_of(SHOP), _each(place))
+    await target.acquire(import_lock.place_of(SHOP), "one that died", ttl=0.05)
     assert (await import_bundle(target, made)).fresh
     assert await content(target) == whole
 
@@ -259,9 +259,9 @@ async def _each(events: list[Event]) -> AsyncGenerator[Event, None]:
 
 
 async def test_who_waits_too_long_is_told(made: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "PATIENCE", 0)
+    monkeypatch.setattr(import_lock, "PATIENCE", 0)
     target = MemoryStore()
-    async with turn.turn(target, SHOP):
+    async with import_lock.turn(target, SHOP):
         with pytest.raises(LeaseHeld):
             await import_bundle(target, made)
     assert (await import_bundle(target, made)).fresh

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast import Agent, Harness, tool
 from holdfast.bundle import Bundle, ScrubConfig, export_bundle, import_bundle, validate_bundle
+from holdfast.bundle.conversion_loss import LossReport
 from holdfast.bundle.harn import (
     AgentEvent,
     HarnDocument,
@@ -30,7 +31,6 @@ from holdfast.bundle.harn import (
     schema_is_stale,
     write_harn,
 )
-from holdfast.bundle.loss import LossReport
 from holdfast.errors import InvalidBundle, InvalidValue, NotContinuable
 from holdfast.events import Event, Key, Scope, to_json
 from holdfast.models import ScriptedModel

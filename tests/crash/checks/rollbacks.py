@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from holdfast.stores.file.bodies import InFiles
+from holdfast.stores.file.payloads import InFiles
 
 from ..outcome import Outcome, Tick, quiet
 from ..places import PLACES, open_at

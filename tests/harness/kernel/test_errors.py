@@ -282,11 +282,11 @@ async def test_a_write_is_tried_again_and_is_there_once(call: int, after: bool) 
 async def test_what_fails_beside_the_log_is_contained(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.harness.live import loading
-    from holdfast.harness.runs import calling
+    from holdfast.harness.live import log_loader
+    from holdfast.harness.runs import model_call
 
-    monkeypatch.setattr(calling, "DRAFT", 0.01)
-    monkeypatch.setattr(loading, "SNAPSHOT", 1)
+    monkeypatch.setattr(model_call, "DRAFT", 0.01)
+    monkeypatch.setattr(log_loader, "SNAPSHOT", 1)
     store = await faulty()
     words = Say(chunks=["a ", "b ", "c"], delay=0.05)
     agent = helper()

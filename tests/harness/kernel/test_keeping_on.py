@@ -25,7 +25,7 @@ from holdfast import events as ev
 from holdfast.codec import LIMITS
 from holdfast.events import Appended
 from holdfast.harness.live.log import Trouble
-from holdfast.harness.runs import work
+from holdfast.harness.runs import recovery
 from holdfast.models.scripted import Say, Use
 from holdfast.store import Store, wall_clock
 from holdfast.stores.memory import MemoryStore
@@ -264,7 +264,7 @@ async def test_what_cannot_be_driven_is_opened_once_and_not_kept_open() -> None:
 async def test_what_is_behind_more_than_a_look_shows_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(work, "LIMITS", replace(LIMITS, page=10))
+    monkeypatch.setattr(recovery, "LIMITS", replace(LIMITS, page=10))
     async with connect("memory:") as store:
         for n in range(25):
             await left(store, f"new{n}", newer=True)

@@ -13,7 +13,7 @@ import pytest
 from holdfast import ModelUnavailable, ToolContext, tool
 from holdfast.harness.faults import Attempts, ErrorPolicy, Retry
 from holdfast.harness.live.log import Delta
-from holdfast.harness.runs import stopping
+from holdfast.harness.runs import cancellation
 from holdfast.harness.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Say, ScriptedModel, Use
@@ -24,8 +24,8 @@ from ..kernel.scene import PATIENCE, Gate, helper, read, serve
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as nobody waits for what does not end, how long it is waited for is not the point."""
-    monkeypatch.setattr(stopping, "GRACE", 0.05)
-    monkeypatch.setattr("holdfast.harness.runs.tooling.GRACE", 0.05)
+    monkeypatch.setattr(cancellation, "GRACE", 0.05)
+    monkeypatch.setattr("holdfast.harness.runs.tool_call.GRACE", 0.05)
 
 
 class Deaf:

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import Harness, ToolMissing, connect
 from holdfast.events import key
-from holdfast.harness.parts.children import rows_of
+from holdfast.harness.parts.subagents import rows_of
 from holdfast.harness.session import Session
 from holdfast.models.scripted import Say, ScriptedModel
 

@@ -20,7 +20,7 @@ from holdfast.errors import ModelError
 from holdfast.events import Event
 from holdfast.harness.builtins import ask_user
 from holdfast.harness.live.log import Delta
-from holdfast.harness.parts.children import rows_of
+from holdfast.harness.parts.subagents import rows_of
 from holdfast.harness.tools.files import read_file
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
 

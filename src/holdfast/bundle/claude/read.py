@@ -22,9 +22,9 @@ from ...codec import LIMITS, check_name, too_deep
 from ...errors import InvalidValue
 from ...events import Scope, to_json
 from ..archive import Bundle
-from ..loss import Losses, LossReport
-from ..packing import Packed, packed
-from ..telling import Telling, as_name, new_call_id
+from ..conversion_loss import Losses, LossReport
+from ..foreign_bundle import Packed, packed
+from ..foreign_log import Telling, as_name, new_call_id
 from .files import ClaudeFiles, ClaudeSource, files_of, refused
 from .lines import Entry, Line, answer, apart, at, blocks, conversation, parsed, unique
 

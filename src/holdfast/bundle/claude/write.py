@@ -24,8 +24,8 @@ from ...errors import BlobNotFound
 from ...events import Event
 from ...transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
+from ..conversion_loss import Losses, LossReport
 from ..format import Thread
-from ..loss import Losses, LossReport
 from .files import ClaudeFiles
 from .read import ENTRY, OURS, REASONS, REJECTED, TEXT
 

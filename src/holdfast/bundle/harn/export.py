@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ...store import wall_clock
-from ..loss import Losses, LossReport
+from ..conversion_loss import Losses, LossReport
 from ..redaction.scrub import Mode, ScrubConfig
 from .check import INSIDE, check_size
 from .faults import fault, refused

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from ... import events as ev
-from ..loss import Losses
-from ..telling import Telling, as_name, new_call_id
+from ..conversion_loss import Losses
+from ..foreign_log import Telling, as_name, new_call_id
 from .stream import AgentEvent, text_of
 
 KEPT = "the blob with the whole document"

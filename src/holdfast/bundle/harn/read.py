@@ -20,10 +20,10 @@ from ...codec import LIMITS, check_name
 from ...errors import InvalidValue
 from ...events import Scope
 from ..archive import Bundle
-from ..loss import Losses, LossReport
-from ..packing import Packed, packed
+from ..conversion_loss import Losses, LossReport
+from ..foreign_bundle import Packed, packed
+from ..foreign_log import Telling, as_name
 from ..redaction.manifest import Mode, Redacted, Redaction
-from ..telling import Telling, as_name
 from .check import INSIDE, LARGEST, check_size, read_document
 from .faults import fault, refused
 from .lift import lifted

@@ -14,8 +14,8 @@ from ...codec import typed
 from ...events import Event
 from ...transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
+from ..conversion_loss import Losses
 from ..format import Thread
-from ..loss import Losses
 from .names import rfc3339
 
 SPOKEN = {"message.received", "message.completed", "message.interrupted", "tool.finished"}

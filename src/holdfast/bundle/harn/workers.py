@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from ...codec import LIMITS, too_deep
 from ...errors import InvalidBundle, NotContinuable
-from ..loss import Losses
+from ..conversion_loss import Losses
 from .check import INSIDE
 from .faults import fault, refused
 from .names import file_name, sanitised

@@ -13,8 +13,8 @@ from typing import Any
 
 from ...errors import BlobNotFound, HoldfastError, InvalidValue
 from ..archive import Bundle
+from ..conversion_loss import Losses, LossReport
 from ..format import Child, Span, Thread, line_of
-from ..loss import Losses, LossReport
 from ..redaction.scrub import Mode, ScrubConfig
 from .check import read_document
 from .lift import lifted

@@ -12,9 +12,9 @@ from ...events import Event, Key
 from ...harness.agents.agent import Agent
 from ...harness.agents.config import Config
 from ...harness.agents.subagents import kin
-from ...harness.live.lives import Lives
 from ...harness.live.log import Live
-from ...harness.runs.loop import drive
+from ...harness.live.open_logs import Lives
+from ...harness.runs.run_loop import drive
 from ...harness.sandbox import NoSandbox
 from ...harness.telemetry.logs import LogConfig
 from ...harness.telemetry.spans import tracing

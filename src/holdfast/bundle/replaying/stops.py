@@ -6,7 +6,7 @@ from ... import events as ev
 from ...errors import LeaseLost
 from ...events import Key
 from ...harness.agents.config import Config
-from ...harness.runs.driving import Driving
+from ...harness.runs.driver import Driving
 from .track import Track
 
 

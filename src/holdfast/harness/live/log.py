@@ -23,14 +23,14 @@ from ...errors import (
 from ...events import Event, Key
 from ...state import State, fold
 from ...store import Store
-from ...stores.patience import cancellable, ended
+from ...stores.retry import cancellable, ended
+from .debounce import Later
 from .delta import Delta
 from .display import Stage
+from .drafts import Speech
 from .history import History
-from .later import Later
-from .listening import BUFFER, Audience, Hearer, Item, Listener, Trouble, size
-from .loading import Loading, Snapshots, payload_of
-from .speech import Speech
+from .log_loader import Loading, Snapshots, payload_of
+from .subscribers import BUFFER, Audience, Hearer, Item, Listener, Trouble, size
 
 __all__ = ["BUFFER", "Delta", "Hearer", "Item", "Listener", "Live", "Trouble"]
 

@@ -17,10 +17,10 @@ from ...events import Key, NewEvent, key, new_id
 from ...state import VERSION, State, fold
 from ...store import Snapshot, Store
 from ..live.inputs import check_text
-from ..live.loading import SNAPSHOT
 from ..live.log import Live
-from .again import again
-from .ground import Ground, Opener
+from ..live.log_loader import SNAPSHOT
+from .base import Ground, Opener
+from .regenerate import again
 from .views import StateView, View
 
 S = TypeVar("S", bound=Ground)

@@ -22,8 +22,8 @@ from ...sessions.changes import check_held
 from ...store import Store
 from ...transcript import ROLES, Message, transcript
 from ..live.log import Live
+from .base import Opener
 from .forks import Forks, S, row_of
-from .ground import Opener
 from .views import ModelView, View
 
 MAIN = "main"

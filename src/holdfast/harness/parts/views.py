@@ -19,8 +19,8 @@ from ..agents.agent import Mode, called
 from ..agents.userstate import Edit, change, setting
 from ..live.inputs import check_entries, check_seconds, check_text
 from ..live.log import Live
-from ..runs.custom import custom
-from .ground import Ground
+from ..runs.custom_events import custom
+from .base import Ground
 
 NAME = 128  # bytes of the id of a timer, or of the name in a rule
 LATEST = 1 << 47  # ms: far beyond anything that a timer is for

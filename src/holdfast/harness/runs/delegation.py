@@ -22,7 +22,7 @@ from ..agents.config import check_offered
 from ..agents.subagents import SubAgent
 from ..tools.values import Park
 from .decide import next_due
-from .driving import Driving
+from .driver import Driving
 from .results import Watch
 from .steps import Report
 

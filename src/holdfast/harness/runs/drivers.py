@@ -12,15 +12,15 @@ from ...errors import HarnessClosed, HoldfastError, RunFailed, SessionNotFound
 from ...events import Event, Key, RunWaiting
 from ...state import State
 from ...store import wall_clock
-from ...stores.patience import cancellable, ended
+from ...stores.retry import cancellable, ended
 from ..agents.config import Config
 from ..agents.subagents import family
-from ..live.lives import Lives
 from ..live.log import Live
+from ..live.open_logs import Lives
 from .decide import asks_within
-from .driving import Driving
-from .loop import drive
-from .work import Slots, Work
+from .driver import Driving
+from .recovery import Slots, Work
+from .run_loop import drive
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
 SOON, TRIES = 0.05, 40  # seconds between two looks at a lease that is about to be given back

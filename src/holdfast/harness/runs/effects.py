@@ -13,9 +13,9 @@ from ...state import ENTRIES
 from ..agents.agent import Agent, Mode, called
 from ..agents.userstate import Edit, change, setting
 from ..live.inputs import MOST
-from .contexts import Reading, check_length
-from .custom import custom
-from .driving import Driving
+from .custom_events import custom
+from .driver import Driving
+from .prompt_context import Reading, check_length
 
 How: TypeAlias = Literal["queue", "steer"]
 

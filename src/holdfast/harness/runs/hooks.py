@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 
 from ...events import Event
-from ...stores.patience import cancellable
+from ...stores.retry import cancellable
 from ..agents.agent import settled
-from .acting import Acting
-from .driving import Driving
+from .driver import Driving
+from .tool_context import Acting
 
 PATIENCE = 30.0  # seconds that a hook may take: the run waits for it
 DEPTH = 25  # rounds of hooks that answer events of hooks

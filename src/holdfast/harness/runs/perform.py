@@ -18,14 +18,14 @@ from ..agents.agent import settled
 from ..agents.config import ANSWER
 from ..faults import classify, make, public
 from ..tools import ToolResult
-from ..tools.apart import asked_to_stop
+from ..tools.thread_runner import asked_to_stop
 from ..tools.values import UNKNOWN, clean
-from .calling import call_model, finished, forgotten, interrupted
 from .delegation import report, stop_all
-from .driving import Driving
-from .heard import heard
+from .driver import Driving
 from .hooks import run_hooks
-from .proposals import outcome, title, too_many
+from .model_call import call_model, finished, forgotten, interrupted
+from .model_stream import heard
+from .proposed_calls import outcome, title, too_many
 from .steps import (
     AskOutcome,
     CallModel,
@@ -44,7 +44,7 @@ from .steps import (
     Wait,
     Warn,
 )
-from .tooling import run_tools, unreadable
+from .tool_call import run_tools, unreadable
 
 BATCH = 500  # outcomes of calls in one append
 SUMMARISE = (

@@ -15,7 +15,7 @@ from ...state import CHILD, FINAL, OpenItem
 from ..live.log import Item, Trouble
 from ..live.risk import risk
 from ..telemetry.metrics import RunMetrics, Tally
-from .output import convert
+from .typed_output import convert
 
 Status: TypeAlias = Literal[
     "waiting", "done", "failed", "aborted", "interrupted", "queued", "removed"

@@ -21,8 +21,8 @@ import msgspec
 from ...errors import InvalidValue
 from ...events import Key
 from ...models.port import ToolSpec
-from .apart import apart
 from .signature import is_async, signature_of
+from .thread_runner import apart
 from .values import (
     ROOT,
     Answer,

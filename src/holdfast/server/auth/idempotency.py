@@ -36,7 +36,7 @@ from ...errors import (
 )
 from ...events import Key, NewEvent, Scope, new_id
 from ...store import CaughtUp, Lease, Store, wall_clock
-from ...stores.patience import cancellable, ended
+from ...stores.retry import cancellable, ended
 from .callers import Caller
 
 TENANT = "~once:"  # + the tenant whose requests they are

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...errors import HoldfastError
 from ...harness.host import Harness
-from ...stores.patience import cancellable
+from ...stores.retry import cancellable
 from ..auth.limits import ServerLimits
 
 LOOK = 0.1  # of the idle time: how often unused sessions are looked for

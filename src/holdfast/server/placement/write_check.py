@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from ...errors import HoldfastError
 from ...events import Scope
 from ...store import Store
-from ...stores.patience import ended
+from ...stores.retry import ended
 
 LOGGER = logging.getLogger("holdfast.server")
 OK = "ok"

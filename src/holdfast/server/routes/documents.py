@@ -12,7 +12,7 @@ from ...bundle import Imported
 from ...harness.live.delta import Text
 from ...harness.live.display import Display
 from ...harness.live.inbox import Decision
-from ...harness.parts.standing import Status
+from ...harness.parts.state_views import Status
 from ...harness.runs.results import Result
 from ...store import Receipt
 from ..http.headers import base_of

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ...catalog import Pending, PendingQuery, Row
 from ...errors import InvalidValue, LogReplaced
 from ...events import Event
-from ...harness.live.listening import is_apart, size_apart
+from ...harness.live.subscribers import is_apart, size_apart
 from ...store import Store
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
 from ..http.context import Ask, SessionId, Thread

@@ -15,13 +15,13 @@ from ... import events as ev
 from ...codec import typed
 from ...errors import InvalidValue, KeyReused
 from ...harness.live.inputs import SendOptions
-from ...harness.parts.standing import Status
-from ...harness.parts.stream import Stream
+from ...harness.parts.message_stream import Stream
+from ...harness.parts.state_views import Status
 from ...harness.parts.threads import messages_of
 from ...harness.runs.results import Result
 from ...harness.session import Session
 from ...models.port import Media
-from ...stores.patience import ended
+from ...stores.retry import ended
 from ...wire import (
     Abort,
     Accepted,

@@ -21,7 +21,7 @@ from ...events import (
     RunStarted,
 )
 from ...harness.live.inbox import Decision
-from ...harness.parts.children import holder
+from ...harness.parts.subagents import holder
 from ...harness.session import Session
 from ...wire import Answer, Approve, Asks, Deny, Extend
 from ..http.context import Ask, Asking, SessionId, Thread

@@ -16,7 +16,7 @@ from ...codec import check_name
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
 from ...events import Key
 from ...harness.live.display import phase as standing
-from ...harness.parts.standing import Status
+from ...harness.parts.state_views import Status
 from ...harness.sandbox.removal import cleared, condemn
 from ...sessions import Sessions
 from ...sessions.changes import check_held

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from ...errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
 from ...events import Event
-from ...harness.live.listening import is_apart, size_apart
-from ...harness.live.listening import size as item_size
 from ...harness.live.log import Delta, Trouble
+from ...harness.live.subscribers import is_apart, size_apart
+from ...harness.live.subscribers import size as item_size
 from ...store import CaughtUp
-from ...stores.patience import cancellable, ended
+from ...stores.retry import cancellable, ended
 from ...wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
 from ..placement.store_names import Naming
 from .outbox import NOBODY, PIECE, Outbox

@@ -26,11 +26,11 @@ from ...errors import (
     UnknownAgent,
 )
 from ...events import Event, Scope
-from ...harness.live.listening import is_apart
 from ...harness.live.log import Delta, Item, Live, Trouble
+from ...harness.live.subscribers import is_apart
 from ...harness.session import Session
 from ...store import CaughtUp
-from ...stores.patience import cancellable, ended
+from ...stores.retry import cancellable, ended
 from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of
 from ..placement.removals import Removals
 from .until import Answer, Forever, Goal, Quiet

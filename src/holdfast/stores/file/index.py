@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ... import catalog
 from ...catalog import Project, Row, RowChange
-from ...catalog.boxed import LOST
+from ...catalog.encrypted_preview import LOST
 from ...codec import fingerprint
 from ...errors import InvalidValue
 from ...events import Event, Key, NewEvent
@@ -28,7 +28,7 @@ from .. import rules
 from ..links import ending
 from ..sqlite import history, remove
 from ..sqlite import log as logs
-from ..sqlite.bodies import Entry
+from ..sqlite.payloads import Entry
 from .folder import Folder
 from .lines import Placed, Scanned, parse_line, scan, unfinished
 

@@ -21,10 +21,10 @@ from ...store import Damage
 from ..sqlite import log as logs
 from ..sqlite import remove
 from ..sqlite.schema import LIVE, RESTORING
-from .bodies import InFiles
 from .folder import GONE, Folder
 from .index import Index, Said
 from .lines import Header, parse_header, scan, unfinished
+from .payloads import InFiles
 
 logger = logging.getLogger("holdfast.file")
 

@@ -28,9 +28,9 @@ from ..lock import FileLock, held
 from ..sqlite import schema, upkeep
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
 from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder
-from .bodies import InFiles
 from .folder import Folder
 from .index import TABLES, Index
+from .payloads import InFiles
 from .recovery import Recovery
 
 logger = logging.getLogger("holdfast.file")

@@ -13,7 +13,7 @@ from pymongo.errors import ConfigurationError, InvalidURI
 from pymongo.uri_parser import split_options
 
 from ...errors import InvalidValue
-from ..patience import PATIENCE
+from ..retry import PATIENCE
 from .entry import Document
 
 DATABASE = "holdfast"

@@ -12,9 +12,9 @@ from .. import rules
 from ..frames import packed, unpacked
 from . import entry as entries
 from .batches import known_ids, named
-from .bodies import drop_chunks, put_chunks
 from .entry import Entry
 from .heads import MISSED, Heads, Missed
+from .payloads import drop_chunks, put_chunks
 from .records import CHUNK
 from .remove import check_session, has_threads
 from .schema import Database

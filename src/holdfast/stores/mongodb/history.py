@@ -25,10 +25,10 @@ from .batches import (
     known_in_batches,
     named,
 )
-from .bodies import Spill, blank_chunks, put_chunks
 from .entry import FORKING, LIVE, RESTORING, Entry
 from .heads import MISSED, Heads, Missed
 from .log import all_events
+from .payloads import Spill, blank_chunks, put_chunks
 from .records import batch_of, blank, cut, newest_of, numbered, ref_of
 from .remove import finish
 from .schema import Database

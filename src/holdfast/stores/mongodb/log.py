@@ -19,9 +19,9 @@ from ..paging import dense
 from ..rules import Extension
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, known_in_batches, known_in_tail, named
-from .bodies import Spill, events_of
 from .entry import Entry
 from .heads import MISSED, Heads, Missed
+from .payloads import Spill, events_of
 from .records import Batch, event_of
 from .remove import finish
 from .schema import Database

@@ -18,9 +18,9 @@ from ...store import Lease, Remains
 from .. import rules
 from . import entry as entries
 from .batches import named
-from .bodies import blank_chunks, drop_chunks, used_writes
 from .entry import DEAD, FORKING, LIVE, RESTORING, Document
 from .heads import MISSED, Heads, Missed
+from .payloads import blank_chunks, drop_chunks, used_writes
 from .records import ref_of
 from .schema import Database
 

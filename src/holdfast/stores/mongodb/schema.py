@@ -18,7 +18,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from ...errors import InvalidValue, StoreTooNew, StoreUnavailable
-from ..patience import patiently
+from ..retry import patiently
 from .address import Address
 from .clock import Clock, GivenClock, ServerClock
 from .entry import LIVE, Document

@@ -32,10 +32,10 @@ from ...store import (
     StoreInfo,
 )
 from .. import rules
-from ..loops import OwnLoop
-from ..patience import patiently
+from ..event_loop import OwnLoop
+from ..notify import Wakes, follow
+from ..retry import patiently
 from ..rules import APART
-from ..wakes import Wakes, follow
 from . import beside, find, history, remove, upkeep
 from .address import Address
 from .entry import Document, Entry

@@ -18,10 +18,10 @@ from ..links import Walk
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, named
 from .beside import claimed
-from .bodies import drop_chunks, events_of, used_writes
 from .entry import DEAD, LIVE, Document, Entry, Segment
 from .heads import Heads
 from .history import blank_events, drop_snapshots, kept_of, project_anew, projected
+from .payloads import drop_chunks, events_of, used_writes
 from .records import Found
 from .schema import Collection, Database
 

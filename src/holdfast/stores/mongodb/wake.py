@@ -16,8 +16,8 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from ...events import Key
-from ..patience import cancellable, ended
-from ..wakes import Wakes
+from ..notify import Wakes
+from ..retry import cancellable, ended
 from .batches import named
 from .entry import LIVE, Document
 from .schema import Database

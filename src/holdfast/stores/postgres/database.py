@@ -20,8 +20,8 @@ import asyncpg
 from asyncpg import Connection, Pool, Record
 
 from ...errors import InvalidValue, StoreUnavailable
-from ..loops import OwnLoop
-from ..patience import PATIENCE, patiently
+from ..event_loop import OwnLoop
+from ..retry import PATIENCE, patiently
 from .failure import broken, passing, translated
 
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Any
 
 from ...events import Key
-from ..patience import cancellable, ended
+from ..notify import Wakes
+from ..retry import cancellable, ended
 from ..rules import Extension
-from ..wakes import Wakes
 from .columns import encode
 from .database import Database, Link
 from .failure import passing

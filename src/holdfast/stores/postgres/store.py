@@ -29,9 +29,9 @@ from ...store import (
     StoreInfo,
 )
 from .. import paging, rules
+from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
 from ..rules import APART
-from ..wakes import Wakes, follow
 from . import beside, find, history, remove, schema, upkeep
 from . import log as logs
 from . import read as reading

@@ -11,8 +11,8 @@ from ...events import Key, Scope
 from ...store import BlobRef, Draft, Lease, Snapshot
 from .. import rules
 from ..rules import LeaseState
-from .bodies import Bodies, Entry, Recent
 from .log import existing, known_ids
+from .payloads import Bodies, Entry, Recent
 from .remove import has_threads
 
 # Leases. These, and `put_draft`, keep `recent` true: the logs as they were written last.

@@ -15,7 +15,6 @@ from ...events import Event, Key, NewEvent
 from ...store import Lease
 from .. import links, rules
 from ..paging import PAGE_EVENTS
-from .bodies import Bodies, Entry, Kept, Record, event_of
 from .log import (
     begin,
     entry_by_id,
@@ -28,6 +27,7 @@ from .log import (
     save_row,
     write,
 )
+from .payloads import Bodies, Entry, Kept, Record, event_of
 from .schema import LIVE, RESTORING
 
 # Forking and restoring

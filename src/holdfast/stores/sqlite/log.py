@@ -22,7 +22,7 @@ from .. import rules
 from ..links import Seal, ending
 from ..paging import Page, dense
 from ..rules import Extension, LeaseState
-from .bodies import Bodies, Entry, Recent, Record
+from .payloads import Bodies, Entry, Recent, Record
 from .schema import LIVE
 
 PAGE_BYTES = 4 << 20

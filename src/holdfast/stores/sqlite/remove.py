@@ -17,8 +17,8 @@ from ...catalog import Row
 from ...events import Key, Scope
 from ...store import Lease, Remains
 from .. import rules
-from .bodies import Bodies, Entry
 from .log import entry_by_id, existing, lookup
+from .payloads import Bodies, Entry
 from .schema import DEAD, RESTORING
 
 STEP_EVENTS = 2_000

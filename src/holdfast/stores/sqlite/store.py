@@ -37,13 +37,13 @@ from ...store import (
 from .. import paging, rules
 from ..links import seals
 from ..lock import FileLock
+from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
 from ..rules import APART, Extension
-from ..wakes import Wakes, follow
 from . import beside, find, history, remove, schema, upkeep
 from . import log as logs
-from .bodies import Bodies, InDatabase
 from .identity import DatabaseFile, inode, replaced
+from .payloads import Bodies, InDatabase
 from .writer import Readers, Reopen, Writer
 
 MODE = 0o600  # who may open a file that is created: its owner

@@ -15,9 +15,9 @@ from ...events import Key, Scope
 from ...store import Damage
 from ..links import Walk
 from .beside import claimed
-from .bodies import Bodies, Entry
 from .history import blank, projected
 from .log import entry_by_id, kept_of, save_row, segments
+from .payloads import Bodies, Entry
 from .schema import DEAD, LIVE, translated
 
 PAGE = 512

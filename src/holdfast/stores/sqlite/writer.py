@@ -24,10 +24,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ...errors import HoldfastError, StoreDamaged, StoreError, StoreUnavailable
+from ..event_loop import OwnLoop
 from ..lock import FileLock
-from ..loops import OwnLoop
-from .bodies import Bodies, Recent
 from .identity import DatabaseFile, Identity, replaced
+from .payloads import Bodies, Recent
 from .schema import translated
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from ...errors import KeyMissing
 from ...events import Key
 from ...store import Draft, Lease, Store
 from ..rules import join_draft
-from .rings import Ring, UnknownKey, Unsealed
+from .key_rings import Ring, UnknownKey, Unsealed
 
 MOST = 760 << 10  # bytes of a piece that fit into one line
 PIECE = 96 << 10  # characters of each line of a longer one

@@ -2,7 +2,7 @@
 
 It stands before another store and hands it boxes (`boxes.py`). Events are bound to their numbers:
 an append is sent for the head that is known, and once more if somebody was faster. What lists
-search by stays in clear (`catalog/boxed.py`).
+search by stays in clear (`catalog/encrypted_preview.py`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import BlobRef, CaughtUp, Damage, Draft, Lease, Receipt, Snapshot, Store, StoreInfo
 from .. import rules
 from ..frames import damaged
-from . import boxes
+from . import encryption
+from .data_keys import KeyInfo, Resealed, Rings
 from .drafts import Drafts, opened_draft
-from .keeping import KeyInfo, Resealed, Rings
+from .key_rings import ALTERED, OVERHEAD, PLAIN, Ring, UnknownKey, Unsealed
 from .keys import RESERVED, Vault
-from .rings import ALTERED, OVERHEAD, PLAIN, Ring, UnknownKey, Unsealed
 
 T = TypeVar("T")
 P = TypeVarTuple("P")
@@ -82,7 +82,7 @@ class VaultStore:
     ) -> Appended:
         size = _checked(key, events)
         ring = await self._writing(key, create=create and log is None)
-        sealed = await _large(size, boxes.boxed_all, ring, key, events)
+        sealed = await _large(size, encryption.boxed_all, ring, key, events)
         return await self.inner.append(
             key, sealed, expected=expected, fence=fence, log=log, create=create
         )
@@ -117,15 +117,15 @@ class VaultStore:
         async with aclosing(events):
             async for event in events:
                 opened = await self._event(key, event)
-                yield opened if inline else boxes.stubbed(opened)
+                yield opened if inline else encryption.stubbed(opened)
 
     async def _event(self, key: Key, event: Event) -> Event:
         try:
             ring = self._rings.known(key.tenant)
             if ring is not None and len(event.data) < LARGE:
                 with suppress(UnknownKey):
-                    return boxes.opened(key, event, ring)
-            open = partial(boxes.opened, key, event)
+                    return encryption.opened(key, event, ring)
+            open = partial(encryption.opened, key, event)
             return await self._opened(key.tenant, open, len(event.data))
         except Unsealed as error:
             raise damaged(key, event.seq, error.why) from error
@@ -167,7 +167,7 @@ class VaultStore:
         _checked(key, [first])
         ring = await self._writing(key)
         target = Key(key.tenant, key.session, thread)
-        sealed = await _large(len(first.data), boxes.boxed, ring, target, first)
+        sealed = await _large(len(first.data), encryption.boxed, ring, target, first)
         await self.inner.fork(key, thread, at=at, first=sealed)
 
     async def restore(
@@ -181,7 +181,7 @@ class VaultStore:
             async for event in events:
                 check_stored(event)
                 check_size("data", event.data, SMALLER.event_bytes)
-                sealed = await _large(len(event.data), boxes.boxed, ring, key, event)
+                sealed = await _large(len(event.data), encryption.boxed, ring, key, event)
                 yield sealed.numbered(event.seq, event.at)
 
         await self.inner.restore(key, all_sealed(), parent=parent)
@@ -191,7 +191,7 @@ class VaultStore:
     ) -> Receipt:
         check_key(key)
         check_name("reason", reason)
-        said = boxes.boxed_reason(await self._writing(key), key, reason)
+        said = encryption.boxed_reason(await self._writing(key), key, reason)
         return await self.inner.erase(key, seqs, reason=said, fence=fence)
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
@@ -205,12 +205,12 @@ class VaultStore:
         row = await self.inner.row(key)
         if row is None:
             return None
-        return await self._opened(key.tenant, partial(boxes.opened_row, key, row))
+        return await self._opened(key.tenant, partial(encryption.opened_row, key, row))
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
         page = await self.inner.find(query, cursor=cursor, limit=limit)
         rows = [
-            await self._opened(query.tenant, partial(boxes.opened_row, row.key, row))
+            await self._opened(query.tenant, partial(encryption.opened_row, row.key, row))
             for row in page.items
         ]
         return replace(page, items=rows)
@@ -220,7 +220,7 @@ class VaultStore:
     ) -> Page[Pending]:
         page = await self.inner.pending(query, cursor=cursor, limit=limit)
         opened = [
-            await self._opened(query.tenant, partial(boxes.opened_item, item))
+            await self._opened(query.tenant, partial(encryption.opened_item, item))
             for item in page.items
         ]
         return replace(page, items=opened)
@@ -314,7 +314,9 @@ class VaultStore:
         check_data(snapshot.state)
         check_size("state", snapshot.state, LIMITS.snapshot_bytes)
         ring = await self._writing(key)
-        sealed = await _large(10 * len(snapshot.state), boxes.boxed_snapshot, ring, key, snapshot)
+        sealed = await _large(
+            10 * len(snapshot.state), encryption.boxed_snapshot, ring, key, snapshot
+        )
         if sealed is not None:
             await self.inner.save_snapshot(key, sealed, fence=fence)
 
@@ -322,7 +324,7 @@ class VaultStore:
         snapshot = await self.inner.load_snapshot(key, version)
         if snapshot is None:
             return None
-        open = partial(boxes.opened_snapshot, key, snapshot)
+        open = partial(encryption.opened_snapshot, key, snapshot)
         return await self._opened(key.tenant, open, 10 * len(snapshot.state))
 
     # Upkeep

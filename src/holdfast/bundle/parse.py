@@ -1,0 +1,391 @@
+"""From a path or bytes to a bundle, trusting nothing: its form, sizes, names and depth.
+
+Only what is within the limits is ever decoded, and an archive is read in place, never unpacked.
+What the parts hold is checked by `check`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import os
+import re
+import stat
+import struct
+import weakref
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import msgspec
+from msgspec import Raw
+
+from ..codec import too_deep, too_many, without_strings
+from ..errors import Fault, InvalidBundle
+from .archive import Held, Parts
+from .format import BUNDLE_LIMITS, DOCUMENT, BundleLimits
+
+NAMES = re.compile(
+    r"threads/\d{4,9}\.jsonl|transcripts/\d{4,9}\.jsonl|blobs/[0-9a-f]{64}", re.ASCII
+)
+_MARKS = re.compile(rb"[][{},]")
+_LIST, _OTHER = 400_000, 20_000  # entries; an event takes some 40 bytes of the 16 MiB at least
+_END = struct.Struct("<4s4H2LH")  # the last record of a zip, without a comment
+_LOCATOR = struct.Struct("<4sLQL")
+_END64 = struct.Struct("<4sQ2H2L4Q")
+_LOCAL = struct.Struct("<4s5H3L2H")  # what stands before the name of a file
+_EXTRA = 64  # bytes that may stand between the name of a file and its data
+_ENTRY = 160  # bytes that the directory of an archive has for a part of ours, at most
+_PLAIN = 0x080E  # flags of a file in a zip that change nothing about its bytes
+UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
+    *(KeyError, ValueError, RuntimeError),  # the last for what zipfile cannot do
+)
+
+
+class Faults:
+    """What is wrong so far; `stop` ends the reading at once with all of it."""
+
+    def __init__(self, limit: int) -> None:
+        self.found: list[Fault] = []
+        self.more = 0
+        self._limit = limit
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    def add(self, code: str, path: str, problem: str) -> None:
+        if len(self.found) >= self._limit:
+            self.more += 1
+        elif (fault := Fault(code=code, path=path, problem=problem)) not in self.found:
+            self.found.append(fault)
+
+    def stop(self, code: str, path: str, problem: str) -> InvalidBundle:
+        self.add(code, path, problem)
+        return self.error()
+
+    def error(self) -> InvalidBundle:
+        return InvalidBundle(faults=list(self.found), more=self.more)
+
+
+class Zipped:
+    """Parts in an archive; each is read to the size that it was said to have, no further."""
+
+    def __init__(self, archive: zipfile.ZipFile, file: BinaryIO) -> None:
+        self._archive = archive
+        weakref.finalize(self, file.close)  # whoever reads a bundle need not close it
+
+    def names(self) -> list[str]:
+        return [name for name in self._archive.namelist() if name != DOCUMENT]
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[BinaryIO]:
+        with self._archive.open(name) as file:
+            yield cast(BinaryIO, io.BufferedReader(cast(Any, file), 1 << 16))
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        return self._open(name)
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A document as it was read, with no part in it, and the parts."""
+
+    raw: dict[str, Any]
+    parts: Parts
+    archive: int | None  # bytes of the archive; None for a single JSON
+
+
+def open_source(source: str | os.PathLike[str] | bytes, faults: Faults) -> BinaryIO:
+    """The bytes of a bundle; raises `InvalidBundle` when there are none to read."""
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    path = Path(source)
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise faults.stop("unreadable", "$", "is no file")
+        return path.open("rb")
+    except OSError as error:
+        raise faults.stop(
+            "unreadable", "$", f"cannot be opened ({error.strerror or type(error).__name__})"
+        ) from error
+
+
+def opened(file: BinaryIO, faults: Faults, limits: BundleLimits = BUNDLE_LIMITS) -> Opened:
+    """Read the document and find the parts; raises `InvalidBundle` where that cannot go on."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if file.read(4) == b"PK\3\4":
+        if size > limits.archive_bytes:
+            raise faults.stop("too_large", "$", f"has more than {limits.archive_bytes} bytes")
+        return _zip(file, size, faults, limits)
+    file.seek(0)
+    if size > limits.json_bytes:
+        raise faults.stop(
+            "too_large", "$", f"has more than {limits.json_bytes} bytes and is no archive"
+        )
+    return _json(file.read(limits.json_bytes + 1), faults, limits)
+
+
+# A single JSON
+
+
+def _json(data: bytes, faults: Faults, limits: BundleLimits) -> Opened:
+    top = _object(data, faults, limits, values=limits.values * 6)
+    parts: dict[str, bytes] = {}
+    threads = _entries(top, "threads", "$.threads", faults)
+    if len(threads) > limits.threads:
+        raise faults.stop("too_many_parts", "$.threads", f"are more than {limits.threads}")
+    for n, thread in enumerate(threads):
+        lines = _list(thread.pop("events", None), f"$.threads[{n}].events", faults)
+        _part(parts, thread, f"$.threads[{n}]", _joined(lines), faults)
+    transcript = _decoded(top.get("transcript"), dict[str, Raw], "$.transcript", faults) or {}
+    sections = _entries(transcript, "sections", "$.transcript.sections", faults)
+    for n, section in enumerate(sections):
+        path = f"$.transcript.sections[{n}]"
+        if "messages" in section:
+            lines = _list(section.pop("messages"), f"{path}.messages", faults)
+            _part(parts, section, path, _joined(lines), faults)
+    blobs = _entries(top, "blobs", "$.blobs", faults)
+    for n, blob in enumerate(blobs):
+        if "data" in blob:
+            _part(parts, blob, f"$.blobs[{n}]", _base64(blob.pop("data"), n, faults), faults)
+    kept: dict[str, Any] = dict(top)
+    for name, value in (("threads", threads), ("blobs", blobs)):
+        if name in kept:
+            kept[name] = value
+    if "transcript" in kept and "sections" in transcript:
+        kept["transcript"] = {**transcript, "sections": sections}
+    raw = _plain(msgspec.json.encode(kept), faults, limits)
+    if not faults:
+        inline = [part for name, part in parts.items() if not name.startswith("blobs/")]
+        _check_members(data, raw, len(parts) + sum(map(_members, inline)), faults)
+    return Opened(raw, Held(parts), None)
+
+
+def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -> dict[str, Raw]:
+    """The fields of a JSON object, not decoded any further."""
+    if too_deep(data, limits.depth):
+        raise faults.stop("too_deep", "$", f"is nested deeper than {limits.depth} levels")
+    if too_many(data, values):
+        raise faults.stop("too_large", "$", f"holds more than {values} values")
+    if values > limits.values and too_many(data, limits.values) and _wide(data):
+        raise faults.stop("too_large", "$", "has a list or an object that is too long")
+    try:
+        return msgspec.json.decode(data, type=dict[str, Raw])
+    except msgspec.ValidationError as error:
+        raise faults.stop("wrong_type", "$", "is no JSON object") from error
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        # Where JSON ends too early, the message says so, and no more of it is told.
+        cut = "truncated" in str(error)
+        problem = "ends too early" if cut else "is neither JSON nor an archive"
+        raise faults.stop("truncated" if cut else "not_json", "$", problem) from error
+
+
+def _wide(text: bytes) -> bool:
+    """Whether something in a JSON text has more entries than even a list of events may have."""
+    members: list[int] = []
+    most: list[int] = []
+    for piece in without_strings(text):
+        for mark in _MARKS.findall(piece):
+            if mark in b"[{":
+                # Events stand in the fourth level, messages in the fifth.
+                most.append(_LIST if mark == b"[" and len(members) >= 3 else _OTHER)
+                members.append(0)
+            elif mark != b",":
+                if members:
+                    members.pop()
+                    most.pop()
+            elif members:
+                members[-1] += 1
+                if members[-1] > most[-1]:
+                    return True
+    return False
+
+
+def _plain(text: bytes, faults: Faults, limits: BundleLimits) -> dict[str, Any]:
+    """A document without its parts as plain values."""
+    if too_many(text, limits.values):
+        raise faults.stop("too_large", "$", f"holds more than {limits.values} values")
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise faults.stop("not_json", "$", "is no JSON that can be kept") from error
+
+
+def _check_members(text: bytes, raw: dict[str, Any], more: int, faults: Faults) -> None:
+    """Find names that stand twice in one object of a text: of those, `raw` has the last alone. It
+    had `more` members that are not there."""
+    left: list[Any] = [raw]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            more += len(value)
+            value = list(value.values())
+        left += [item for item in value if isinstance(item, (dict, list))]
+    if _members(text) != more:
+        faults.add("duplicate", "$", "has an object with a name that stands there twice")
+
+
+def _members(text: bytes) -> int:
+    """How many members the objects of a JSON text have."""
+    return sum(piece.count(b":") for piece in without_strings(text))
+
+
+def _decoded(raw: Raw | None, type: Any, path: str, faults: Faults) -> Any:
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=type)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        faults.add("wrong_type", path, "is not of its type")
+        return None
+
+
+def _entries(of: dict[str, Raw], name: str, path: str, faults: Faults) -> list[dict[str, Raw]]:
+    found: list[dict[str, Raw]] | None = _decoded(of.get(name), list[dict[str, Raw]], path, faults)
+    return found or []
+
+
+def _list(raw: Raw | None, path: str, faults: Faults) -> list[Raw]:
+    if raw is None:
+        faults.add("missing", path, "is missing")
+        return []
+    return _decoded(raw, list[Raw], path, faults) or []
+
+
+def _joined(lines: list[Raw]) -> bytes:
+    return b"".join(b"%b\n" % bytes(line) for line in lines)
+
+
+def _base64(raw: Raw, n: int, faults: Faults) -> bytes:
+    text = _decoded(raw, str, f"$.blobs[{n}].data", faults)
+    try:
+        return base64.b64decode(text or "", validate=True)
+    except (binascii.Error, ValueError):
+        faults.add("wrong_type", f"$.blobs[{n}].data", "is no base64")
+        return b""
+
+
+def _part(
+    parts: dict[str, bytes], entry: dict[str, Raw], path: str, data: bytes, faults: Faults
+) -> None:
+    name = _decoded(entry.get("part"), str, f"{path}.part", faults)
+    if name is None:
+        faults.add("missing", f"{path}.part", "is missing")
+    elif name in parts:
+        faults.add("duplicate", f"{path}.part", "is the part of another one too")
+    else:
+        parts[name] = data
+
+
+# An archive
+
+
+def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> Opened:
+    _check_directory(file, size, faults, limits)
+    try:
+        archive = zipfile.ZipFile(file)
+    except UNREADABLE as error:
+        raise faults.stop("truncated", "$", "is no whole archive") from error
+    members = archive.infolist()
+    if len(members) > limits.parts + 1:
+        raise faults.stop("too_many_parts", "$", f"has more than {limits.parts} parts")
+    _check_files(members, faults)
+    _check_gaps(file, members, archive.start_dir, faults)
+    total = sum(member.file_size for member in members)
+    if total > limits.total_bytes:
+        raise faults.stop("too_large", "$", f"holds more than {limits.total_bytes} bytes")
+    if total > max(64 << 20, limits.ratio * size):
+        raise faults.stop("too_large", "$", f"unfolds to more than {limits.ratio} times its size")
+    if not members or members[0].filename != DOCUMENT or members[0].header_offset != 0:
+        raise faults.stop("missing", DOCUMENT, "is not the first file of the archive")
+    if members[0].file_size > limits.json_bytes:
+        raise faults.stop("too_large", DOCUMENT, f"has more than {limits.json_bytes} bytes")
+    if faults:
+        raise faults.error()
+    try:
+        with archive.open(members[0]) as member:
+            data = member.read(limits.json_bytes + 1)
+    except UNREADABLE as error:
+        raise faults.stop("truncated", DOCUMENT, "cannot be read whole") from error
+    _object(data, faults, limits, values=limits.values)
+    raw = _plain(data, faults, limits)
+    _check_members(data, raw, 0, faults)
+    return Opened(raw, Zipped(archive, file), size)
+
+
+def _check_directory(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> None:
+    """See that the directory is whole and small, before it is read into memory."""
+    file.seek(max(0, size - _END.size))
+    last = file.read(_END.size).ljust(_END.size)
+    mark, _, _, _, count, length, _, comment = _END.unpack(last)
+    if mark != b"PK\5\6" or comment:
+        raise faults.stop("truncated", "$", "is no whole archive")
+    if length == 0xFFFFFFFF or count == 0xFFFF:
+        count, length = _large(file, size) or (count, length)
+    if count > limits.parts + 1:
+        raise faults.stop("too_many_parts", "$", f"has more than {limits.parts} parts")
+    if length > min(size, (limits.parts + 1) * _ENTRY):
+        raise faults.stop("too_many_parts", "$", "has a directory that is too large")
+
+
+def _large(file: BinaryIO, size: int) -> tuple[int, int] | None:
+    """What the longer form of the last record says, if it is there: count and bytes."""
+    if size < _END.size + _LOCATOR.size:
+        return None
+    file.seek(size - _END.size - _LOCATOR.size)
+    mark, _, offset, _ = _LOCATOR.unpack(file.read(_LOCATOR.size))
+    if mark != b"PK\6\7" or offset > size - _END64.size:
+        return None
+    file.seek(offset)
+    found = _END64.unpack(file.read(_END64.size))
+    return (found[7], found[8]) if found[0] == b"PK\6\6" else None
+
+
+def _check_files(members: list[zipfile.ZipInfo], faults: Faults) -> None:
+    for name, times in Counter(member.filename for member in members).items():
+        if times > 1:
+            faults.add("duplicate", _shown(name), f"is in the archive {times} times")
+    for member in members:
+        name = member.filename
+        mode = member.external_attr >> 16
+        if name != member.orig_filename or not (name == DOCUMENT or NAMES.fullmatch(name)):
+            faults.add("bad_path", _shown(name), "is no name of a part")
+        elif mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
+            faults.add("bad_path", name, "is a link, or no plain file")
+        elif member.flag_bits & 1:
+            faults.add("unreadable", name, "is encrypted")
+        elif member.flag_bits & ~_PLAIN:
+            faults.add("unreadable", name, "is packed in a way that bundles are not")
+        elif member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            faults.add("unreadable", name, "is compressed in a way that bundles are not")
+
+
+def _check_gaps(file: BinaryIO, members: list[zipfile.ZipInfo], end: int, faults: Faults) -> None:
+    """See that an archive has no bytes before its directory but those of its files, each once."""
+    places = {0}
+    for member in sorted(members, key=lambda member: member.header_offset):
+        at = member.header_offset
+        if at not in places or member.comment:
+            break
+        file.seek(at + _LOCAL.size - 4)
+        name, extra = struct.unpack("<2H", file.read(4).ljust(4, b"\0"))
+        if extra > _EXTRA:
+            break
+        behind = at + _LOCAL.size + name + extra + member.compress_size
+        # Who cannot go back in a file writes the sizes behind it.
+        places = {behind + more for more in ((12, 16, 20, 24) if member.flag_bits & 8 else (0,))}
+    else:
+        if end in places:
+            return
+    faults.add("mismatch", "$", "has bytes that belong to no file of the archive")
+
+
+def _shown(name: str) -> str:
+    """A name of a stranger, short and plain."""
+    return ascii(name[:80])[1:-1]

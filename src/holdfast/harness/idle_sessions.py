@@ -1,0 +1,38 @@
+"""Sessions that are live and that nobody uses: found, and forgotten. Nothing of them is lost."""
+
+from __future__ import annotations
+
+import time
+
+from ..events import Key
+from .open_sessions import Opened
+
+
+async def evict(opened: Opened, idle: float) -> tuple[str, ...]:
+    """Forget the live sessions that nothing goes on in here, that nobody waits for or listens
+    to, and of which nobody has asked anything for `idle` seconds; their ids. Of those that
+    stay, forget the threads of sub-agents that have ended, by the same rule."""
+    found, since = [], time.monotonic() - idle
+    for id in {where.session for where in opened.sessions}:
+        mine = [where for where in opened.lives if where.session == id]
+        used = opened.changing(id) or any(_used(opened, where, since) for where in mine)
+        if not used and await opened.close(id, grace=0.0):
+            found.append(id)
+    for where in opened.lives:
+        if _reported(opened, where) and not _used(opened, where, since):
+            await opened.forget(where)
+    return tuple(sorted(found))
+
+
+def _used(opened: Opened, where: Key, since: float) -> bool:
+    session, live = opened.sessions.get(where), opened.lives.get(where)
+    if (session is not None and session.used > since) or opened.changing(where.session):
+        return True
+    return opened.drivers.drives(where) or (live is not None and live.wanted)
+
+
+def _reported(opened: Opened, where: Key) -> bool:
+    """Whether this is the thread of a sub-agent that has nothing more to do."""
+    live = opened.lives.get(where)
+    sub = live.state.sub if live is not None else None
+    return sub is not None and sub.reported and live is not None and live.state.active is None

@@ -1,0 +1,42 @@
+"""Work that is due in a while, and is mostly not needed any more by then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...stores.retry import ended
+
+
+class Later:
+    """Does `work` once, `delay` seconds after it is asked for; asking again before then changes
+    nothing. There is never more than one at a time, and no task before it is due."""
+
+    def __init__(self, delay: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._delay, self._work = delay, work
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._over = False
+
+    def ask(self) -> None:
+        if self._timer is None and not self._over:
+            self._timer = asyncio.get_running_loop().call_later(self._delay, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
+        else:
+            self.ask()
+
+    async def end(self, *, cut: bool = False) -> None:
+        """Begin nothing more; return when what was begun is done, or `cut` off."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None and not self._task.done():
+            if cut:
+                await ended(self._task)
+            else:
+                await asyncio.wait({self._task})

@@ -1,0 +1,29 @@
+"""Events of the program's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import InvalidValue
+from ..agents.agent import OWN_KIND, kind_problem
+from ..tools import BadArguments
+from ..tools.values import as_result
+from .typed_output import convert
+
+
+def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
+    """The payload of an event of the program's own, checked by its declared type."""
+    if wrong := kind_problem(kind):
+        raise InvalidValue(field="kind", problem=wrong, remedy=OWN_KIND)
+    if (declared := known.get(kind)) is None:
+        return payload
+    plain = payload if isinstance(payload, str) else as_result(payload).data
+    try:
+        convert(plain, declared)
+    except BadArguments as error:
+        wrong = "; ".join(f"{issue.path} {issue.problem}" for issue in error.issues)
+        raise InvalidValue(
+            field=kind, problem=wrong, remedy="give what the agent declared"
+        ) from error
+    return plain

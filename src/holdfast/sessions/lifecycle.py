@@ -1,0 +1,388 @@
+"""`Sessions`: create, find, touch, suspend, expire, and what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from .. import events as ev
+from ..catalog import Page, Phase, Row, term
+from ..codec import check_count, check_name
+from ..errors import HeadMoved, HoldfastError, SessionExists, StoreError
+from ..events import Payload, new_id, to_json
+from ..store import Receipt, Store, wall_clock
+from . import affinity, audit, outbound, people, queries, search, surfaces, sweep, transitions
+from .affinity import AffinityResolver, Inbound, MostRecent
+from .audit import Audited
+from .changes import Changes, check_live, delete, touch
+from .outbound import Delivery, Send
+from .people import PersonErased, PersonRecord
+from .search import Found
+from .sweep import Purged, Retention, Swept
+from .transitions import Transition
+
+HOUR = 3_600
+LONGEST = 100 * 365 * 24 * HOUR
+
+
+class Sessions:
+    """The life cycle of the sessions of one tenant.
+
+    A session is stale `ttl` seconds after it was last active (None: never), and a stale one
+    expires after `expiry` seconds more (None: never); each session can have its own. For `least`
+    seconds after it was last active nothing is deleted of it. `actor` stands in the events for
+    whoever makes the changes, unless a call names another.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tenant: str = "main",
+        ttl: int | None = HOUR,
+        expiry: int | None = None,
+        least: int | None = None,
+        actor: str | None = None,
+        clock: Callable[[], int] = wall_clock,
+    ) -> None:
+        check_name("tenant", tenant)
+        self.store = store
+        self.tenant = tenant
+        self.ttl = check_seconds("ttl", ttl)
+        self.expiry = check_seconds("expiry", expiry)
+        self.changes = Changes(
+            store,
+            tenant,
+            actor=actor,
+            clock=clock,
+            ttl=self.ttl,
+            expiry=self.expiry,
+            least=check_seconds("least", least),
+        )
+
+    # Beginning and finding
+
+    async def create(
+        self,
+        id: str | None = None,
+        *,
+        user: str,
+        workspace: str | None = None,
+        surface: tuple[str, str] | None = None,
+        agent: str | None = None,
+        title: str | None = None,
+        labels: Iterable[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        ttl: int | Literal["default"] | None = "default",
+        expiry: int | Literal["default"] | None = "default",
+        actor: str | None = None,
+    ) -> Row:
+        """Begin a session (`SessionExists` if there is one with this id); without an id, under a
+        new one. `surface` is attached from the first moment (`SurfaceTaken`)."""
+        check_name("user", user)
+        session = new_id() if id is None else id
+        created = ev.SessionCreated(
+            user=user,
+            workspace=workspace,
+            agent=agent,
+            title=title,
+            labels=list(labels),
+            metadata=dict(metadata or {}),
+            ttl=self.ttl if ttl == "default" else check_seconds("ttl", ttl),
+            expiry=self.expiry if expiry == "default" else check_seconds("expiry", expiry),
+        )
+        return await self._begin(session, created, surface, actor)
+
+    async def _begin(
+        self,
+        session: str,
+        created: ev.SessionCreated,
+        surface: tuple[str, str] | None,
+        actor: str | None,
+    ) -> Row:
+        key = self.changes.key(session)
+        events = [self.changes.event(created, actor)]
+        if surface is not None:
+            attached = ev.SurfaceAttached(surface=surface[0], address=surface[1], touch=False)
+            events.append(self.changes.event(attached, actor))
+            await surfaces.take(self.changes, key.scope, surface, move=False)
+        try:
+            await self.store.append(key, events, expected=0, create=True)
+        except HoldfastError as error:
+            # After a failure of the store it is not known whether the session has begun.
+            if surface is not None and not isinstance(error, StoreError):
+                await surfaces.give_back(self.changes, key.scope, surface)
+            if isinstance(error, HeadMoved):
+                raise SessionExists(tenant=self.tenant, session=session) from None
+            raise
+        row = await self.changes.row(session)
+        if surface is not None:
+            row = await surfaces.settle(self.changes, row, actor, only=surface)
+        return row
+
+    async def get(self, id: str) -> Row | None:
+        """The session, in any phase; None if there is none."""
+        return await self.store.row(self.changes.key(id))
+
+    async def get_or_create(self, id: str, *, user: str, **more: Any) -> Row:
+        """The session, begun if need be; of many that ask at once, one begins it."""
+        row = await self.get(id)
+        if row is None:
+            try:
+                return await self.create(id, user=user, **more)
+            except SessionExists:
+                row = await self.changes.row(id)
+        if row.user != user:
+            raise SessionExists(tenant=self.tenant, session=id)
+        return row
+
+    async def find(
+        self,
+        *,
+        phases: Phase | Iterable[Phase] | None = None,
+        active_after: int | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+        **filters: Any,
+    ) -> Page[Row]:
+        """Sessions that answer all filters of `Query`, most recently active first. `phases` is one
+        or several, none of them finds none; `active_after` (s) is exclusive.
+
+        A walk with `newest_first=False` sees every session, those touched meanwhile at its end.
+        """
+        filters["cursor"], filters["limit"] = cursor, limit
+        return await queries.find(self.changes, phases=phases, active_after=active_after, **filters)
+
+    def walk(self, **filters: Any) -> AsyncGenerator[Row, None]:
+        """Every session that answers, page by page, the longest idle first."""
+        return queries.walk(self.changes, **filters)
+
+    # The life cycle
+
+    async def touch(
+        self,
+        id: str,
+        *,
+        surface: str | None = None,
+        once: str | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Somebody was here: active, from now on. `once` names the touch, so that the same
+        message delivered twice touches once. `PhaseError` if the session has expired."""
+        return await touch(self.changes, id, surface=surface, once=once, actor=actor, reason=reason)
+
+    async def suspend(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
+        """Set it aside, as a sweep does when it is stale. The next touch or message revives it."""
+        return await self.changes.move(
+            id, "suspend", ev.SessionSuspended(reason=reason), actor=actor
+        )
+
+    async def resume(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
+        """Take a suspended session up again."""
+        return await self.changes.move(id, "resume", ev.SessionResumed(reason=reason), actor=actor)
+
+    async def expire(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
+        """End it. Nothing of it changes any more, and nothing of it is deleted."""
+        return await self.changes.move(id, "expire", ev.SessionExpired(reason=reason), actor=actor)
+
+    async def reopen(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
+        """Undo an expiry. Surfaces that another session has by now stay with that one."""
+        row = await self.changes.move(id, "reopen", ev.SessionReopened(reason=reason), actor=actor)
+        return await surfaces.settle(self.changes, row, actor)
+
+    # Metadata, and what a sweep goes by
+
+    async def update_metadata(
+        self,
+        id: str,
+        set: Mapping[str, Any] | None = None,
+        *,
+        drop: Iterable[str] = (),
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Add or replace keys, and drop others; what is nested is replaced whole."""
+        new: dict[str, Any] = msgspec.json.decode(to_json(dict(set or {})))
+        old = [name for name in drop if name not in new]
+
+        def decide(row: Row) -> Payload | None:
+            check_live(row, "update_metadata")
+            gone = [name for name in old if name in row.metadata]
+            changed = {
+                name: value
+                for name, value in new.items()
+                if name not in row.metadata or term(row.metadata[name]) != term(value)
+            }
+            if not gone and not changed:
+                return None
+            return ev.MetadataChanged(set=changed, drop=gone, reason=reason)
+
+        return await self.changes.make(id, decide, actor=actor)
+
+    async def pin(
+        self, id: str, pinned: bool = True, *, actor: str | None = None, reason: str | None = None
+    ) -> Row:
+        """Keep it from going stale and from retention, or let it again."""
+
+        def decide(row: Row) -> Payload | None:
+            return None if row.pinned == pinned else ev.SessionPinned(pinned=pinned, reason=reason)
+
+        return await self.changes.make(id, decide, actor=actor)
+
+    async def hold(
+        self, id: str, why: str | None, *, actor: str | None = None, reason: str | None = None
+    ) -> Row:
+        """Refuse every deletion of it, for the reason `why`, until it is lifted by None."""
+        if why is not None:
+            check_name("why", why)
+
+        def decide(row: Row) -> Payload | None:
+            return None if row.hold == why else ev.SessionHeld(hold=why, reason=reason)
+
+        return await self.changes.make(id, decide, actor=actor)
+
+    async def set_ttl(
+        self,
+        id: str,
+        ttl: int | Literal["same"] | None = "same",
+        *,
+        expiry: int | Literal["same"] | None = "same",
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Give it times of its own, in seconds; None is never."""
+        new = ttl if ttl == "same" else check_seconds("ttl", ttl)
+        then = expiry if expiry == "same" else check_seconds("expiry", expiry)
+
+        def decide(row: Row) -> Payload | None:
+            check_live(row, "set_ttl")
+            times = (row.ttl if new == "same" else new, row.expiry if then == "same" else then)
+            if (row.ttl, row.expiry) == times:
+                return None
+            return ev.SessionTimed(ttl=times[0], expiry=times[1], reason=reason)
+
+        return await self.changes.make(id, decide, actor=actor)
+
+    async def delete(self, id: str, thread: str | None = None) -> Receipt:
+        """Remove it with all that it owns, or one thread, unless it is held or was active less
+        than `least` seconds ago (`DeletionRefused`)."""
+        return await delete(self.changes, id, thread)
+
+    # Surfaces
+
+    async def attach_surface(
+        self,
+        id: str,
+        surface: str,
+        address: str,
+        *,
+        detail: Mapping[str, Any] | None = None,
+        move: bool = False,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Bind (surface, address) to the session, for good and for it alone. `SurfaceTaken` if
+        another live session has it; with `move` it is taken from that one."""
+        payload = ev.SurfaceAttached(
+            surface=surface,
+            address=address,
+            detail=dict(detail or {}),
+            touch=False,
+            reason=reason,
+        )
+        return await surfaces.attach(self.changes, id, payload, move=move, actor=actor)
+
+    async def detach_surface(
+        self,
+        id: str,
+        surface: str,
+        address: str,
+        *,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Row:
+        """Free (surface, address) for others; nothing if it is not attached."""
+        payload = ev.SurfaceDetached(surface=surface, address=address, reason=reason)
+        return await surfaces.detach(self.changes, id, payload, actor=actor)
+
+    async def emit(
+        self,
+        id: str,
+        message: Any,
+        send: Send,
+        *,
+        to: Iterable[tuple[str, str]] | None = None,
+    ) -> Delivery:
+        """Call `send(surface, address, message)` for every attached surface, or for those of
+        them in `to`; one that fails does not keep the others from it. `PhaseError` if the
+        session has expired."""
+        return await outbound.emit(self.changes, id, message, send, to)
+
+    async def resolve_session(
+        self, message: Inbound, resolver: AffinityResolver | None = None
+    ) -> Row:
+        """The session that a message belongs to, begun if need be, touched, and with the
+        message's surface attached. The same message twice, or to two processes, is one session."""
+        return await affinity.resolve_session(self, self.changes, message, resolver or MostRecent())
+
+    # Time
+
+    async def sweep_stale(
+        self, ttl: int | None = None, *, dry_run: bool = False, limit: int = 10_000
+    ) -> Swept:
+        """Suspend what is stale, and expire what was suspended for its `expiry`, at most `limit`
+        sessions. With `ttl`, stale is what was idle for longer than that, whatever it says itself.
+        Any number of sweepers may run; none suspends what is in use or was touched meanwhile.
+        With `dry_run`, it only reports."""
+        return await sweep.sweep(self.changes, check_seconds("ttl", ttl), limit, dry_run)
+
+    async def purge_expired(
+        self, retention: Retention, *, dry_run: bool = False, limit: int = 10_000
+    ) -> Purged:
+        """Delete expired sessions as `retention` says, and report each; with `dry_run`, only
+        report. What is pinned, held or waits for a person stays."""
+        return await sweep.purge(self.changes, retention, dry_run, limit)
+
+    def transitions(
+        self, id: str, *, after: int = 0, wait: bool = True
+    ) -> AsyncGenerator[Transition, None]:
+        """The moves of its life cycle so far, behind event `after`, and with `wait` each that
+        comes."""
+        return transitions.follow(self.changes, id, after, wait)
+
+    def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
+        """Where these words are, in whatever case, in messages, calls, results and summaries of
+        all its threads, oldest first in each; also what was put away from a model. It reads the
+        whole log."""
+        return search.search(self.changes, id, words)
+
+    def audit(self, id: str) -> AsyncGenerator[Audited, None]:
+        """Every tool call of the session, in all of its threads: who asked, what was proposed, who
+        decided, what ran on which arguments, what came out; nothing that a model said."""
+        return audit.audit(self.changes, id)
+
+    # Persons
+
+    def export_person(
+        self, user: str, *, shared: bool = True
+    ) -> AsyncGenerator[PersonRecord, None]:
+        """All that is stored of a person: the whole of their sessions, and with `shared` their
+        events in all others, which reads every log of the tenant."""
+        return people.export(self.changes, user, shared)
+
+    async def erase_person(
+        self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
+    ) -> PersonErased:
+        """Delete a person's sessions, and with `shared` erase their events in all others. What is
+        held is refused and reported; the rest goes on."""
+        return await people.erase(self.changes, user, reason, shared, dry_run)
+
+
+def check_seconds(field: str, value: int | None) -> int | None:
+    """The time, if it is one: None is never, zero and less mean nothing."""
+    if value is not None:
+        check_count(field, value, least=1, most=LONGEST)
+    return value

@@ -1,0 +1,140 @@
+"""All that is stored of one person: given out, or erased.
+
+A person's own sessions are theirs whole. In the sessions of others it is the events that they
+made (`actor`), but for those that hold the session itself together; to find them, every log of
+the tenant is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator
+
+from msgspec import Struct
+
+from ..catalog import Row
+from ..codec import check_name, erased
+from ..errors import DeletionRefused, SessionNotFound
+from ..events import Event
+from ..store import Remains
+from .changes import Changes, check_deletable, delete
+from .queries import threads, walk
+
+
+class PersonRecord(Struct, frozen=True, kw_only=True):
+    """One event of a person's, or the row that begins one of their own sessions' threads."""
+
+    session: str
+    thread: str
+    own: bool
+    row: Row | None = None
+    event: Event | None = None
+
+
+class PersonErased(Struct, frozen=True, kw_only=True):
+    """What was erased of a person, or with `dry_run` would be: their sessions, the events in the
+    sessions of others, what was refused and why, and what is left where."""
+
+    dry_run: bool
+    sessions: list[str]
+    events: dict[str, int]
+    refused: dict[str, str]
+    removed: dict[str, int]
+    remains: list[Remains]
+
+
+async def export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:
+    check_name("user", user)
+    async for session in walk(changes, **({} if shared else {"user": user})):
+        own = session.user == user
+        async for row in threads(changes, session.session):
+            if own:
+                yield PersonRecord(session=row.session, thread=row.thread, own=True, row=row)
+            async for event in changes.store.read(row.key):
+                if own or event.actor == user:
+                    yield PersonRecord(session=row.session, thread=row.thread, own=own, event=event)
+
+
+async def erase(
+    changes: Changes, user: str, reason: str, shared: bool, dry_run: bool
+) -> PersonErased:
+    check_name("user", user)
+    check_name("reason", reason)
+    gone: list[str] = []
+    events: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    removed: Counter[str] = Counter()
+    remains: dict[Remains, None] = {}
+    async for row in walk(changes, **({} if shared else {"user": user})):
+        try:
+            if row.user == user:
+                await _delete(changes, row, dry_run, removed, remains)
+                gone.append(row.session)
+            elif count := await _blank(changes, row, user, reason, dry_run, removed, remains):
+                events[row.session] = count
+        except DeletionRefused as error:
+            refused[row.session] = error.reason
+        except SessionNotFound:
+            pass  # it went by itself
+    return PersonErased(
+        dry_run=dry_run,
+        sessions=gone,
+        events=events,
+        refused=refused,
+        removed=dict(removed),
+        remains=list(remains),
+    )
+
+
+async def _delete(
+    changes: Changes,
+    row: Row,
+    dry_run: bool,
+    removed: Counter[str],
+    remains: dict[Remains, None],
+) -> None:
+    if dry_run:
+        check_deletable(changes, row)
+    else:
+        receipt = await delete(changes, row.session)
+        removed.update(receipt.removed)
+        remains.update(dict.fromkeys(receipt.remains))
+
+
+async def _blank(
+    changes: Changes,
+    session: Row,
+    user: str,
+    reason: str,
+    dry_run: bool,
+    removed: Counter[str],
+    remains: dict[Remains, None],
+) -> int:
+    """Erase a person's events in the session of another; how many there were."""
+    count = 0
+    blank = erased(reason)
+    seen: set[tuple[int, str, int]] = set()  # a dry run counts what forks share once
+    async for row in threads(changes, session.session):
+        theirs = [
+            (event.seq, event.id, event.at)
+            async for event in changes.store.read(row.key)
+            if event.actor == user and event.data != blank and not _structural(event)
+        ]
+        todo = [event[0] for event in theirs if event not in seen]
+        if dry_run:
+            seen.update(theirs)
+        if not todo:
+            continue
+        check_deletable(changes, session)
+        count += len(todo)
+        if not dry_run:
+            receipt = await changes.store.erase(row.key, todo, reason=reason)
+            removed.update(receipt.removed)
+            remains.update(dict.fromkeys(receipt.remains))
+    return count
+
+
+def _structural(event: Event) -> bool:
+    """Whether an event says what a session is, not what a person said: whose it is, where it
+    branches, what is bound to it. Without it the session of another would fall apart."""
+    return event.kind.partition(".")[0] in ("session", "thread", "surface")

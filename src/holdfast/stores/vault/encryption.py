@@ -1,0 +1,213 @@
+"""Events, rows and snapshots as an encrypted store keeps them, and back; each for its place."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from hmac import compare_digest
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ...catalog import Pending, Row
+from ...catalog.encrypted_preview import BOXED, NEWER, Box, box_of, shown
+from ...codec import LIMITS, erased
+from ...errors import InvalidValue, KeyMissing
+from ...events import Event, Key, NewEvent
+from ...store import Snapshot
+from .. import rules
+from . import key_rings
+from .key_rings import PLAIN, Ring, UnknownKey, Unsealed
+
+VERSIONS = NEWER - BOXED - 1  # the greatest of an event that can be encrypted
+REASON_BYTES = 340  # of an erasure, which encrypted must not be longer than a name
+TEXT = "box:"  # before an encrypted text
+ERASED = ("erased",)
+TITLES = ("title", "first_message", "hold")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    erased: str
+
+
+_erased = msgspec.json.Decoder(_Erased).decode
+
+
+# Events
+
+
+class Boxed(NewEvent, frozen=True, kw_only=True, gc=True):
+    """An event with its data encrypted, to be tied to its number and time when it has them."""
+
+    tie: Callable[[int, int], str]
+
+    def numbered(self, seq: int, at: int) -> Event:
+        plain = NewEvent.numbered(self, seq, at)
+        tied = b"".join((bytes(self.data)[:-1], b',"tie":', _encode(self.tie(seq, at)), b"}"))
+        return replace(plain, data=Raw(tied))
+
+
+def boxed(ring: Ring, key: Key, event: NewEvent) -> Boxed:
+    """An event with its data encrypted."""
+    if event.v > VERSIONS:
+        raise InvalidValue(field="v", problem=f"is {event.v}", remedy=f"use 1 to {VERSIONS}")
+
+    def text(of: tuple[str, ...], said: str) -> str:
+        return TEXT + ring.encrypt(key.session, ("text", key.thread, *of), said.encode())
+
+    clear = _encode(shown(event, text))
+    data = bytes(event.data)
+    box = ring.encrypt(key.session, _bound(event, event.v), data, clear)
+    return Boxed(
+        kind=event.kind,
+        data=Raw(_encode(Box(box=box, size=len(data), shown=Raw(clear)))),
+        id=event.id,
+        v=event.v + BOXED,
+        run=event.run,
+        actor=event.actor,
+        cause=event.cause,
+        tie=partial(ring.tie, key.session, box),
+    )
+
+
+def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent]) -> list[Boxed]:
+    """The events of one append, encrypted."""
+    return [boxed(ring, key, event) for event in events]
+
+
+def opened(key: Key, event: Event, ring: Ring) -> Event:
+    """An event as it was given to `boxed`, or erased (`Unsealed`)."""
+    if event.v >= NEWER:
+        raise Unsealed(key_rings.NEWER)
+    box = box_of(event)
+    if box is None:
+        return _opened_bare(key, event, ring)
+    tie = ring.tie(key.session, box.box, event.seq, event.at)
+    if not compare_digest(tie.encode(), box.tie.encode()):
+        raise Unsealed
+    v = event.v - BOXED
+    data = ring.decrypt(key.session, _bound(event, v), box.box, bytes(box.shown))
+    if len(data) != box.size:
+        raise Unsealed
+    return replace(event, data=Raw(data), v=v)
+
+
+def _bound(event: NewEvent, v: int) -> tuple[Any, ...]:
+    return ("event", event.id, event.kind, v, event.run, event.actor, event.cause)
+
+
+def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
+    """One that was erased, or stands for another that was lost, by the reason that was given."""
+    try:
+        reason = _erased(event.data).erased
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Unsealed(PLAIN) from error
+    if not reason.startswith(TEXT):
+        raise Unsealed(PLAIN)
+    data = ring.decrypt(key.session, ERASED, reason.removeprefix(TEXT))
+    return replace(event, data=Raw(data), v=event.v - BOXED if event.v > BOXED else event.v)
+
+
+def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
+    """Why something is erased, as it is kept: so nobody else can say that it was. It is the same
+    in forks, under whichever thread it is read."""
+    data = bytes(erased(reason))
+    if len(data) > REASON_BYTES:
+        raise InvalidValue(
+            field="reason",
+            problem=f"has {len(data)} bytes",
+            remedy=f"use at most {REASON_BYTES} in an encrypted store",
+            limit=REASON_BYTES,
+        )
+    return TEXT + ring.encrypt(key.session, ERASED, data)
+
+
+# Texts
+
+
+def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
+    """A text of a row; None if it does not belong there."""
+    if not isinstance(text, str) or not text.startswith(TEXT):
+        return "" if text == "" else None
+    try:
+        place = ("text", key.thread, *of)
+        return ring.decrypt(key.session, place, text.removeprefix(TEXT)).decode()
+    except UnknownKey:
+        raise
+    except (Unsealed, KeyMissing):
+        return None
+
+
+# Rows
+
+
+def opened_row(key: Key, row: Row, ring: Ring) -> Row:
+    """A row with its texts decrypted; one that does not belong there is left out."""
+    texts = {
+        name: _text(ring, key, (name,), value)
+        for name in TITLES
+        if (value := getattr(row, name)) is not None
+    }
+    waits = {
+        id: item | {"title": _text(ring, key, ("pending", id), item["title"])}
+        if isinstance(item, dict) and item.get("title") is not None
+        else item
+        for id, item in row.pending.items()
+    }
+    if row.hold is not None and texts["hold"] is None:
+        texts["hold"] = "unreadable"  # what holds a session must not be lost with its text
+    return replace(row, **texts, pending=waits)
+
+
+def opened_item(item: Pending, ring: Ring) -> Pending:
+    """The same for what waits."""
+    if item.title is None:
+        return item
+    key = Key(item.tenant, item.session, item.thread)
+    return replace(item, title=_text(ring, key, ("pending", item.id), item.title))
+
+
+# Snapshots
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    box: str
+
+
+_kept = msgspec.json.Decoder(_Kept).decode
+
+
+def _bound_snapshot(key: Key, snapshot: Snapshot) -> tuple[Any, ...]:
+    return ("snapshot", key.thread, snapshot.log, snapshot.seq, snapshot.version)
+
+
+def boxed_snapshot(ring: Ring, key: Key, snapshot: Snapshot) -> Snapshot | None:
+    """A snapshot with its state encrypted; None if it is too large to be kept."""
+    data = zlib.compress(bytes(snapshot.state), 1)
+    box = ring.encrypt(key.session, _bound_snapshot(key, snapshot), data)
+    state = Raw(_encode(_Kept(box)))
+    return replace(snapshot, state=state) if len(state) <= LIMITS.snapshot_bytes else None
+
+
+def opened_snapshot(key: Key, snapshot: Snapshot, ring: Ring) -> Snapshot | None:
+    """A snapshot as it was; None if it does not belong there."""
+    try:
+        box = _kept(snapshot.state).box
+        data = ring.decrypt(key.session, _bound_snapshot(key, snapshot), box)
+    except UnknownKey:
+        raise
+    except (Unsealed, KeyMissing, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return replace(snapshot, state=Raw(zlib.decompress(data)))
+
+
+def stubbed(event: Event) -> Event:
+    """An event with size and hash in place of a large payload."""
+    if len(event.data) <= rules.APART:
+        return event
+    return replace(event, data=Raw(rules.apart(event)))
