@@ -9,15 +9,19 @@ code may move without a change here.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import pkgutil
 import re
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import msgspec
@@ -43,7 +47,25 @@ def event_kinds() -> dict[str, list[str]]:
 
 
 def error_codes() -> dict[str, list[str]]:
-    """Each code, and the fields of its error."""
+    """Each code, and the fields of its error; in a process that has imported all of the package, and
+    nothing else."""
+    program = "import json; from tests.contracts import codes; print(json.dumps(codes()))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=KEPT.parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+def codes() -> dict[str, list[str]]:
+    """The same in this process."""
+    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)  # some define an error of their own
     found = {}
     for error in sorted(_all_of(errors.HoldfastError), key=lambda error: error.__name__):
         code = error.__dict__.get("code")
@@ -147,15 +169,18 @@ def _written(url: str) -> None:
 
 async def postgres_names(url: str) -> dict[str, list[str]]:
     """Tables of a PostgreSQL store with their columns, and its functions."""
+    schema = parse_qs(urlsplit(url).query).get("schema", ["holdfast"])[0]
     link = await asyncpg.connect(url.partition("?")[0])
     try:
         rows = await link.fetch(
             "SELECT table_name, column_name FROM information_schema.columns"
-            " WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+            " WHERE table_schema = $1",
+            schema,
         )
         routines = await link.fetch(
             "SELECT DISTINCT routine_name FROM information_schema.routines"
-            " WHERE routine_schema NOT IN ('pg_catalog', 'information_schema')"
+            " WHERE routine_schema = $1",
+            schema,
         )
     finally:
         await link.close()
