@@ -47,8 +47,8 @@ def event_kinds() -> dict[str, list[str]]:
 
 
 def error_codes() -> dict[str, list[str]]:
-    """Each code, and the fields of its error; in a process that has imported all of the package, and
-    nothing else."""
+    """Each code, and the fields of its error; in a process that has imported all of the package
+    and nothing else."""
     program = "import json; from tests.contracts import codes; print(json.dumps(codes()))"
     done = subprocess.run(
         [sys.executable, "-c", program],
