@@ -29,7 +29,20 @@ def scrubbed(text: str) -> str:
 )
 def test_json_in_a_text_stays_json_whatever_is_looked_for(value: object) -> None:
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        json.loads(scrubbed(text))
+        assert same_shape(json.loads(scrubbed(text)), value)
+
+
+def same_shape(found: object, value: object) -> bool:
+    """Whether a value still has its structure: only texts and numbers may have become texts."""
+    if isinstance(value, dict):
+        return isinstance(found, dict) and len(found) == len(value)
+    if isinstance(value, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(value)
+            and all(map(same_shape, found, value))
+        )
+    return isinstance(found, str | type(value))
 
 
 def test_json_that_is_too_deep_is_read_as_text() -> None:

@@ -1,9 +1,9 @@
 """`export_bundle`: a session of any store as a bundle, in memory or in a file.
 
-The logs are measured, read once more (a sanitized bundle: twice, since a secret may be split over
-two events), scrubbed event by event and digested as they come out of that, so that nothing a bundle
-says is taken from what it withholds. Memory does not grow with the log. Everything but the store is
-done in a thread.
+The logs are measured, read once more, scrubbed event by event and digested as they come out of
+that, so that nothing a bundle says is taken from what it withholds. When a secret that was found in
+one place still occurs in another, all of it is done again with that secret known. Memory does not
+grow with the log. Everything but the store is done in a thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from .spool import Spool, check_path
 from .summary import About, Summary
 
 CLAIM = "bundle:"  # + a bundle's id: the claim of a session that was imported from it
-AGAIN = 4  # attempts, each with what the one before has found
 REDACTED = "redacted:"  # + the mode of that bundle and the session, where something was replaced
 MODES: tuple[Mode, ...] = ("local", "sanitized", "replay_only")  # the most faithful first
 
@@ -166,7 +165,8 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     scrub: Scrub
     config: ScrubConfig | None
     review: Review | None = None
-    known: dict[str, str] = {}  # secrets that an attempt before this one has found
+    known: dict[str, str] = {}  # secrets that earlier attempts have found
+    attempts: int = 4  # that are left, this one included
     progress: Callable[[int], None]
 
 
@@ -273,23 +273,21 @@ async def _export(job: _Job, path: Path | None) -> Bundle | Written:
     blobs = len(await job.store.blobs(job.scope)) if job.blobs else 0
     _few("threads", len(logs), BUNDLE_LIMITS.threads)
     _few("blobs", 2 * len(logs) + blobs, BUNDLE_LIMITS.parts)
-    for left in range(AGAIN, 0, -1):
-        if (made := await _attempt(job, logs, path, last=left == 1)) is not None:
-            return made
-        job = await asyncio.to_thread(_knowing, job)
-    raise AssertionError("the last attempt returns")
+    while (made := await _attempt(job, logs, path)) is None:
+        job = await asyncio.to_thread(_next_attempt, job)
+    return made
 
 
 async def _attempt(
-    job: _Job, logs: Sequence[tuple[Log, Parent | None]], path: Path | None, *, last: bool
+    job: _Job, logs: Sequence[tuple[Log, Parent | None]], path: Path | None
 ) -> Bundle | Written | None:
-    """The bundle; None if a secret that was replaced in one place of it stands in another, where
-    nothing says that it is one. The last attempt is taken: what it leaves is structure."""
+    """The bundle; None if a secret that was found in one place still occurs in another, where
+    nothing says that it is one. The last attempt is taken: what remains then is structure."""
     spool = await asyncio.to_thread(Spool, path)
     try:
         bundle = await _bundle(job, logs, spool)
-        checked = job.mode == "sanitized" and not last
-        if checked and await asyncio.to_thread(job.scrub.left, _lines(bundle)):
+        checked = job.mode == "sanitized" and job.attempts > 1
+        if checked and await asyncio.to_thread(job.scrub.remains, _lines(bundle)):
             return None
         return bundle if path is None else await asyncio.to_thread(save, bundle, path)
     finally:
@@ -303,14 +301,15 @@ def _lines(bundle: Bundle) -> Iterator[Iterable[bytes]]:
             yield part
 
 
-def _knowing(job: _Job) -> _Job:
-    """The same export, with all that the last attempt has found."""
+def _next_attempt(job: _Job) -> _Job:
+    """The same export, with all secrets known that were found so far."""
     if job.review is not None:
         job.review.clear()
-    scrub = _scrub(job.mode, job.config, job.review)
     known = {**job.known, **job.scrub.found}
+    scrub = _scrub(job.mode, job.config, job.review)
     scrub.learn(known)
-    return replace(job, known=known, scrub=scrub, progress=lambda events: None)
+    attempts = job.attempts - 1
+    return replace(job, known=known, scrub=scrub, attempts=attempts, progress=lambda events: None)
 
 
 def _few(field: str, count: int, limit: int) -> None:
@@ -343,8 +342,6 @@ async def _bundle(job: _Job, logs: Sequence[tuple[Log, Parent | None]], spool: S
     upto = None if job.upto is None else min(job.upto, logs[0][0].end)
     about = About(tenant=tenant, session=session, mode=job.mode, purpose=job.purpose, upto=upto)
     summary = Summary(about)
-    for log, parent in logs if job.mode == "sanitized" else ():
-        await _pour(job, log, parent.at if parent is not None else 0, job.scrub.ahead())
     blobs, moved = await _blobs(job, spool)
     for n, (log, parent) in enumerate(logs):
         await _thread(job, n, log, parent, moved, summary, spool)
@@ -394,8 +391,7 @@ async def _thread(
             digest.add(kept)
 
     try:
-        await _pour(job, log, after, take, job.progress)
-        await asyncio.to_thread(take, added)
+        await _pour(job, log, after, added, take)
     finally:
         await asyncio.to_thread(part.close)
     spool.done(part)
@@ -408,8 +404,8 @@ async def _pour(
     job: _Job,
     log: Log,
     after: int,
+    added: Sequence[Event],
     take: Callable[[Sequence[Event]], None],
-    progress: Callable[[int], None] | None = None,
 ) -> None:
     """Hand the events over, some at a time, in a thread."""
     some: list[Event] = []
@@ -420,12 +416,10 @@ async def _pour(
             size += 200 + len(event.data)
             if size > PIECE:
                 await asyncio.to_thread(take, some)
-                if progress is not None:
-                    progress(len(some))
+                job.progress(len(some))
                 some, size = [], 0
-    await asyncio.to_thread(take, some)
-    if progress is not None:
-        progress(len(some))
+    await asyncio.to_thread(take, [*some, *added])
+    job.progress(len(some))
 
 
 async def _added(job: _Job, log: Log) -> list[Event]:

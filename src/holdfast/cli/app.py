@@ -7,13 +7,12 @@ import itertools
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 
 from ..errors import HoldfastError
 from . import failure
-from .output import tolerant
+from .output import tolerant, version
 
 HELP = """Durable sessions for AI agents: talk to them, answer them, follow them, keep them sound.
 
@@ -72,7 +71,7 @@ def build(wanted: str | None = None) -> App:
     app = App(
         name="holdfast",
         help=HELP,
-        version=_version,
+        version=version,
         help_format="markdown",
         default_parameter=Parameter(negative="", show_default=_default),
         suppress_keyboard_interrupt=False,
@@ -90,13 +89,6 @@ def build(wanted: str | None = None) -> App:
     for flag in ("--help", "--version"):
         app[flag].group = OPTIONS
     return app
-
-
-def _version() -> str:
-    try:
-        return metadata.version("holdfast")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _default(value: object) -> str | None:

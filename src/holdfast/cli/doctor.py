@@ -6,8 +6,6 @@ import asyncio
 import os
 import platform
 import sqlite3
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from ..stores.address import place, shown
 from ..stores.migrations import schema_of
 from .failure import scrubbed
 from .options import EVERYWHERE, Common, check_made
-from .output import Output, plain
+from .output import Output, plain, version
 from .render import fact, size
 from .vault import lacking
 
@@ -93,14 +91,6 @@ def versions() -> dict[str, str]:
         "cyclopts": version("cyclopts"),
         "rich": version("rich"),
     }
-
-
-def version(package: str = "holdfast") -> str:
-    """The installed version of a package."""
-    try:
-        return installed(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def examine(url: str, tenant: str) -> Finding:

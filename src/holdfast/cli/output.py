@@ -13,6 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from typing import Any
 
 import msgspec
@@ -33,6 +34,14 @@ JOINERS = "\u200c\u200d"
 # In JSON text these can only stand inside strings, where the escape means the same.
 _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 WIDE = 100_000  # columns of an output that is no terminal: nothing is cut or wrapped
+
+
+def version(package: str = "holdfast") -> str:
+    """The installed version of a package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def plain(text: str) -> str:

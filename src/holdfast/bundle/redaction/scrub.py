@@ -8,7 +8,7 @@ matter: `sanitize` and `withhold`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,15 +16,17 @@ import msgspec
 from ... import events as ev
 from ...codec import typed
 from ...events import KINDS, Event, to_json
-from .borders import Borders
+from ...redact.spans import trie
 from .fields import What, listed
 from .manifest import Mode, Pseudonyms, Redacted, Redaction, Tally
 from .review import Review
 from .sanitize import Sanitizer, ScrubConfig
+from .split_secrets import SplitSecrets
 from .withhold import Withholder
 
 __all__ = ["Mode", "Redacted", "Redaction", "Scrub", "ScrubConfig"]
 
+PREFIX = 6  # bytes of a secret by which it is looked for
 PLACEHOLDERS = {"sanitized": "[redacted:CLASS:NUMBER]", "replay_only": "[withheld:NUMBER]"}
 
 
@@ -46,49 +48,55 @@ class Scrub:
         elif mode == "local":
             config = ScrubConfig(detector=False)
         self._sanitizer = Sanitizer(config, self._tally, names, review)
+        self._split = SplitSecrets(self._sanitizer.spans)
         self._taker: Sanitizer | Withholder = self._sanitizer
         if mode == "replay_only":
             self._taker = Withholder(self._sanitizer, self._tally, names)
 
     @property
     def found(self) -> dict[str, str]:
-        """Secrets that were replaced so far and are told apart from words, with their rules."""
+        """Secrets that were found so far and cannot be words, with their rules."""
         return dict(self._sanitizer.found)
 
     def learn(self, found: Mapping[str, str]) -> None:
-        """Replace these secrets wherever they stand, each as a hit of its rule."""
+        """Replace these secrets wherever they occur, each as a hit of its rule."""
+        by_rule: dict[str, list[str]] = {}
         for secret, rule in found.items():
-            self._sanitizer.learn(secret, rule=rule)
+            by_rule.setdefault(rule, []).append(secret)
+        for rule, secrets in by_rule.items():
+            self._sanitizer.learn(*secrets, rule=rule)
 
-    def left(self, parts: Iterable[Iterable[bytes]]) -> bool:
-        """Whether a secret that was replaced in one place stands in another of these lines."""
-        forms = {form for secret in self._sanitizer.found for form in _written(secret)}
+    def remains(self, parts: Iterable[Iterable[bytes]]) -> bool:
+        """Whether a secret that was found in one place still occurs in one of these lines."""
+        forms: dict[bytes, list[bytes]] = {}
+        for secret in self._sanitizer.found:
+            for form in _written(secret):
+                forms.setdefault(form[:PREFIX], []).append(form)
         if not forms:
             return False
-        any_of = re.compile(b"|".join(map(re.escape, sorted(forms))))
-        return any(any_of.search(line) for lines in parts for line in lines)
-
-    def ahead(self) -> Callable[[Iterable[Event]], None]:
-        """Looks through the events of one log before they are scrubbed, for secrets that begin in
-        one and end in another: their pieces are replaced wherever they stand."""
-        borders = Borders(self._sanitizer.spans)
-
-        def look(events: Iterable[Event]) -> None:
-            if pieces := {piece for event in events for piece in borders.pieces(event)}:
-                self._sanitizer.learn(*sorted(pieces))
-
-        return look
+        prefixes = re.compile(trie(key.decode("latin-1") for key in forms).encode("latin-1"))
+        return any(
+            line.startswith(form, found.start())
+            for lines in parts
+            for line in lines
+            for found in prefixes.finditer(line)
+            for form in forms[found[0]]
+        )
 
     def event(self, event: Event, path: str) -> Event:
         """The event scrubbed; what its kind's payload can be decoded from still can."""
         if self.mode == "local":
             return event
+        data = event.json()
+        thread = path.partition(".events")[0]
+        for piece, rule in self._split.pieces(data, f"{thread} {event.kind}"):
+            self._sanitizer.found.setdefault(piece, rule)
         first, dot, rest = event.kind.partition(".")
         if event.kind not in KINDS:
             rest = self._taker.field("name", rest, f"{path}.kind") if rest else ""
         return msgspec.structs.replace(
             event,
-            data=to_json(self._data(event, f"{path}.data")),
+            data=to_json(self._data(event, data, f"{path}.data")),
             id=self._taker.id(event.id, f"{path}.id"),
             kind=first + dot + rest,
             run=self._taker.field("id", event.run, f"{path}.run"),
@@ -96,8 +104,8 @@ class Scrub:
             cause=self._taker.field("id", event.cause, f"{path}.cause"),
         )
 
-    def _data(self, event: Event, path: str) -> Any:
-        data, kind = event.json(), KINDS.get(event.kind)
+    def _data(self, event: Event, data: Any, path: str) -> Any:
+        kind = KINDS.get(event.kind)
         if not isinstance(data, dict):
             return self._taker.value(data, path)
         if set(data) == {"erased"}:

@@ -1,0 +1,72 @@
+"""Secrets that begin in one text and end in the next: in the next part of a message, or in the next
+event of the same kind and role of its thread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ...redact import Span
+
+CONTEXT = 256  # characters on each side of a border that are searched
+SHORTEST_RUN = 20  # characters of a run across a border; a shorter one may be two words
+SHORTEST_PIECE = 6  # characters of a piece that cannot be a word
+_LAST = re.compile(r"[\w+/=.~:-]{1,256}\Z")
+_FIRST = re.compile(r"[\w+/=.~:-]{1,256}")
+_DIGIT = re.compile(r"\d")
+
+
+class SplitSecrets:
+    """Searches the borders between consecutive texts with `find`."""
+
+    def __init__(self, find: Callable[[str], Iterable[Span]]) -> None:
+        self._find = find
+        self._before: dict[tuple[str, str], str] = {}
+
+    def pieces(self, data: Any, place: str) -> Iterator[tuple[str, str]]:
+        """The pieces of secrets that end in this event, each with its rule. `place` is the thread
+        and the kind of the event."""
+        role = data.get("role") if isinstance(data, dict) else None
+        for path, text in _texts(data, ""):
+            at = f"{place} {role}", path
+            if before := self._before.get(at):
+                yield from self._across(before, text[:CONTEXT])
+            self._before[at] = text[-CONTEXT:]
+
+    def _across(self, before: str, text: str) -> Iterator[tuple[str, str]]:
+        last, first = _LAST.search(before), _FIRST.match(text)
+        if last is None or first is None:
+            return
+        run = last[0] + first[0]
+        if len(run) < SHORTEST_RUN or not _DIGIT.search(run):
+            return
+        border, joined = len(before), before + text
+        if any(span.end == border for span in self._by_form(before)):
+            return  # it ends there, and the next text begins with something else
+        for span in self._by_form(joined):
+            if span.start < border < span.end:
+                pieces = joined[span.start : border], joined[border : span.end]
+                yield from ((piece, span.rule) for piece in pieces if _is_distinct(piece))
+
+    def _by_form(self, text: str) -> list[Span]:
+        """Secrets by their form. A name says that a secret follows, and not where it ends."""
+        return [span for span in self._find(text) if span.rule != "key"]
+
+
+def _is_distinct(piece: str) -> bool:
+    if len(piece) < SHORTEST_PIECE:
+        return False
+    return _DIGIT.search(piece) is not None or len(piece) >= 2 * SHORTEST_PIECE
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """The texts of a value in order, each with the path of names to it."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(item, f"{path}.{name}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, path)
