@@ -17,10 +17,6 @@ from .. import catalog
 from ..catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ..codec import (
     LIMITS,
-    check,
-    check_key,
-    check_name,
-    check_size,
     check_stored,
     dense,
     erased,
@@ -40,6 +36,7 @@ from ..store import (
     wall_clock,
 )
 from . import links, rules
+from .checked import CheckedStore
 from .event_loop import OwnLoop
 from .notify import Wakes, follow
 from .rules import APART, Extension, LeaseState
@@ -93,7 +90,7 @@ class _Log:
         self.row = plan.row
 
 
-class MemoryStore:
+class MemoryStore(CheckedStore):
     """Sessions that live as long as the process."""
 
     def __init__(
@@ -109,7 +106,6 @@ class MemoryStore:
 
     def _log(self, key: Key, log: str | None = None) -> _Log:
         self._own.check()
-        check_key(key)
         found = self._logs.get(key)
         rules.found(key, found.row if found else None, log)
         assert found is not None
@@ -131,7 +127,6 @@ class MemoryStore:
         create: bool = False,
     ) -> Appended:
         self._own.check()
-        check(key, events)
         now = self._clock()
         entry = self._logs.get(key)
         if entry is None and create and log is None:
@@ -170,7 +165,6 @@ class MemoryStore:
         log: str | None = None,
         inline: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        rules.check_range(after, before, limit)
         incarnation = self._log(key, log).row.log
         first, last = after + 1, self._log(key).row.head
         if before is not None:
@@ -193,8 +187,6 @@ class MemoryStore:
         return follow(self, self._wakes, key, after, log)
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        check_name("thread", thread)
-        check(key, [first])
         parent = self._log(key)
         target = Key(key.tenant, key.session, thread)
         if (there := self._logs.get(target)) is not None:
@@ -217,7 +209,6 @@ class MemoryStore:
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        check_key(key)
         entry = _Log(rules.new_row(key, self._clock()))
         if parent is not None:
             base = self._log(Key(key.tenant, key.session, parent.thread))
@@ -248,7 +239,6 @@ class MemoryStore:
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        check_name("reason", reason)
         entry = self._log(key)
         numbers = rules.check_seqs(entry.row, seqs)
         if fence is not None:
@@ -275,7 +265,6 @@ class MemoryStore:
         return catalog.apply(row, log.events, changes, links.ending(log.links[-1]))
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        check_key(target)
         removed = dict.fromkeys(rules.SORTS, 0)
         if isinstance(target, Key):
             if fence is not None:
@@ -284,10 +273,6 @@ class MemoryStore:
             keys = [target] if target in self._logs else []
             scope = target.scope
         else:
-            if fence is not None:
-                raise InvalidValue(
-                    field="fence", problem="guards one thread", remedy="delete by Key with it"
-                )
             keys, scope = self._threads(target), target
         for key in keys:
             log = self._logs.pop(key)
@@ -307,13 +292,11 @@ class MemoryStore:
 
     async def row(self, key: Key) -> Row | None:
         self._own.check()
-        check_key(key)
         log = self._logs.get(key)
         return _copied(log.row) if log else None
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
         self._own.check()
-        catalog.check_query(query, limit)
         rows = [log.row for log in self._logs.values() if catalog.matches(query, log.row)]
 
         def place(row: Row) -> tuple[int, str]:
@@ -331,7 +314,6 @@ class MemoryStore:
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
     ) -> Page[Pending]:
-        catalog.check_query(query, limit)
         items = [
             (item.at, f"{log.row.log}/{item.seq:020}", item)
             for log in self._logs.values()
@@ -352,25 +334,21 @@ class MemoryStore:
     async def claim(
         self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
     ) -> Scope:
-        rules.check_claim(tenant, name, owner)
         holder = self._claims.get((tenant, name))
         if holder is None or holder == instead_of:
             holder = self._claims[tenant, name] = owner
         return holder
 
     async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        rules.check_claim(tenant, name, owner)
         if self._claims.get((tenant, name)) == owner:
             del self._claims[tenant, name]
 
     async def claims(self, owner: Scope) -> list[str]:
-        check_key(owner)
         return sorted(name for (_, name), holder in self._claims.items() if holder == owner)
 
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        rules.check_runnable(tenant, agents, limit)
         now = self._clock()
         due = [
             (log.row.wake, log.row.log, key)
@@ -403,7 +381,6 @@ class MemoryStore:
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        rules.check_draft(message, offset, text)
         log = self._log(key)
         rules.check_fence(log.row, log.lease, fence)
         token, pieces = log.drafts.get(message, (fence.token, {}))
@@ -422,8 +399,6 @@ class MemoryStore:
     # Beside it
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        check_key(scope)
-        check_size("data", data, LIMITS.blob_bytes)
         if not self._threads(scope):
             raise SessionNotFound(tenant=scope.tenant, session=scope.session)
         name = rules.blob_name(data, sha256)
@@ -431,14 +406,12 @@ class MemoryStore:
         return BlobRef(name, len(data))
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        check_key(scope)
         data = self._blobs.get(scope, {}).get(ref.sha256)
         if data is None or (checked and not rules.is_blob(data, ref.sha256)):
             raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
         return data
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
-        check_key(scope)
         owned = self._blobs.get(scope, {})
         return [BlobRef(name, len(owned[name])) for name in sorted(owned)]
 
@@ -451,7 +424,6 @@ class MemoryStore:
             log.snapshots[snapshot.version] = (fence.token, snapshot)
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        check_name("version", version)
         return self._log(key).snapshots.get(version, (0, None))[1]
 
     # Upkeep
@@ -459,8 +431,6 @@ class MemoryStore:
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        if target is not None:
-            check_key(target)
         for key, log in list(self._logs.items()):
             if target is None or target in (key, key.scope):
                 for damage in self._verify_log(key, log, repair):

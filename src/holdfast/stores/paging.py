@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from ..codec import check_key, check_stored
+from ..codec import check_stored
 from ..errors import LogDamaged
 from ..events import Event, Key
 from .frames import damaged
-from .rules import check_range
 
 PAGE_EVENTS = 512
 BATCH_EVENTS = 1_000
@@ -63,8 +62,6 @@ async def read_in_pages(
 ) -> AsyncGenerator[Event, None]:
     """What `read` of the port gives, page by page, all of one incarnation. A page may be short,
     and only an empty one is the last."""
-    check_key(key)
-    check_range(after, before, limit)
     while True:
         log, page, damage = await fetch(
             key,

@@ -26,7 +26,7 @@ from ..errors import (
     SessionMoved,
     SessionNotFound,
 )
-from ..events import Event, Key, NewEvent, Scope, new_id
+from ..events import Event, Key, NewEvent, new_id
 from ..store import Lease, Snapshot
 from .links import Seal, linked, origin
 
@@ -257,14 +257,6 @@ def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> Leas
     return LeaseState(token=state.token)
 
 
-def check_runnable(tenant: str, agents: Sequence[str], limit: int) -> None:
-    """Refuse a question for work that names no tenant, or an agent that cannot be one."""
-    check_name("tenant", tenant)
-    for agent in agents:
-        check_name("agents", agent)
-    check_count("limit", limit, least=1, most=LIMITS.page)
-
-
 def check_open(row: Row) -> None:
     """Refuse to go on here with what was moved elsewhere."""
     if row.sealed is not None:
@@ -276,29 +268,6 @@ def check_at(row: Row, at: int, field: str = "at") -> None:
     check_count(field, at, least=1, most=row.head)
 
 
-def check_range(after: int, before: int | None, limit: int | None) -> None:
-    """Refuse bounds of a read that are not whole numbers."""
-    check_count("after", after, least=0)
-    if before is not None:
-        check_count("before", before, least=0)
-    if limit is not None:
-        check_count("limit", limit, least=1)
-
-
-def check_draft(message: str, offset: int, text: str) -> None:
-    """Refuse a piece of a draft that cannot be kept."""
-    check_name("message", message)
-    check_count("offset", offset, least=0)
-    if not isinstance(text, str):
-        raise InvalidValue(field="text", problem=f"is {type(text).__name__}", remedy="pass a str")
-    try:
-        check_size("text", text.encode(), LIMITS.draft_bytes)
-    except UnicodeEncodeError as error:
-        raise InvalidValue(
-            field="text", problem="holds a lone surrogate", remedy="pass valid Unicode"
-        ) from error
-
-
 def check_snapshot(row: Row, snapshot: Snapshot) -> None:
     """Refuse a snapshot of another incarnation, of a future, or too large."""
     found(row.key, row, snapshot.log)
@@ -306,17 +275,6 @@ def check_snapshot(row: Row, snapshot: Snapshot) -> None:
     check_count("seq", snapshot.seq, least=0, most=row.head)
     check_data(snapshot.state)
     check_size("state", snapshot.state, LIMITS.snapshot_bytes)
-
-
-def check_claim(tenant: str, name: str, owner: Scope) -> None:
-    """Refuse a claim for a session of another tenant."""
-    check_name("tenant", tenant)
-    check_name("name", name, limit=LIMITS.claim_bytes)
-    check_name("session", owner.session)
-    if owner.tenant != tenant:
-        raise InvalidValue(
-            field="owner", problem="is of another tenant", remedy="claim within one tenant"
-        )
 
 
 def check_seqs(row: Row, seqs: Sequence[int]) -> list[int]:
@@ -344,12 +302,8 @@ def apart(event: NewEvent) -> bytes:
 
 
 def blob_name(data: bytes, sha256: str | None = None) -> str:
-    """The name under which a blob is kept: its own, or the one that was given."""
-    if sha256 is None:
-        return hashlib.sha256(data).hexdigest()
-    if not is_sha256(sha256):
-        raise InvalidValue(field="sha256", problem="is none", remedy="pass 64 hexadecimal digits")
-    return sha256
+    """The name under which a blob is kept: the one given, or its own hash."""
+    return hashlib.sha256(data).hexdigest() if sha256 is None else sha256
 
 
 def is_blob(data: bytes, sha256: str) -> bool:

@@ -11,25 +11,15 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from ..errors import StoreUnavailable
-from ..events import Appended, Event, Key, NewEvent, Scope
-from ..store import (
-    BlobRef,
-    CaughtUp,
-    Damage,
-    Draft,
-    Lease,
-    Receipt,
-    Snapshot,
-    Store,
-    StoreInfo,
-)
+from ..store import Store
+from ..stores.checked import STREAMS
+from ..stores.wrapped import WrappedStore
 
 T = TypeVar("T")
 
@@ -80,7 +70,7 @@ class Die(Fault):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class FaultyStore:
+class FaultyStore(WrappedStore):
     """A store that does what the inner one does, except where `plan` says otherwise.
 
     `plan` may change at any time; `calls` counts the calls of each method so far. `info`
@@ -88,9 +78,15 @@ class FaultyStore:
     """
 
     def __init__(self, store: Store, plan: Iterable[Fault] = ()) -> None:
-        self.inner = store
+        super().__init__(store)
         self.plan = list(plan)
         self.calls: Counter[str] = Counter()
+
+    def _pass_on(self, method: str, *args: Any, **options: Any) -> Any:
+        answer = super()._pass_on(method, *args, **options)
+        if method in ("info", "aclose"):
+            return answer
+        return self._stream(method, answer) if method in STREAMS else self._call(method, answer)
 
     def _count(self, method: str) -> int:
         self.calls[method] += 1
@@ -123,135 +119,3 @@ class FaultyStore:
                     await self._strike(method, call, after=True)
             if not struck:
                 await self._strike(method, call, after=True)
-
-    async def append(
-        self,
-        key: Key,
-        events: Sequence[NewEvent],
-        *,
-        expected: int | None = None,
-        fence: Lease | None = None,
-        log: str | None = None,
-        create: bool = False,
-    ) -> Appended:
-        inner = self.inner.append(
-            key, events, expected=expected, fence=fence, log=log, create=create
-        )
-        return await self._call("append", inner)
-
-    def read(
-        self,
-        key: Key,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-        log: str | None = None,
-        inline: bool = True,
-    ) -> AsyncGenerator[Event, None]:
-        inner = self.inner.read(
-            key, after=after, before=before, limit=limit, reverse=reverse, log=log, inline=inline
-        )
-        return self._stream("read", inner)
-
-    def follow(
-        self, key: Key, *, after: int = 0, log: str | None = None
-    ) -> AsyncGenerator[Event | CaughtUp, None]:
-        return self._stream("follow", self.inner.follow(key, after=after, log=log))
-
-    async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        await self._call("fork", self.inner.fork(key, thread, at=at, first=first))
-
-    async def restore(
-        self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
-    ) -> None:
-        await self._call("restore", self.inner.restore(key, events, parent=parent))
-
-    async def erase(
-        self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
-    ) -> Receipt:
-        return await self._call("erase", self.inner.erase(key, seqs, reason=reason, fence=fence))
-
-    async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        return await self._call("delete", self.inner.delete(target, fence=fence))
-
-    async def row(self, key: Key) -> Row | None:
-        return await self._call("row", self.inner.row(key))
-
-    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        return await self._call("find", self.inner.find(query, cursor=cursor, limit=limit))
-
-    async def pending(
-        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[Pending]:
-        return await self._call("pending", self.inner.pending(query, cursor=cursor, limit=limit))
-
-    async def claim(
-        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
-    ) -> Scope:
-        inner = self.inner.claim(tenant, name, owner, instead_of=instead_of)
-        return await self._call("claim", inner)
-
-    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        await self._call("unclaim", self.inner.unclaim(tenant, name, owner))
-
-    async def claims(self, owner: Scope) -> list[str]:
-        return await self._call("claims", self.inner.claims(owner))
-
-    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        return await self._call("link", self.inner.link(key, seq, log=log))
-
-    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        inner = self.inner.runnable(tenant, agents=agents, limit=limit)
-        return await self._call("runnable", inner)
-
-    async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
-    ) -> Lease:
-        return await self._call("acquire", self.inner.acquire(key, owner, ttl=ttl, steal=steal))
-
-    async def renew(self, lease: Lease) -> Lease:
-        return await self._call("renew", self.inner.renew(lease))
-
-    async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        await self._call("release", self.inner.release(lease, head=head))
-
-    async def put_draft(
-        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
-    ) -> None:
-        inner = self.inner.put_draft(key, message, offset, text, fence=fence)
-        await self._call("put_draft", inner)
-
-    async def drafts(self, key: Key) -> list[Draft]:
-        return await self._call("drafts", self.inner.drafts(key))
-
-    async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        return await self._call("put_blob", self.inner.put_blob(scope, data, sha256=sha256))
-
-    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        return await self._call("get_blob", self.inner.get_blob(scope, ref, checked=checked))
-
-    async def blobs(self, scope: Scope) -> list[BlobRef]:
-        return await self._call("blobs", self.inner.blobs(scope))
-
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        inner = self.inner.save_snapshot(key, snapshot, fence=fence)
-        await self._call("save_snapshot", inner)
-
-    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        return await self._call("load_snapshot", self.inner.load_snapshot(key, version))
-
-    def verify(
-        self, target: Scope | Key | None = None, *, repair: bool = False
-    ) -> AsyncGenerator[Damage, None]:
-        return self._stream("verify", self.inner.verify(target, repair=repair))
-
-    async def purge(self) -> Receipt:
-        return await self._call("purge", self.inner.purge())
-
-    def info(self) -> StoreInfo:
-        return self.inner.info()
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()

@@ -17,8 +17,8 @@ from pymongo import AsyncMongoClient
 
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS, check, check_key, check_name, check_size, check_stored
-from ...errors import InvalidValue, StoreError, StoreUnavailable
+from ...codec import LIMITS, check_stored
+from ...errors import StoreError, StoreUnavailable
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
     BlobRef,
@@ -32,6 +32,7 @@ from ...store import (
     StoreInfo,
 )
 from .. import rules
+from ..checked import CheckedStore
 from ..event_loop import OwnLoop
 from ..notify import Wakes, follow
 from ..retry import patiently
@@ -53,7 +54,7 @@ LARGE = 1 << 20  # bytes above which a call counts as long
 LONG = 60.0  # seconds for one attempt of a long call
 
 
-class MongoStore:
+class MongoStore(CheckedStore):
     """Sessions in a MongoDB database."""
 
     kind = "mongodb"
@@ -134,7 +135,6 @@ class MongoStore:
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
-        check(key, events)
         guards = Guards(expected, fence, log, create)
         appending = Append(self._db, self._heads, self._project, key, events, guards)
         large = sum([len(event.data) for event in events]) > LARGE
@@ -153,8 +153,6 @@ class MongoStore:
         log: str | None = None,
         inline: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        check_key(key)
-        rules.check_range(after, before, limit)
         bounds = Bounds(after, before, limit, reverse, inline)
         entry: Entry | None = None
         while True:
@@ -173,14 +171,12 @@ class MongoStore:
                 return
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        check_key(key)
         return await self._ride(lambda: history.link_of(self._db, self._heads, key, seq, log))
 
     async def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
         self._own.check()
-        check_key(key)
         async with (
             self._watch.following(key),
             aclosing(follow(self, self._wakes, key, after, log)) as items,
@@ -189,15 +185,12 @@ class MongoStore:
                 yield item
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        check_name("thread", thread)
-        check(key, [first])
         forking = history.Fork(self._db, self._heads, self._project, key, thread, at, first)
         await self._ride(forking.run)
 
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        check_key(key)
         await self._sweep(key.scope)  # discards what a restorer that died left behind
         entry = await self._ride(lambda: history.begin_restore(self._db, self._heads, key, parent))
         try:
@@ -234,8 +227,6 @@ class MongoStore:
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        check_key(key)
-        check_name("reason", reason)
         removed = await self._ride(
             lambda: history.erase(self._db, self._heads, self._project, key, seqs, reason, fence),
             long=True,
@@ -243,11 +234,6 @@ class MongoStore:
         return Receipt(removed=removed, remains=self._left_behind())
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        check_key(target)
-        if fence is not None and isinstance(target, Scope):
-            raise InvalidValue(
-                field="fence", problem="guards one thread", remedy="delete by Key with it"
-            )
         deleting = remove.Delete(self._db, self._heads, target, fence)
         await self._ride(deleting.run, long=True)
         self._wakes.wake_all()
@@ -279,44 +265,36 @@ class MongoStore:
     # The catalog
 
     async def row(self, key: Key) -> Row | None:
-        check_key(key)
         entry = await self._ride(lambda: self._heads.read(key))
         return entry.row if entry else None
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        catalog.check_query(query, limit)
         return await self._ride(lambda: find.find(self._db, query, cursor, limit))
 
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
     ) -> Page[Pending]:
-        catalog.check_query(query, limit)
         return await self._ride(lambda: find.pending(self._db, query, cursor, limit))
 
     async def claim(
         self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
     ) -> Scope:
-        rules.check_claim(tenant, name, owner)
         return await self._ride(lambda: beside.claim(self._db, tenant, name, owner, instead_of))
 
     async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        rules.check_claim(tenant, name, owner)
         await self._ride(lambda: beside.unclaim(self._db, tenant, name, owner))
 
     async def claims(self, owner: Scope) -> list[str]:
-        check_key(owner)
         return await self._ride(lambda: beside.claims(self._db, owner))
 
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        rules.check_runnable(tenant, agents, limit)
         return await self._ride(lambda: find.runnable(self._db, tenant, agents, limit))
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        check_key(key)
         leasing = beside.Leasing(self._db, self._heads)
         return await self._ride(lambda: leasing.acquire(key, owner, ttl, steal))
 
@@ -331,39 +309,29 @@ class MongoStore:
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        check_key(key)
-        rules.check_draft(message, offset, text)
         await self._ride(
             lambda: beside.put_draft(self._db, self._heads, key, message, offset, text, fence)
         )
 
     async def drafts(self, key: Key) -> list[Draft]:
-        check_key(key)
         return await self._ride(lambda: beside.drafts(self._db, self._heads, key))
 
     # Beside it
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        check_key(scope)
-        check_size("data", data, LIMITS.blob_bytes)
         name = rules.blob_name(data, sha256)
         return await self._ride(lambda: beside.put_blob(self._db, scope, data, name), long=True)
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        check_key(scope)
         return await self._ride(lambda: beside.get_blob(self._db, scope, ref, checked), long=True)
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
-        check_key(scope)
         return await self._ride(lambda: beside.blobs(self._db, scope))
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        check_key(key)
         await self._ride(lambda: beside.save_snapshot(self._db, self._heads, key, snapshot, fence))
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        check_key(key)
-        check_name("version", version)
         return await self._ride(lambda: beside.load_snapshot(self._db, self._heads, key, version))
 
     # Upkeep
@@ -371,8 +339,6 @@ class MongoStore:
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        if target is not None:
-            check_key(target)
         for scope, log in await self._ride(lambda: upkeep.logs_of(self._db, target), long=True):
             about = (self._db, self._heads, self._project, scope, log)
             found = await self._ride(partial(upkeep.check_log, *about), long=True)

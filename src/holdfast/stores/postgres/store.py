@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS, check, check_key, check_name, check_size
-from ...errors import InvalidValue, StoreUnavailable
+from ...codec import LIMITS
+from ...errors import StoreUnavailable
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
     BlobRef,
@@ -29,6 +29,7 @@ from ...store import (
     StoreInfo,
 )
 from .. import paging, rules
+from ..checked import CheckedStore
 from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
 from ..rules import APART
@@ -45,7 +46,7 @@ T = TypeVar("T")
 RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
 
 
-class PostgresStore:
+class PostgresStore(CheckedStore):
     """Sessions in a PostgreSQL database. Open it with `holdfast.connect("postgresql://…")`."""
 
     def __init__(
@@ -117,7 +118,6 @@ class PostgresStore:
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
-        size = check(key, events)
         append = Append(
             self._database,
             self._calls,
@@ -126,7 +126,7 @@ class PostgresStore:
             self._clock,
             key,
             events,
-            size,
+            sum([len(event.data) for event in events]),
             expected=expected,
             fence=fence,
             log=log,
@@ -169,7 +169,6 @@ class PostgresStore:
         return page
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        check_key(key)
         return await self._run(lambda link: logs.link_of(link, key, seq, log), whole=False)
 
     def follow(
@@ -180,8 +179,6 @@ class PostgresStore:
         return follow(self, self._wakes, key, after, log)
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        check_name("thread", thread)
-        check(key, [first])
         await self._timed(
             lambda link, now: history.fork(link, self._project, now, key, thread, at, first)
         )
@@ -189,7 +186,6 @@ class PostgresStore:
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        check_key(key)
         await self._sweep()  # discards what a restorer that died left behind
         id = await self._timed(
             lambda link, now: history.begin_restore(link, now, now + RESTORE_MS, key, parent)
@@ -223,19 +219,12 @@ class PostgresStore:
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        check_key(key)
-        check_name("reason", reason)
         removed = await self._run(
             lambda link: history.erase(link, self._project, key, seqs, reason, fence), within=SLOW
         )
         return Receipt(removed=removed, remains=self._left_behind())
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        check_key(target)
-        if fence is not None and isinstance(target, Scope):
-            raise InvalidValue(
-                field="fence", problem="guards one thread", remedy="delete by Key with it"
-            )
         removed, rows = await self._run(lambda link: remove.hide(link, target, fence), within=SLOW)
         for row in rows:
             self._heads.drop(row.key)
@@ -271,46 +260,38 @@ class PostgresStore:
     # The catalog
 
     async def row(self, key: Key) -> Row | None:
-        check_key(key)
         entry = await self._run(lambda link: logs.lookup(link, key), whole=False)
         return entry.row if entry else None
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        catalog.check_query(query, limit)
         return await self._run(lambda link: find.find(link, query, cursor, limit), whole=False)
 
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
     ) -> Page[Pending]:
-        catalog.check_query(query, limit)
         return await self._run(lambda link: find.pending(link, query, cursor, limit), whole=False)
 
     async def claim(
         self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
     ) -> Scope:
-        rules.check_claim(tenant, name, owner)
         return await self._run(
             lambda link: beside.claim(link, tenant, name, owner, instead_of), whole=False
         )
 
     async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        rules.check_claim(tenant, name, owner)
         await self._run(lambda link: beside.unclaim(link, tenant, name, owner), whole=False)
 
     async def claims(self, owner: Scope) -> list[str]:
-        check_key(owner)
         return await self._run(lambda link: beside.claims(link, owner), whole=False)
 
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        rules.check_runnable(tenant, agents, limit)
         return await self._timed(lambda link, now: find.runnable(link, now, tenant, agents, limit))
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        check_key(key)
         acquire = beside.Acquire(key, owner, ttl, steal)
         return await self._run(lambda link: acquire(link, lambda: self._now(link)))
 
@@ -323,41 +304,31 @@ class PostgresStore:
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        check_key(key)
-        rules.check_draft(message, offset, text)
         await self._run(
             lambda link: beside.put_draft(link, key, message, offset, text, fence), whole=False
         )
 
     async def drafts(self, key: Key) -> list[Draft]:
-        check_key(key)
         return await self._run(lambda link: beside.drafts(link, key))
 
     # Beside it
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        check_key(scope)
-        check_size("data", data, LIMITS.blob_bytes)
         name = rules.blob_name(data, sha256)
         return await self._run(lambda link: beside.put_blob(link, scope, data, name), within=SLOW)
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        check_key(scope)
         return await self._run(
             lambda link: beside.get_blob(link, scope, ref, checked), whole=False, within=SLOW
         )
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
-        check_key(scope)
         return await self._run(lambda link: beside.blobs(link, scope), whole=False)
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        check_key(key)
         await self._run(lambda link: beside.save_snapshot(link, key, snapshot, fence))
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        check_key(key)
-        check_name("version", version)
         return await self._run(lambda link: beside.load_snapshot(link, key, version), whole=False)
 
     # Upkeep
@@ -365,8 +336,6 @@ class PostgresStore:
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        if target is not None:
-            check_key(target)
         after = 0
         while ids := await self._run(partial(upkeep.logs_of, target=target, after=after)):
             for id in ids:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ... import catalog
 from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS, check, check_key, check_name, check_size
+from ...codec import LIMITS
 from ...errors import InvalidValue, StoreDamaged
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import (
@@ -35,6 +35,7 @@ from ...store import (
     wall_clock,
 )
 from .. import paging, rules
+from ..checked import CheckedStore
 from ..links import seals
 from ..lock import FileLock
 from ..notify import Wakes, follow
@@ -51,7 +52,7 @@ RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
 
-class SqliteStore:
+class SqliteStore(CheckedStore):
     """Sessions in one SQLite file. Open it with `holdfast.connect("sqlite:PATH")`."""
 
     kind = "sqlite"
@@ -131,7 +132,6 @@ class SqliteStore:
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
-        size = check(key, events)
         sealed = seals(events)
 
         def job(conn: sqlite3.Connection) -> Extension:
@@ -151,6 +151,7 @@ class SqliteStore:
             )
 
         told = partial(self._wakes.tell, key)
+        size = sum([len(event.data) for event in events])
         done = await self._writer.run(job, size=size, tidy=True, done=told)
         return Appended(done.seqs, done.row.head, len(done.fresh))
 
@@ -182,7 +183,6 @@ class SqliteStore:
         )
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        check_key(key)
         return await self._readers.run(lambda conn: logs.link_of(conn, key, seq, log))
 
     def follow(
@@ -191,8 +191,6 @@ class SqliteStore:
         return follow(self, self._wakes, key, after, log, begun=self._writer.watch)
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        check_name("thread", thread)
-        check(key, [first])
         await self._writer.run(
             lambda conn: history.fork(
                 conn, self._bodies, self._project, self._clock(), key, thread, at, first
@@ -202,7 +200,6 @@ class SqliteStore:
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        check_key(key)
         await self._sweep()  # discards what a restorer that died left behind
         entry = await self._writer.run(
             lambda conn: history.begin_restore(
@@ -236,19 +233,12 @@ class SqliteStore:
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        check_key(key)
-        check_name("reason", reason)
         removed = await self._writer.run(
             lambda conn: history.erase(conn, self._bodies, self._project, key, seqs, reason, fence)
         )
         return Receipt(removed=removed, remains=self._left_behind())
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        check_key(target)
-        if fence is not None and isinstance(target, Scope):
-            raise InvalidValue(
-                field="fence", problem="guards one thread", remedy="delete by Key with it"
-            )
         removed, rows = await self._writer.run(
             lambda conn: remove.hide(conn, self._bodies, target, fence)
         )
@@ -281,40 +271,33 @@ class SqliteStore:
     # The catalog
 
     async def row(self, key: Key) -> Row | None:
-        check_key(key)
         entry = await self._readers.run_soon(lambda conn: logs.lookup(conn, key))
         return entry.row if entry else None
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        catalog.check_query(query, limit)
         return await self._readers.run(lambda conn: find.find(conn, query, cursor, limit))
 
     async def pending(
         self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
     ) -> Page[Pending]:
-        catalog.check_query(query, limit)
         return await self._readers.run(lambda conn: find.pending(conn, query, cursor, limit))
 
     async def claim(
         self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
     ) -> Scope:
-        rules.check_claim(tenant, name, owner)
         return await self._writer.run(
             lambda conn: beside.claim(conn, self._bodies, tenant, name, owner, instead_of)
         )
 
     async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        rules.check_claim(tenant, name, owner)
         await self._writer.run(lambda conn: beside.unclaim(conn, self._bodies, tenant, name, owner))
 
     async def claims(self, owner: Scope) -> list[str]:
-        check_key(owner)
         return await self._readers.run(lambda conn: beside.claims(conn, owner))
 
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        rules.check_runnable(tenant, agents, limit)
         return await self._readers.run(
             lambda conn: find.runnable(conn, self._clock(), tenant, agents, limit)
         )
@@ -322,7 +305,6 @@ class SqliteStore:
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        check_key(key)
         recent = self._writer.recent
         return await self._writer.run(
             lambda conn: beside.acquire(conn, recent, self._clock(), key, owner, ttl, steal),
@@ -342,8 +324,6 @@ class SqliteStore:
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        check_key(key)
-        rules.check_draft(message, offset, text)
         recent = self._writer.recent
         await self._writer.run(
             lambda conn: beside.put_draft(conn, recent, key, message, offset, text, fence),
@@ -352,36 +332,28 @@ class SqliteStore:
         )
 
     async def drafts(self, key: Key) -> list[Draft]:
-        check_key(key)
         return await self._readers.run(lambda conn: beside.drafts(conn, key))
 
     # Beside it
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        check_key(scope)
-        check_size("data", data, LIMITS.blob_bytes)
         name = rules.blob_name(data, sha256)
         return await self._writer.run(
             lambda conn: beside.put_blob(conn, self._bodies, scope, data, name), size=len(data)
         )
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        check_key(scope)
         return await self._readers.run(
             lambda conn: beside.get_blob(conn, self._bodies, scope, ref, checked)
         )
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
-        check_key(scope)
         return await self._readers.run(lambda conn: beside.blobs(conn, scope))
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        check_key(key)
         await self._writer.run(lambda conn: beside.save_snapshot(conn, key, snapshot, fence))
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        check_key(key)
-        check_name("version", version)
         return await self._readers.run(lambda conn: beside.load_snapshot(conn, key, version))
 
     # Upkeep
@@ -389,8 +361,6 @@ class SqliteStore:
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        if target is not None:
-            check_key(target)
         damaged = await self._check_file() if target is None else []
         for damage in damaged:
             yield damage

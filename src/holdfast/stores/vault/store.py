@@ -18,10 +18,7 @@ from msgspec.structs import replace
 from ...catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from ...codec import (
     LIMITS,
-    check,
     check_data,
-    check_key,
-    check_name,
     check_size,
     check_stored,
 )
@@ -29,7 +26,9 @@ from ...errors import BlobNotFound, InvalidValue, KeyMissing, LogDamaged
 from ...events import Appended, Event, Key, NewEvent, Scope
 from ...store import BlobRef, CaughtUp, Damage, Draft, Lease, Receipt, Snapshot, Store, StoreInfo
 from .. import rules
+from ..checked import CheckedStore
 from ..frames import damaged
+from ..wrapped import WrappedStore
 from . import encryption
 from .data_keys import KeyInfo, Resealed, Rings
 from .drafts import Drafts, opened_draft
@@ -51,11 +50,11 @@ SMALLER = replace(
 )
 
 
-class VaultStore:
+class VaultStore(WrappedStore, CheckedStore):
     """A store behind a vault. Open it with `holdfast.connect(url, vault=...)`."""
 
     def __init__(self, inner: Store, vault: Vault) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._rings = Rings(inner, vault)
         self._drafts = Drafts(inner)
 
@@ -105,7 +104,6 @@ class VaultStore:
         log: str | None = None,
         inline: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        check_key(key)
         events = self.inner.read(
             key,
             after=after,
@@ -147,13 +145,9 @@ class VaultStore:
             ring = await self._rings.again(tenant, error.id)
             return await _large(size, open, ring)
 
-    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        return await self.inner.link(key, seq, log=log)
-
     async def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
-        check_key(key)
         events = self.inner.follow(key, after=after, log=log)
         async with aclosing(events):
             async for event in events:
@@ -163,7 +157,6 @@ class VaultStore:
                     yield await self._event(key, event)
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        check_name("thread", thread)
         _checked(key, [first])
         ring = await self._writing(key)
         target = Key(key.tenant, key.session, thread)
@@ -173,7 +166,6 @@ class VaultStore:
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        check_key(key)
         _check_place(key)
         ring = await self._rings.writing(key.tenant)
 
@@ -189,13 +181,10 @@ class VaultStore:
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        check_key(key)
-        check_name("reason", reason)
         said = encryption.boxed_reason(await self._writing(key), key, reason)
         return await self.inner.erase(key, seqs, reason=said, fence=fence)
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        check_key(target)
         _check_place(target)
         return await self.inner.delete(target, fence=fence)
 
@@ -241,28 +230,12 @@ class VaultStore:
         _check_place(owner)
         return await self.inner.claims(owner)
 
-    # Driving
-
-    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        return await self.inner.runnable(tenant, agents=agents, limit=limit)
-
-    async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
-    ) -> Lease:
-        return await self.inner.acquire(key, owner, ttl=ttl, steal=steal)
-
-    async def renew(self, lease: Lease) -> Lease:
-        return await self.inner.renew(lease)
-
-    async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        await self.inner.release(lease, head=head)
+    # Drafts, blobs and snapshots
 
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        check_key(key)
         _check_place(key)
-        rules.check_draft(message, offset, text)
         ring = await self._writing(key)
         await self._drafts.put(ring, key, message, offset, text, fence)
 
@@ -273,10 +246,7 @@ class VaultStore:
         ]
         return [draft for draft in opened if draft is not None]
 
-    # Beside it
-
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        check_key(scope)
         check_size("data", data, SMALLER.blob_bytes)
         _check_place(scope)
         name = rules.blob_name(data, sha256)
@@ -309,7 +279,6 @@ class VaultStore:
         ]
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        check_key(key)
         _check_place(key)
         check_data(snapshot.state)
         check_size("state", snapshot.state, LIMITS.snapshot_bytes)
@@ -420,22 +389,16 @@ class VaultStore:
         parent = await self.inner.row(Key(row.tenant, row.session, row.parent.thread))
         return 0 if parent is None else row.parent.at
 
-    async def purge(self) -> Receipt:
-        return await self.inner.purge()
-
     def info(self) -> StoreInfo:
         return replace(self.inner.info(), limits=SMALLER, encrypted=True)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
 
 def _checked(key: Key, events: Sequence[NewEvent]) -> int:
     """Refuse an append that could not be kept; encrypted, it is larger. The size of its data."""
-    size = check(key, events)
     _check_place(key)
     for event in events:
         check_size("data", event.data, SMALLER.event_bytes)
+    size = sum([len(event.data) for event in events])
     if size > SMALLER.append_bytes:
         raise InvalidValue(
             field="events",

@@ -1,0 +1,189 @@
+"""The checks of arguments that all stores share, in front of every method of the port.
+
+A store that inherits `CheckedStore` implements the methods of `holdfast.Store` without checking
+their arguments: each method is called only with values that every store can keep. All stores
+therefore reject the same values with the same `InvalidValue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from ..catalog import PendingQuery, Query, check_query
+from ..codec import LIMITS, check, check_count, check_key, check_name, check_size
+from ..errors import InvalidValue
+from ..events import Key, NewEvent, Scope
+from ..store import Lease
+from .rules import is_sha256
+
+
+class CheckedStore:
+    """Base class of stores: checks the arguments of each method that a subclass defines.
+
+    A coroutine raises when it is awaited; `read`, `follow` and `verify` raise when they are
+    called.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, accepts in CHECKS.items():
+            if (method := vars(cls).get(name)) is not None:
+                wrap = _checked_stream if name in STREAMS else _checked
+                setattr(cls, name, wrap(method, accepts))
+
+
+def _checked(method: Callable[..., Any], check: Callable[..., object]) -> Callable[..., Any]:
+    @wraps(method)
+    async def call(self: Any, *args: Any, **options: Any) -> Any:
+        check(*args, **options)
+        return await method(self, *args, **options)
+
+    return call
+
+
+def _checked_stream(method: Callable[..., Any], check: Callable[..., object]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        check(*args, **options)
+        return method(self, *args, **options)
+
+    return call
+
+
+# One function per set of arguments; each ignores what it does not check.
+
+
+def _append(key: Key, events: Sequence[NewEvent], **_: Any) -> None:
+    check(key, events)
+
+
+def _read(
+    key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None, **_: Any
+) -> None:
+    check_key(key)
+    check_count("after", after, least=0)
+    if before is not None:
+        check_count("before", before, least=0)
+    if limit is not None:
+        check_count("limit", limit, least=1)
+
+
+def _fork(key: Key, thread: str, *, first: NewEvent, **_: Any) -> None:
+    check_name("thread", thread)
+    check(key, [first])
+
+
+def _erase(key: Key, seqs: Sequence[int], *, reason: str, **_: Any) -> None:
+    check_key(key)
+    check_name("reason", reason)
+
+
+def _delete(target: Scope | Key, *, fence: Lease | None = None) -> None:
+    check_key(target)
+    if fence is not None and isinstance(target, Scope):
+        raise InvalidValue(
+            field="fence",
+            problem="guards one thread, and target is a whole session",
+            remedy="delete by Key, or without fence",
+        )
+
+
+def _find(query: Query | PendingQuery, *, cursor: str | None = None, limit: int = 50) -> None:
+    check_query(query, limit)
+
+
+def _claim(tenant: str, name: str, owner: Scope, **_: Any) -> None:
+    check_name("tenant", tenant)
+    check_name("name", name, limit=LIMITS.claim_bytes)
+    check_name("session", owner.session)
+    if owner.tenant != tenant:
+        raise InvalidValue(
+            field="owner",
+            problem=f"is of tenant {owner.tenant!r}, and the claim of {tenant!r}",
+            remedy="claim names within one tenant",
+        )
+
+
+def _runnable(tenant: str, *, agents: Sequence[str], limit: int = 100) -> None:
+    check_name("tenant", tenant)
+    for agent in agents:
+        check_name("agents", agent)
+    check_count("limit", limit, least=1, most=LIMITS.page)
+
+
+def _put_draft(key: Key, message: str, offset: int, text: str, **_: Any) -> None:
+    check_key(key)
+    check_name("message", message)
+    check_count("offset", offset, least=0)
+    if not isinstance(text, str):
+        raise InvalidValue(field="text", problem=f"is {type(text).__name__}", remedy="pass a str")
+    try:
+        check_size("text", text.encode(), LIMITS.draft_bytes)
+    except UnicodeEncodeError as error:
+        raise InvalidValue(
+            field="text", problem="holds a lone surrogate", remedy="pass valid Unicode"
+        ) from error
+
+
+def _put_blob(scope: Scope, data: bytes, *, sha256: str | None = None) -> None:
+    check_key(scope)
+    check_size("data", data, LIMITS.blob_bytes)
+    if sha256 is not None and not is_sha256(sha256):
+        raise InvalidValue(
+            field="sha256", problem=f"is {sha256!r}", remedy="pass 64 hexadecimal digits"
+        )
+
+
+def _load_snapshot(key: Key, version: str) -> None:
+    check_key(key)
+    check_name("version", version)
+
+
+def _verify(target: Scope | Key | None = None, **_: Any) -> None:
+    if target is not None:
+        check_key(target)
+
+
+def _key(key: Key | Scope, *_: Any, **__: Any) -> None:
+    check_key(key)
+
+
+def _scope(scope: Scope, *_: Any, **__: Any) -> None:
+    check_key(scope)
+
+
+def _owner(owner: Scope) -> None:
+    check_key(owner)
+
+
+STREAMS = frozenset({"read", "follow", "verify"})  # methods that return an async generator
+
+# `renew` and `release` take a lease that a store made; `purge`, `info` and `aclose` take nothing.
+CHECKS: dict[str, Callable[..., object]] = {
+    "append": _append,
+    "read": _read,
+    "link": _key,
+    "follow": _read,
+    "fork": _fork,
+    "restore": _key,
+    "erase": _erase,
+    "delete": _delete,
+    "row": _key,
+    "find": _find,
+    "pending": _find,
+    "claim": _claim,
+    "unclaim": _claim,
+    "claims": _owner,
+    "runnable": _runnable,
+    "acquire": _key,
+    "put_draft": _put_draft,
+    "drafts": _key,
+    "put_blob": _put_blob,
+    "get_blob": _scope,
+    "blobs": _scope,
+    "save_snapshot": _key,
+    "load_snapshot": _load_snapshot,
+    "verify": _verify,
+}
