@@ -13,9 +13,9 @@ import msgspec
 
 from holdfast import Harness, NewEvent
 from holdfast.events import Key, ThreadForked, new_id
-from holdfast.harness.live.delta import Delta
 from holdfast.harness.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
+from holdfast.values.delta import Delta
 
 from .harness import ASKED, USAGE, grown, host, shop
 from .measure import Bar, Figure, Result, race, ratios, steady

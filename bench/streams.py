@@ -14,10 +14,10 @@ from msgspec import Struct
 import holdfast
 from holdfast import Harness, Key, NewEvent, Store
 from holdfast.events import Appended
-from holdfast.harness.live.log import Delta
 from holdfast.harness.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.store import Lease, Snapshot
+from holdfast.values.delta import Delta
 
 from .harness import ASKED, USAGE, shop
 from .measure import Bar, Figure, Result, Way, race, steady

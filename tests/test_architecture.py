@@ -21,13 +21,14 @@ SOURCE = ROOT / "src"
 
 # Each line may import the lines above it. What stands on one line does not import its neighbour.
 LAYOUT = """
-errors
+errors cancellation file_lock
 redact
 events
 codec
 state
 transcript
 catalog
+values
 store
 stores
 sessions
@@ -56,7 +57,9 @@ parts
 """
 FLOORS = {part: n for n, line in enumerate(HARNESS.split("\n")) for part in line.split()}
 
-CORE = {"errors", "redact", "events", "codec", "state", "transcript", "catalog", "store", "stores"}
+# What server and client share stands on this alone.
+PURE = {"errors", "events", "codec", "state", "transcript", "catalog", "values"}
+CORE = PURE | {"redact", "store", "stores", "cancellation", "file_lock"}
 # May import what they are made for.
 DRIVERS = ("holdfast.stores.postgres", "holdfast.stores.mongodb", "holdfast.stores.vault")
 
@@ -145,6 +148,33 @@ def test_imports_point_one_way_within_the_harness() -> None:
         if own in FLOORS and FLOORS.get(other, len(FLOORS)) >= FLOORS[own]
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize(("name", "may"), [("values", PURE), ("wire", PURE | {"wire"})])
+def test_values_and_wire_import_the_pure_core_alone(name: str, may: set[str]) -> None:
+    inside = {module: targets for module, targets in GRAPH.items() if part(module) == name}
+    assert inside
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in inside.items()
+        for target in targets & set(MODULES)
+        if part(target) not in may
+    ]
+    assert wrong == []
+
+
+def test_the_client_loads_no_harness_no_store_and_no_server() -> None:
+    """In a process of its own, with all that the package itself loads."""
+    child = """
+import sys
+import holdfast.client
+inner = ("holdfast.harness", "holdfast.stores", "holdfast.server")
+print(*(name for name in sys.modules if name.startswith(inner)))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", child], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == []
 
 
 def test_every_module_has_a_place_in_the_layout() -> None:

@@ -47,21 +47,13 @@ from .errors import (
     WrongLoop,
 )
 from .events import Appended, Event, Key, NewEvent, Scope, key, new_id
-from .sessions import Inbound, Retention, Sessions, Sweeper
-from .store import (
-    BlobRef,
-    CaughtUp,
-    Damage,
-    Draft,
-    Lease,
-    Receipt,
-    Remains,
-    Snapshot,
-    Store,
-    StoreInfo,
-)
-from .stores import connect
-from .stores.vault.keys import Vault
+from .values.delta import Delta
+from .values.media import Media
+from .values.options import RunLimits
+from .values.pending import Ask
+from .values.records import Receipt, Remains
+from .values.result import Result
+from .values.stream_items import CaughtUp, Trouble
 
 if TYPE_CHECKING:
     from .bundle.check import validate_bundle
@@ -69,46 +61,52 @@ if TYPE_CHECKING:
     from .bundle.read import import_bundle
     from .bundle.write import export_bundle
     from .harness.agents.agent import Agent, Context, Hook, Mode, context, hook
-    from .harness.agents.limits import RunLimits
     from .harness.agents.subagents import SubAgent
     from .harness.faults import Attempts, ErrorPolicy, Retry
     from .harness.host import Harness
-    from .harness.live.delta import Delta
-    from .harness.live.subscribers import Trouble
     from .harness.runs.prompt_context import Reading
-    from .harness.runs.results import Ask, Result
     from .harness.session import Session
     from .harness.telemetry.logs import LogConfig
     from .harness.tools import Tool, ToolContext, ToolResult, tool
-    from .models.port import Media
+    from .sessions import Inbound, Retention, Sessions, Sweeper
+    from .store import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
+    from .stores import connect
+    from .stores.vault.keys import Vault
 
 __version__ = "0.1.0"
 
-# The harness and bundles are imported when they are first asked for: a program that only keeps
-# logs needs neither.
+# Imported when they are first used: a client, or a program that only reads logs, needs neither
+# stores nor the harness.
 _LATER = {
     "Agent": ".harness.agents.agent",
-    "Ask": ".harness.runs.results",
     "Attempts": ".harness.faults",
+    "BlobRef": ".store",
     "Context": ".harness.agents.agent",
-    "Delta": ".harness.live.delta",
+    "Damage": ".store",
+    "Draft": ".store",
     "ErrorPolicy": ".harness.faults",
     "Harness": ".harness.host",
     "Hook": ".harness.agents.agent",
+    "Inbound": ".sessions",
+    "Lease": ".store",
     "LogConfig": ".harness.telemetry.logs",
-    "Media": ".models.port",
     "Mode": ".harness.agents.agent",
     "Reading": ".harness.runs.prompt_context",
-    "Result": ".harness.runs.results",
+    "Retention": ".sessions",
     "Retry": ".harness.faults",
-    "RunLimits": ".harness.agents.limits",
     "Session": ".harness.session",
+    "Sessions": ".sessions",
+    "Snapshot": ".store",
+    "Store": ".store",
+    "StoreInfo": ".store",
     "SubAgent": ".harness.agents.subagents",
+    "Sweeper": ".sessions",
     "Tool": ".harness.tools",
     "ToolContext": ".harness.tools",
     "ToolResult": ".harness.tools",
-    "Trouble": ".harness.live.subscribers",
+    "Vault": ".stores.vault.keys",
     "bundle_schema": ".bundle.format",
+    "connect": ".stores",
     "context": ".harness.agents.agent",
     "export_bundle": ".bundle.write",
     "hook": ".harness.agents.agent",

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from .errors import HoldfastError, InvalidValue
-from .stores.lock import held
+from .file_lock import held
 
 try:
     import fcntl

@@ -16,6 +16,8 @@ from msgspec import Raw, Struct
 from .catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from .codec import Limits
 from .events import Appended, Event, Key, NewEvent, Scope
+from .values.records import Receipt
+from .values.stream_items import CaughtUp
 
 Durability: TypeAlias = Literal["none", "process", "machine"]
 
@@ -36,13 +38,6 @@ class Lease(Struct, frozen=True, kw_only=True):
     until: int
     ttl: int
     reason: str | None = None
-
-
-class CaughtUp(Struct, frozen=True):
-    """In `follow`: what came before was history, what comes next is live."""
-
-    log: str
-    head: int
 
 
 class Draft(Struct, frozen=True):
@@ -67,21 +62,6 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     seq: int
     version: str
     state: Raw
-
-
-class Remains(Struct, frozen=True):
-    """Something that a removal could not reach, where it is, and what removes it."""
-
-    where: str
-    what: str
-    remedy: str
-
-
-class Receipt(Struct, frozen=True, kw_only=True):
-    """What an erase, delete or purge removed, counted by sort, and what is left where."""
-
-    removed: dict[str, int] = {}
-    remains: tuple[Remains, ...] = ()
 
 
 class Damage(Struct, frozen=True, kw_only=True):

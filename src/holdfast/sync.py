@@ -16,11 +16,11 @@ from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
 
+from .cancellation import ended
 from .errors import HarnessClosed, InvalidValue
 from .harness.agents.agent import Agent
 from .harness.host import GRACE
 from .harness.host import Harness as AsyncHarness
-from .stores.retry import ended
 
 T = TypeVar("T")
 

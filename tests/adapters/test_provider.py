@@ -13,7 +13,8 @@ from holdfast import Agent, Harness
 from holdfast.adapters.claude import ClaudeProvider
 from holdfast.adapters.claude.provider import Place, told
 from holdfast.errors import ModelError
-from holdfast.models.port import FromModel, FromUser, Media, PromptMessage, Text
+from holdfast.models.port import FromModel, FromUser, PromptMessage, Text
+from holdfast.values.media import Media
 
 from .messages import Api, standing_in
 

@@ -19,7 +19,7 @@ from holdfast import (
 from holdfast.client import Client, Stream
 from holdfast.client.transport import address
 from holdfast.errors import SessionMoved, Unauthorized, UnknownEngine, UnknownStore
-from holdfast.harness.live.display import Display
+from holdfast.values.display import Display
 
 from ..server.scene import serving
 from .scene import PATIENCE, SECRET, STORY, connected

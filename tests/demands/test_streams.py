@@ -15,7 +15,7 @@ import pytest
 from holdfast import Agent, CaughtUp, Delta, Event, Harness, LogConfig, connect, tool
 from holdfast.client import Client
 from holdfast.events import Appended, Key, NewEvent
-from holdfast.harness.live.log import Item, Listener
+from holdfast.harness.live.log import Listener
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import SharedSecret, create_app
 from holdfast.server.app import service_of
@@ -23,6 +23,7 @@ from holdfast.server.streams.backpressure import HEARTBEAT, Streams
 from holdfast.store import Lease, Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FaultyStore
+from holdfast.values.stream_items import Item
 from tests.client.scene import PATIENCE, QUICK, SECRET, STORY, app, connected, serving
 from tests.server.stream.scene import Sent, sent
 

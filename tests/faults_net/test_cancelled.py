@@ -24,6 +24,7 @@ from holdfast import (
     key,
 )
 from holdfast.bundle import import_lock
+from holdfast.cancellation import cancellable, ended
 from holdfast.cli.output import Output
 from holdfast.cli.resume import Serving
 from holdfast.client import Client, Patience
@@ -34,7 +35,7 @@ from holdfast.models.scripted import Say, ScriptedModel
 from holdfast.server.auth import idempotency as once_module
 from holdfast.server.auth.idempotency import Answered, Asked, Once
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.retry import cancellable, ended, patiently
+from holdfast.stores.retry import patiently
 from holdfast.testing.faults import Fault, FaultyStore
 from holdfast.testing.samples import read_all
 from tests.server.scene import serving, settings

@@ -16,7 +16,6 @@ from holdfast.events import Event, key
 from holdfast.harness.agents.agent import context
 from holdfast.harness.agents.config import ANSWER, CONTEXT
 from holdfast.harness.faults import ErrorPolicy
-from holdfast.harness.live.log import Delta
 from holdfast.harness.runs.perform import BATCH
 from holdfast.harness.tools import ToolContext
 from holdfast.models.port import (
@@ -31,6 +30,7 @@ from holdfast.models.port import (
 )
 from holdfast.models.scripted import Fail, Say, Use
 from holdfast.stores.memory import MemoryStore
+from holdfast.values.delta import Delta
 
 from .kernel.scene import PATIENCE, helper, only, script, serve
 from .processes.test_approvals import restored

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from holdfast import Agent, ErrorPolicy, Harness, MissingExtra, ModelError, Result, RunFailed, sync
-from holdfast.harness.runs.results import Result as Kept
 from holdfast.models import ScriptedModel
 from holdfast.models.port import ModelCall, TextChunk
 from holdfast.models.scripted import Fail
+from holdfast.values.result import Result as Kept
 
 PROGRAM = """
 import asyncio

@@ -28,9 +28,9 @@ from holdfast import (
 from holdfast import events as ev
 from holdfast.events import NewEvent
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.live.log import Delta
 from holdfast.harness.session import Session
 from holdfast.models import Say, ScriptedModel, Use
+from holdfast.values.delta import Delta
 
 PATIENCE = 30
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from holdfast import Agent, Harness, HarnessClosed, InvalidValue, Media, tool
-from holdfast.harness.live.inputs import Content
 from holdfast.harness.session import Session
 from holdfast.models import Say, ScriptedModel, Use
+from holdfast.values.options import Content
 
 from .kernel.scene import Slow, only, read
 

@@ -16,7 +16,6 @@ from holdfast import tool
 from holdfast.harness.agents.agent import context
 from holdfast.harness.faults import ErrorPolicy
 from holdfast.harness.live.answers import mismatch
-from holdfast.harness.live.log import Delta
 from holdfast.harness.runs.typed_output import wish
 from holdfast.models.port import (
     BoundChunk,
@@ -28,6 +27,7 @@ from holdfast.models.port import (
     ThoughtChunk,
 )
 from holdfast.models.scripted import Say, ScriptedModel, Step, Use
+from holdfast.values.delta import Delta
 
 from .kernel.scene import PATIENCE, helper, only, read, script, serve
 from .test_odd_tools import deep

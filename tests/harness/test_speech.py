@@ -6,8 +6,8 @@ import pytest
 from msgspec import Raw
 
 from holdfast.events import Event
-from holdfast.harness.live.delta import Delta
 from holdfast.harness.live.drafts import Speech
+from holdfast.values.delta import Delta
 
 
 def told(kind: str, id: str) -> Event:

@@ -10,15 +10,8 @@ import pytest
 from holdfast.errors import Diverged, InvalidValue, ModelError
 from holdfast.events import Event, to_json
 from holdfast.models import RecordedModel
-from holdfast.models.port import (
-    BoundChunk,
-    CallChunk,
-    FromUser,
-    Media,
-    PromptMessage,
-    Text,
-    ThoughtChunk,
-)
+from holdfast.models.port import BoundChunk, CallChunk, FromUser, PromptMessage, Text, ThoughtChunk
+from holdfast.values.media import Media
 
 from .calls import call, calls, end, listen, results, said, text, user
 

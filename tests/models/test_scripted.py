@@ -18,7 +18,6 @@ from holdfast.models.port import (
     EndChunk,
     FromModel,
     FromUser,
-    Media,
     ModelCall,
     PromptMessage,
     TextChunk,
@@ -26,6 +25,7 @@ from holdfast.models.port import (
     ToolSpec,
 )
 from holdfast.models.scripted import split_words
+from holdfast.values.media import Media
 
 from .calls import REFUND, call, calls, end, listen, results, said, text, user
 

@@ -12,7 +12,8 @@ import pytest
 
 from holdfast.errors import ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
 from holdfast.models import ModelCall, PydanticAIProvider
-from holdfast.models.port import CallChunk, Chunk, EndChunk, FromUser, Media, TextChunk
+from holdfast.models.port import CallChunk, Chunk, EndChunk, FromUser, TextChunk
+from holdfast.values.media import Media
 
 from .calls import call, listen, text
 from .conftest import KEY

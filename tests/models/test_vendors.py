@@ -14,7 +14,8 @@ import pytest
 
 from holdfast.errors import InvalidValue, ModelError
 from holdfast.models import PydanticAIProvider
-from holdfast.models.port import CallChunk, FromUser, Media, Text, TextChunk, ToolSpec
+from holdfast.models.port import CallChunk, FromUser, Text, TextChunk, ToolSpec
+from holdfast.values.media import Media
 
 from .calls import (
     REFUND,

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast import Agent, tool
 from holdfast.client import Client
-from holdfast.harness.live.risk import DECLARED, TEXT, level
 from holdfast.harness.tools import Risk
 from holdfast.models.scripted import Say, ScriptedModel, Use
+from holdfast.values.risk import DECLARED, TEXT, level
 
 from .scene import serving
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.harness.live.display import from_json
+from holdfast.values.display import from_json
 
 from .scene import Api, serving, settings
 

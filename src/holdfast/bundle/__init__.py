@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..values.records import Imported
 from .archive import Bundle, Written
 from .check import validate_bundle
 from .format import BundleLimits, bundle_schema
-from .read import Imported, import_bundle
+from .read import import_bundle
 from .redaction.manifest import Mode, Redaction
 from .redaction.review import Review, Reviewed
 from .redaction.scrub import ScrubConfig

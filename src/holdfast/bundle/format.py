@@ -20,6 +20,7 @@ from ..catalog import Parent
 from ..codec import LIMITS
 from ..errors import InvalidValue
 from ..events import Event
+from ..values.records import Liveness
 from .redaction.manifest import Mode, Redaction
 
 TYPE = "holdfast_bundle"
@@ -29,7 +30,6 @@ PRODUCER = "holdfast"
 DOCUMENT = "bundle.json"  # its name in an archive, where it comes first
 
 Purpose: TypeAlias = Literal["share", "copy", "move"]
-Liveness: TypeAlias = Literal["continuable", "closed"]
 
 SECTION_BYTES = 4 << 20  # data of messages above which a thread has no transcript section
 LISTED = 2_000  # calls, permissions and the like that are listed; events have them all

@@ -12,11 +12,11 @@ import hashlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
+from ..cancellation import cancellable, ended
 from ..errors import HoldfastError, LeaseHeld, LeaseLost, SessionNotFound
 from ..events import Event, Key, Scope
 from ..store import Lease, Store
 from ..stores.copy import base_of, restore_base
-from ..stores.retry import cancellable, ended
 
 OWNER = "holdfast import"  # who holds the leases
 TTL = 15.0  # seconds that a turn outlives its process

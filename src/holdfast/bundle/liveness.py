@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from ..catalog.projection import QUIET
 from ..events import Event
 from ..state import State
-from .format import Liveness
+from ..values.records import Liveness
 
 
 def closes(event: Event, closed: bool) -> bool:

@@ -11,7 +11,6 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,37 +22,16 @@ from ..events import Event, Key, NewEvent, Scope
 from ..store import BlobRef, Store
 from ..stores.copy import base_of, restore_base
 from ..stores.measure import START, link, threads_of
+from ..values.records import Imported, Use
 from .archive import Bundle
 from .check import Checked, Source, check_bundle, order
-from .format import BUNDLE_LIMITS, Blob, BundleLimits, Document, Liveness, Thread
+from .format import BUNDLE_LIMITS, Blob, BundleLimits, Document, Thread
 from .import_batches import changed, poured
 from .import_lock import Turn, place_of, turn
 from .write import CLAIM, REDACTED
 
-Use: TypeAlias = Literal["continue", "read"]
-
 _BASE = re.compile(r"base:[0-9a-f]{32}")  # threads that stand in for others, for a while
 NOWHERE = "nowhere: it was imported to be read"  # what seals a session that is not to go on
-
-
-class Imported(Struct, frozen=True, kw_only=True):
-    """What became of an import. `fresh`: something was written; otherwise the session was there
-    from this bundle already. `held` are names that another session holds, and that were left."""
-
-    bundle_id: str
-    tenant: str
-    session: str
-    fresh: bool
-    purpose: Use
-    liveness: Liveness
-    threads: tuple[str, ...]
-    events: int = 0
-    blobs: int = 0
-    held: tuple[str, ...] = ()
-
-    @property
-    def scope(self) -> Scope:
-        return Scope(self.tenant, self.session)
 
 
 class Prepared(Struct, frozen=True, kw_only=True):

@@ -13,16 +13,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ..cancellation import ended
 from ..events import Event, Key, new_id
 from ..harness.host import Harness
-from ..harness.live.log import Item, Trouble
 from ..harness.session import Session
 from ..store import Store
 from ..stores import connect
 from ..stores.address import shown
 from ..stores.creation import StoreCreation
 from ..stores.migrations import schema_of
-from ..stores.retry import ended
+from ..values.stream_items import Item, Trouble
 from . import reasons
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .chat_commands import HELP, Orders

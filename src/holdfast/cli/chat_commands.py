@@ -8,8 +8,8 @@ import msgspec
 
 from ..errors import HoldfastError, InvalidValue
 from ..events import new_id
-from ..harness.runs.results import Ask
 from ..harness.session import Session
+from ..values.pending import Ask
 from .screen import Screen
 from .session import BY
 

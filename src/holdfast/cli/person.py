@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..errors import InvalidValue
 from ..sessions import PersonErased, PersonRecord, Sessions
-from ..store import Receipt
+from ..values.records import Receipt
 from .listing import whole
 from .options import EVERYWHERE, Common
 from .output import Output, json_text, plain

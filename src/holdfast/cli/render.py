@@ -11,7 +11,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ..catalog import Row, pending_items
-from ..store import Damage, Receipt
+from ..store import Damage
+from ..values.records import Receipt
 from .output import json_text, plain
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

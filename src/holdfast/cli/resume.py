@@ -11,18 +11,18 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from .. import errors
+from ..cancellation import cancellable, ended
 from ..catalog import Query
 from ..codec import LIMITS
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
 from ..events import Event, Key
 from ..events.defaults import complete
 from ..harness.host import Harness
-from ..harness.live.log import Trouble
 from ..harness.runs.decide import decide
 from ..harness.runs.steps import Idle, Plan
 from ..harness.session import Session
 from ..store import Store, wall_clock
-from ..stores.retry import cancellable, ended
+from ..values.stream_items import Trouble
 from . import failure, reasons
 from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
 from .describe import event_text

@@ -12,9 +12,10 @@ from ..codec import typed
 from ..errors import HoldfastError
 from ..events import Event
 from ..events.defaults import complete
-from ..harness.live.log import Delta, Item, Trouble
-from ..harness.live.risk import risk
 from ..transcript import Message
+from ..values.delta import Delta
+from ..values.risk import risk
+from ..values.stream_items import Item, Trouble
 from .failure import scrubbed
 from .output import Output, json_text, plain
 from .render import moment, warning

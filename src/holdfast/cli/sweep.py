@@ -12,10 +12,10 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 from rich.text import Text
 
+from ..cancellation import cancellable
 from ..errors import HoldfastError
 from ..sessions import Purged, Retention, Sessions, Swept
-from ..store import Receipt
-from ..stores.retry import cancellable
+from ..values.records import Receipt
 from . import failure
 from .failure import UsageError
 from .options import EVERYWHERE, Common, seconds

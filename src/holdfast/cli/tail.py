@@ -12,11 +12,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ..cancellation import ended
 from ..catalog import Row
 from ..errors import LogDamaged
 from ..events import Key
-from ..store import CaughtUp, Store
-from ..stores.retry import ended
+from ..store import Store
+from ..values.stream_items import CaughtUp
 from .options import EVERYWHERE, Common
 from .output import Output
 from .show import After, Count, Full, Session, Thread, checked, put, read_on, row_of, start

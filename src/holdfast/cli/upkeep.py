@@ -19,9 +19,10 @@ from ..errors import DeletionRefused, InvalidValue, SessionNotFound, StoreDamage
 from ..events import Key, Scope
 from ..harness.sandbox import LocalSandbox
 from ..sessions import Sessions
-from ..store import Damage, Receipt, Store
+from ..store import Damage, Store
 from ..stores.anchors import Anchor, held
 from ..stores.anchors import anchors as all_anchors
+from ..values.records import Receipt
 from .failure import UsageError
 from .options import EVERYWHERE, Common
 from .output import Output, plain

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Literal
 
-from ..sessions import PersonRecord
+from ..values.records import PersonRecord
 from ..wire import ErasedPerson
 from ..wire.bundles import BundleShown, BundleTaken
 from .transport import Query, Transport, decoded, part

@@ -10,14 +10,14 @@ import httpx
 
 from .. import wire
 from ..errors import InvalidValue
-from ..harness.live.inbox import Decision
-from ..harness.live.inputs import Content
-from ..harness.runs.results import Result
-from ..store import Receipt
+from ..values.options import Content, SendOptions
+from ..values.pending import Decision
+from ..values.records import Receipt
+from ..values.result import Result
 from .bundles_and_people import Bundles, People
 from .location import Place
 from .session import Session
-from .streams import SendOptions, Stream
+from .streams import Stream
 from .transport import Patience, Transport, part
 from .uploads import files_of, source_of
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from ..cancellation import cancellable
 from ..codec import typed
 from ..errors import (
     HoldfastError,
@@ -23,9 +24,8 @@ from ..errors import (
     SessionNotFound,
 )
 from ..events import Event, MessageCompleted, MessageInterrupted
-from ..harness.live.log import Delta, Item, Trouble
-from ..store import CaughtUp
-from ..stores.retry import cancellable
+from ..values.delta import Delta
+from ..values.stream_items import CaughtUp, Item, Trouble
 from ..wire import (
     CAUGHT_UP,
     DELTA,

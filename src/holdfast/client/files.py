@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import wire
-from ..harness.sandbox.archive import Restored
+from ..values.records import Restored
 from .parts import Part
 from .transport import Query
 

@@ -10,13 +10,14 @@ from typing import Any, Literal, TypeAlias
 from .. import wire
 from ..events import Event
 from ..events.defaults import compact
-from ..harness.live.delta import Delta
-from ..harness.live.display import Display, from_json, reduce
-from ..harness.live.usage import Usage
-from ..harness.parts.views import Queued
+from ..values.delta import Delta
+from ..values.display import Display, from_json, reduce
+from ..values.options import SendOptions
+from ..values.status import Queued
+from ..values.usage import Usage
 from .location import Place
 from .server_check import read
-from .streams import SendOptions, post
+from .streams import post
 
 Surfaces: TypeAlias = list[wire.SurfaceShown]
 Rule: TypeAlias = Literal["allow", "ask", "deny"] | None

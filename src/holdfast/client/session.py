@@ -10,12 +10,12 @@ from typing import Any, Unpack
 from .. import wire
 from ..errors import NotPending
 from ..events import Event
-from ..harness.live.inbox import Decision
-from ..harness.live.inputs import Content
-from ..harness.parts.state_views import Status
-from ..harness.runs.results import Ask, Result
-from ..store import Receipt
 from ..transcript import Message
+from ..values.options import Content, SendOptions
+from ..values.pending import Ask, Decision
+from ..values.records import Receipt
+from ..values.result import Result
+from ..values.status import Status
 from .files import FilesPart
 from .location import Place
 from .parts import (
@@ -28,7 +28,7 @@ from .parts import (
     SurfacesPart,
     UsagePart,
 )
-from .streams import Follow, SendOptions, Stream, post, read_events
+from .streams import Follow, Stream, post, read_events
 from .threads import Threads
 from .transport import part
 

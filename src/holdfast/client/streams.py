@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 
 from .. import wire
 from ..errors import InvalidValue, ServerError
 from ..events import Event, Key, new_id
-from ..harness.agents.limits import RunLimits
-from ..harness.live.inputs import Content, How, check_options
-from ..harness.live.log import Item
-from ..harness.parts.state_views import Status
-from ..harness.runs.results import Result, Watch
-from ..models.port import Media
-from ..store import CaughtUp
+from ..values.media import Media
+from ..values.options import Content, RunLimits, SendOptions, check_options
+from ..values.result import Result
+from ..values.status import Status
+from ..values.stream_items import CaughtUp, Item
+from ..values.watch import Watch
 from .feed import Feed
 from .location import Place
 
 PAGE = 500  # events that are asked for at once
-
-
-class SendOptions(TypedDict, total=False):
-    """What may be said with a message: what it does to a run that is going, its idempotency key,
-    and what its run is to use. Who sends it is whoever the client's key belongs to."""
-
-    busy: How
-    key: str | None
-    metadata: Mapping[str, Any] | None
-    model: str | None
-    limits: RunLimits | Mapping[str, float] | None
 
 
 async def post(place: Place, content: Content, options: SendOptions) -> wire.Accepted:

@@ -16,6 +16,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
+from ..cancellation import cancellable
 from ..codec import check_name
 from ..errors import (
     HarnessClosed,
@@ -27,7 +28,6 @@ from ..errors import (
     Unauthorized,
 )
 from ..events import new_id
-from ..stores.retry import cancellable
 from .credentials import Credentials, is_loopback
 from .server_check import check, locked, read
 from .server_check import refused as refusal

@@ -13,16 +13,18 @@ from ..catalog import Page, Pending, PendingQuery, Query, Row
 from ..errors import InvalidValue
 from ..events import Scope, key, new_id
 from ..sessions.changes import check_held
-from ..store import Receipt
+from ..values.options import Content, SendOptions, check_options
+from ..values.pending import Decision
+from ..values.records import Receipt
+from ..values.result import Result
 from .agents.subagents import tools_named
 from .idle_sessions import evict
 from .lifecycle import TTL, Serving
-from .live.inbox import Decision, settle
-from .live.inputs import Content, SendOptions, check_entries, check_options, check_seconds
+from .live.inbox import settle
+from .live.inputs import check_entries, check_seconds
 from .open_sessions import GRACE
 from .parts.message_stream import Stream
 from .parts.subagents import holder
-from .runs.results import Result
 from .sandbox.port import Reason
 from .sandbox.removal import cleared, condemn
 from .session import Session

@@ -17,9 +17,9 @@ from ..models.port import Model, Provider
 from ..store import Store
 from ..stores import connect
 from ..stores.event_loop import OwnLoop
+from ..values.options import RunLimits
 from .agents.agent import Agent
 from .agents.config import PARALLEL, RECOVERING, Config, Price
-from .agents.limits import RunLimits
 from .agents.sources import ToolSource, gather, release
 from .agents.subagents import models_of
 from .faults import ErrorPolicy

@@ -13,7 +13,7 @@ from ..catalog import Row
 from ..codec import typed
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
 from ..events import Event, Key, NewEvent, key
-from ..store import Receipt
+from ..values.records import Receipt
 from .agents.config import Config
 from .agents.subagents import family
 from .faults import CODES

@@ -13,7 +13,9 @@ from ..errors import InvalidValue
 from ..events import NewEvent
 from ..state import Run
 from ..store import wall_clock
-from .live.inputs import Content, SendOptions
+from ..values.options import Content, SendOptions
+from ..values.result import Result
+from ..values.watch import Watch
 from .live.log import Listener, Live
 from .parts.base import Opener
 from .parts.message_stream import Streaming
@@ -24,7 +26,6 @@ from .parts.threads import Threads
 from .parts.views import Checkpoints, ModelView, ModeView, Permissions, StateView, Timers
 from .runs.custom_events import custom
 from .runs.decide import asks_within, at_rest, delegates
-from .runs.results import Result, Watch
 
 
 class Session(Standing):

@@ -8,9 +8,10 @@ from typing import Any
 
 from ..errors import HoldfastError, InvalidAgent, InvalidValue
 from ..models import registry
+from ..values.options import RunLimits
 from .agents import settings
 from .agents.agent import Agent, faults
-from .agents.limits import Bounds, RunLimits
+from .agents.limits import Bounds
 from .agents.subagents import family, models_of
 from .faults import ErrorPolicy
 from .runs.typed_output import output_tool

@@ -13,20 +13,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec import Struct, field
 
 from ..errors import InvalidValue
+from ..values.media import Media
 
 
 class Text(Struct, frozen=True, tag="text"):
     """A piece of text that a person wrote."""
 
     text: str
-
-
-class Media(Struct, frozen=True, tag="media"):
-    """An image, a sound, a document: its bytes, and what they are."""
-
-    data: bytes
-    media_type: str
-    name: str | None = None
 
 
 class Asked(Struct, frozen=True):

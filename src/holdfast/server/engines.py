@@ -19,13 +19,14 @@ from .. import events as ev
 from ..errors import HeadMoved, InvalidAgent, InvalidValue, RateLimited, UnknownAgent
 from ..events import Key, NewEvent, Scope
 from ..harness.agents.agent import Agent
-from ..harness.agents.limits import RunLimits
 from ..harness.agents.settings import for_function
 from ..harness.host import GRACE, Harness
 from ..harness.sandbox.removal import cleared, condemn
 from ..harness.session import Session
 from ..models.scripted import ScriptedModel, offline
-from ..store import Receipt, Remains, Store
+from ..store import Store
+from ..values.options import RunLimits
+from ..values.records import Receipt, Remains
 from .auth.limits import ServerLimits
 from .placement.open_sessions import Uses
 from .run_choices import Choices

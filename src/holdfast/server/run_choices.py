@@ -14,12 +14,12 @@ from ..codec import typed
 from ..errors import InvalidValue
 from ..harness.agents.agent import Agent, Mode
 from ..harness.agents.config import Config, check_offered
-from ..harness.agents.limits import STEPS, RunLimits
 from ..harness.agents.subagents import steps_of
 from ..harness.parts.regenerate import again
 from ..harness.runs.delegation import model_setting
 from ..harness.session import Session
 from ..state import State
+from ..values.options import STEPS, RunLimits
 from .uploads.manifest import Described
 
 NAMES = ("steps", "tokens", "cost", "seconds")

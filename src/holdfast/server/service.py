@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
+from ..cancellation import cancellable, ended
 from ..catalog import Row
 from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownAgent, UnknownEngine
 from ..harness.agents.agent import Agent
-from ..harness.agents.limits import RunLimits
-from ..stores.retry import cancellable, ended
+from ..values.options import RunLimits
 from .auth.audit import Audit
 from .auth.callers import RESERVED, AuthHandler, Caller, Credentials, Known
 from .auth.idempotency import Once

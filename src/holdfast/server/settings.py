@@ -22,7 +22,6 @@ import msgspec
 from ..errors import HoldfastError, InvalidSettings
 from ..errors.root import instead
 from ..harness.agents.agent import Agent
-from ..harness.agents.limits import RunLimits
 from ..harness.agents.settings import wrong_limits
 from ..harness.host import Harness
 from ..harness.tools import Tool
@@ -30,6 +29,7 @@ from ..models.port import split_ref
 from ..models.scripted import offline
 from ..redact import Redactor
 from ..stores.registry import Builder, StoreRegistry
+from ..values.options import RunLimits
 from . import settings_tables as tabled
 from . import settings_values
 from .auth.audit import FileAudit, LogAudit, Sink

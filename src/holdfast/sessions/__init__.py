@@ -4,11 +4,11 @@
 event of thread `main`, and the row follows in the same append.
 """
 
+from ..values.records import PersonErased, PersonRecord
 from .affinity import AffinityResolver, Inbound, MostRecent
 from .audit import Audited, Decided
 from .lifecycle import HOUR, Sessions
 from .outbound import Delivery
-from .people import PersonErased, PersonRecord
 from .search import Found
 from .sweep import Purged, Retention, Sweeper, Swept
 from .transitions import Transition

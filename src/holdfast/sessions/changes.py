@@ -17,7 +17,8 @@ from weakref import WeakValueDictionary
 from ..catalog import MOVES, Move, Row
 from ..errors import DeletionRefused, HeadMoved, PhaseError, SessionNotFound
 from ..events import KINDS, Key, NewEvent, Payload, Scope, SessionTouched, new_id
-from ..store import Receipt, Store
+from ..store import Store
+from ..values.records import Receipt
 
 PATIENCE = 60.0  # seconds that a change tries to get a word in
 KIND_OF = {payload: kind for kind, payload in KINDS.items()}

@@ -12,13 +12,13 @@ from ..catalog import Page, Phase, Row, term
 from ..codec import check_count, check_name
 from ..errors import HeadMoved, HoldfastError, SessionExists, StoreError
 from ..events import Payload, new_id, to_json
-from ..store import Receipt, Store, wall_clock
+from ..store import Store, wall_clock
+from ..values.records import PersonErased, PersonRecord, Receipt
 from . import affinity, audit, outbound, people, queries, search, surfaces, sweep, transitions
 from .affinity import AffinityResolver, Inbound, MostRecent
 from .audit import Audited
 from .changes import Changes, check_live, delete, touch
 from .outbound import Delivery, Send
-from .people import PersonErased, PersonRecord
 from .search import Found
 from .sweep import Purged, Retention, Swept
 from .transitions import Transition

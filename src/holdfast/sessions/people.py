@@ -10,37 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator
 
-from msgspec import Struct
-
 from ..catalog import Row
 from ..codec import check_name, erased
 from ..errors import DeletionRefused, SessionNotFound
 from ..events import Event
-from ..store import Remains
+from ..values.records import PersonErased, PersonRecord, Remains
 from .changes import Changes, check_deletable, delete
 from .queries import threads, walk
-
-
-class PersonRecord(Struct, frozen=True, kw_only=True):
-    """One event of a person's, or the row that begins one of their own sessions' threads."""
-
-    session: str
-    thread: str
-    own: bool
-    row: Row | None = None
-    event: Event | None = None
-
-
-class PersonErased(Struct, frozen=True, kw_only=True):
-    """What was erased of a person, or with `dry_run` would be: their sessions, the events in the
-    sessions of others, what was refused and why, and what is left where."""
-
-    dry_run: bool
-    sessions: list[str]
-    events: dict[str, int]
-    refused: dict[str, str]
-    removed: dict[str, int]
-    remains: list[Remains]
 
 
 async def export(changes: Changes, user: str, shared: bool) -> AsyncGenerator[PersonRecord, None]:

@@ -18,12 +18,12 @@ from typing import Protocol
 from msgspec import Struct
 
 from .. import events as ev
+from ..cancellation import cancellable, ended
 from ..catalog import Query, Row
 from ..codec import check_count
 from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionMoved, SessionNotFound
 from ..events import Scope
-from ..store import Remains
-from ..stores.retry import cancellable, ended
+from ..values.records import Remains
 from .changes import Changes, must_keep
 from .queries import walk
 

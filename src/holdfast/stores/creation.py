@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
+from ..file_lock import FileLock
 from .address import place
-from .lock import FileLock
 from .sqlite.schema import DEAD
 
 AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # the files of a SQLite store

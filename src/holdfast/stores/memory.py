@@ -28,17 +28,9 @@ from ..codec import (
 )
 from ..errors import BlobNotFound, InvalidValue, SessionExists, SessionNotFound
 from ..events import Appended, Event, Key, NewEvent, Scope
-from ..store import (
-    BlobRef,
-    CaughtUp,
-    Damage,
-    Draft,
-    Lease,
-    Receipt,
-    Snapshot,
-    StoreInfo,
-    wall_clock,
-)
+from ..store import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo, wall_clock
+from ..values.records import Receipt
+from ..values.stream_items import CaughtUp
 from . import links, rules
 from .event_loop import OwnLoop
 from .notify import Wakes, follow

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 from ..events import Event, Key
-from ..store import CaughtUp, Store
+from ..store import Store
+from ..values.stream_items import CaughtUp
 from .rules import Extension, found
 
 MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # told and not yet taken; beyond, the store is asked

@@ -16,12 +16,12 @@ from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode
 
+from ..cancellation import ended
 from ..codec import check_name
 from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, UnknownStore
 from ..store import Store
 from . import connect
 from .address import address
-from .retry import ended
 
 Options: TypeAlias = Mapping[str, Any]
 Builder: TypeAlias = Callable[[Options], "Store | Awaitable[Store]"]

@@ -13,8 +13,9 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from ..cancellation import cancellations
 from ..errors import StoreUnavailable
 
 T = TypeVar("T")
@@ -22,42 +23,6 @@ T = TypeVar("T")
 PATIENCE = 15.0  # seconds that a call waits for its backend to come back
 SILENCE = 2.0  # seconds
 FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts: doubled each time, from … to …
-
-
-async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
-    """Cancel tasks until they have ended, whatever they end with. Once is not enough: a driver
-    may take a cancellation for a reply that came, and wait on; or an error of its cleanup takes
-    the place of the cancellation, and the task goes on as after any other error."""
-    left = {task for task in tasks if not task.done()}
-    while left:
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=pause)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # seen, so that nobody reports it
-
-
-@contextmanager
-def cancellable() -> Iterator[None]:
-    """Raise `CancelledError` where the running task was cancelled within the block, whatever the
-    block made of it: an error that cleanup raised in its place, or a result. For loops that go on
-    after errors, which would otherwise never end."""
-    before = _cancellations()
-    try:
-        yield
-    except Exception as error:
-        if _cancellations() > before:
-            raise asyncio.CancelledError from error
-        raise
-    if _cancellations() > before:
-        raise asyncio.CancelledError
-
-
-def _cancellations() -> int:
-    """How often the running task was cancelled and did not end."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
 
 
 @contextmanager
@@ -86,12 +51,12 @@ async def patiently(
     """
     end = time.monotonic() + patience
     pause = FIRST
-    cancelled = _cancellations()
+    cancelled = cancellations()
     while True:
         try:
             return await attempt()
         except Exception as error:
-            if _cancellations() > cancelled:
+            if cancellations() > cancelled:
                 raise asyncio.CancelledError from error
             if not passing(error):
                 raise

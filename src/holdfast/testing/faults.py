@@ -19,17 +19,9 @@ from typing import Any, TypeVar
 from ..catalog import Page, Parent, Pending, PendingQuery, Query, Row
 from ..errors import StoreUnavailable
 from ..events import Appended, Event, Key, NewEvent, Scope
-from ..store import (
-    BlobRef,
-    CaughtUp,
-    Damage,
-    Draft,
-    Lease,
-    Receipt,
-    Snapshot,
-    Store,
-    StoreInfo,
-)
+from ..store import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
+from ..values.records import Receipt
+from ..values.stream_items import CaughtUp
 
 T = TypeVar("T")
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from ..catalog import Row
 from ..errors import LeaseHeld
 from ..events import Event, Key, NewEvent, key, to_json
-from ..store import CaughtUp, Lease, Snapshot, Store
+from ..store import Lease, Snapshot, Store
+from ..values.stream_items import CaughtUp
 
 KEY = key("s")
 SIDE = key("s", "side")

@@ -26,7 +26,8 @@ from ..errors import (
     SessionNotFound,
 )
 from ..events import Appended, Event, NewEvent
-from ..store import CaughtUp, Store
+from ..store import Store
+from ..values.stream_items import CaughtUp
 from .beside_contract import BesideContract
 from .catalog_contract import CatalogContract
 from .history_contract import HistoryContract

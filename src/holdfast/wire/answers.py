@@ -8,12 +8,11 @@ from msgspec import Struct
 
 from ..catalog import Page, Pending, Row
 from ..events import Event
-from ..harness.live.usage import Usage
-from ..harness.parts.views import Queued
-from ..harness.runs.results import Ask
-from ..sessions import PersonErased
-from ..store import Remains
 from ..transcript import Message
+from ..values.pending import Ask
+from ..values.records import PersonErased, Remains
+from ..values.status import Queued
+from ..values.usage import Usage
 
 
 class SessionView(Struct, frozen=True, kw_only=True):

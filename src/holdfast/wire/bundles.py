@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..bundle import Imported
+from ..values.records import Imported
 
 
 class BundleShown(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..harness.runs.results import Result
+from ..values.result import Result
 from .failures import Failure
 
 NOW = "now"  # instead of a cursor: from here on

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from holdfast import Query, SessionNotFound, Store, connect, key
 from holdfast.events import Event
-from holdfast.store import CaughtUp
+from holdfast.values.stream_items import CaughtUp
 
 from ..children import Child
 from ..outcome import Outcome, Tick, quiet

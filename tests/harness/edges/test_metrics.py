@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.events import Event, to_json
-from holdfast.harness.telemetry.metrics import RunError, RunMetrics, ToolMetrics, metrics
+from holdfast.values.metrics import RunError, RunMetrics, ToolMetrics, metrics
 
 CALLS = [{"id": "c1", "name": "refund"}, {"id": "c2", "name": "look"}, {"id": "c3", "name": "look"}]
 

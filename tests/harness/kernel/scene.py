@@ -9,7 +9,6 @@ from typing import Any
 
 from holdfast import Agent, Harness
 from holdfast.events import Event
-from holdfast.harness.live.log import Delta, Item
 from holdfast.harness.session import Session
 from holdfast.models.port import (
     Chunk,
@@ -22,7 +21,8 @@ from holdfast.models.port import (
     TextChunk,
 )
 from holdfast.models.scripted import ScriptedModel, Step
-from holdfast.store import CaughtUp
+from holdfast.values.delta import Delta
+from holdfast.values.stream_items import CaughtUp, Item
 
 PATIENCE = 30.0  # seconds; only a hang takes so long
 

@@ -167,7 +167,7 @@ async def test_an_abort_closes_nothing() -> None:
 
 @pytest.mark.parity("harness-kernel", 136)
 async def test_a_run_that_failed_has_its_figures_after_reopening(tmp_path: Path) -> None:
-    from holdfast.harness.telemetry.metrics import metrics
+    from holdfast.values.metrics import metrics
 
     @tool
     async def look() -> str:

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast import InvalidValue, Media, RunLimits, tool
 from holdfast.models.port import FromUser
-from holdfast.models.port import Media as Shown
 from holdfast.models.scripted import Say, Use
+from holdfast.values.media import Media as Shown
 
 from .scene import helper, kinds, read, script, serve
 

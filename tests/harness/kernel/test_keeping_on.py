@@ -24,12 +24,12 @@ from holdfast import (
 from holdfast import events as ev
 from holdfast.codec import LIMITS
 from holdfast.events import Appended
-from holdfast.harness.live.log import Trouble
 from holdfast.harness.runs import recovery
 from holdfast.models.scripted import Say, Use
 from holdfast.store import Store, wall_clock
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore, Stall
+from holdfast.values.stream_items import Trouble
 
 from .scene import PATIENCE, Gate, Slow, helper, serve, until
 

@@ -9,9 +9,10 @@ import pytest
 
 from holdfast import Delta, Draft, Event
 from holdfast.events import Key
-from holdfast.harness.live.log import Item, Listener
+from holdfast.harness.live.log import Listener
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FaultyStore
+from holdfast.values.stream_items import Item
 
 from .stage import AT, STORY, harness
 

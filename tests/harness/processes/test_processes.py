@@ -15,9 +15,9 @@ import pytest
 
 from holdfast import Delta, Event, LeaseHeld, Store, connect
 from holdfast.events import MessageCompleted, MessageInterrupted, RunResumed, RunStarted, RunWaiting
-from holdfast.harness.live.log import Item
 from holdfast.harness.session import Session
 from holdfast.store import wall_clock
+from holdfast.values.stream_items import Item
 
 from ...crash.children import ROOT
 from ...crash.places import url

@@ -13,13 +13,13 @@ from msgspec import Struct
 from holdfast import Agent, Event, Harness, tool
 from holdfast.errors import AlreadyDecided, InvalidValue, NotPending, SessionBusy
 from holdfast.events import key
-from holdfast.harness.agents.limits import RunLimits
 from holdfast.harness.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext, ToolResult
 from holdfast.models.port import FromModel, ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
+from holdfast.values.options import RunLimits
 
 AT = key("s")
 PATIENCE = 20.0

@@ -8,11 +8,11 @@ from typing import Any, Literal, TypeAlias
 from holdfast import Agent, Mode, ToolContext, ToolError, ToolResult, tool
 from holdfast.events import Event
 from holdfast.harness.builtins import ASKING, TASKS
-from holdfast.harness.live.display import Display, display_of, reduce, since
 from holdfast.harness.session import Session
 from holdfast.harness.tools import Ref
 from holdfast.models import Say, Use
 from holdfast.state import fold
+from holdfast.values.display import Display, display_of, reduce, since
 
 Role: TypeAlias = Literal["created", "modified"]
 USAGE = {"input_tokens": 10, "output_tokens": 5}

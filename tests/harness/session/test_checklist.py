@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, InvalidValue, NotPending, SessionNotFound
-from holdfast.harness.live.display import Display
-from holdfast.harness.live.usage import Usage
 from holdfast.harness.session import Session
 from holdfast.models import ScriptedModel, Use
 from holdfast.state import Grants
 from holdfast.stores.memory import MemoryStore
+from holdfast.values.display import Display
+from holdfast.values.usage import Usage
 
 from ..kernel.scene import Slow, helper, kinds, only, serve
 from .stage import says, workshop

@@ -13,12 +13,12 @@ import pytest
 
 from holdfast import Harness, HoldfastError, RunLimits, SessionNotFound
 from holdfast.events import Event
-from holdfast.harness.live.display import Display, reduce
-from holdfast.harness.live.log import Delta
 from holdfast.harness.session import Session
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk, ThoughtChunk
 from holdfast.stores import connect
+from holdfast.values.delta import Delta
+from holdfast.values.display import Display, reduce
 
 from ..kernel.scene import PATIENCE, Gate, Slow, read, until
 from .stage import USAGE, WORK, says, worked, workshop

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.events import Event, NewEvent
-from holdfast.harness.live.display import Display, from_json, reduce, to_json
+from holdfast.values.display import Display, from_json, reduce, to_json
 
 from .stage import anew, played
 

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from holdfast import Harness
-from holdfast.harness.live import display
 from holdfast.harness.parts import display as showing
 from holdfast.harness.parts import state_views
 from holdfast.models import ScriptedModel
+from holdfast.values import display
 
 from .stage import workshop
 

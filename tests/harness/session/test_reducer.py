@@ -13,8 +13,11 @@ import pytest
 import holdfast
 from holdfast import Harness
 from holdfast.events import KINDS, Event, NewEvent
-from holdfast.harness.live.delta import Delta, Text
-from holdfast.harness.live.display import (
+from holdfast.harness.runs.delegation import thread_of
+from holdfast.models import ScriptedModel
+from holdfast.state import ENTRIES, OPERATIONS, fold
+from holdfast.values.delta import Delta, Text
+from holdfast.values.display import (
     TOOLS,
     Display,
     Said,
@@ -26,9 +29,6 @@ from holdfast.harness.live.display import (
     since,
     to_json,
 )
-from holdfast.harness.runs.delegation import thread_of
-from holdfast.models import ScriptedModel
-from holdfast.state import ENTRIES, OPERATIONS, fold
 
 from .stage import WORK, anew, played, worked, workshop
 
@@ -370,7 +370,7 @@ def test_all_displays_of_a_text_together_cost_what_the_text_costs(deltas: int) -
 
 def test_it_needs_no_store_no_live_log_and_no_loop() -> None:
     root = Path(holdfast.__file__).parent
-    todo, seen = [root / "harness" / "live" / "display"], set()
+    todo, seen = [root / "values" / "display"], set()
     while todo:
         whole = todo.pop()
         path = whole / "__init__.py" if whole.is_dir() else whole.with_suffix(".py")
@@ -385,9 +385,8 @@ def test_it_needs_no_store_no_live_log_and_no_loop() -> None:
                 todo += [folder] if node.module else []
                 todo += [folder / alias.name for alias in node.names]
     parts = {path.relative_to(root).parts for path in seen}
-    ours = {names[1:] for names in parts if names[0] == "harness"}
-    ours = {names for names in ours if names[-1] != "__init__.py"}
-    assert ours == {("live", name) for name in ("delta.py", "display.py", "risk.py", "usage.py")}
-    below = {names[0].removesuffix(".py") for names in parts}
-    assert below - {"__init__"} == {"codec", "errors", "events", "harness", "state"}
+    ours = {names[1] for names in parts if names[0] == "values"} - {"__init__.py"}
+    assert ours == {"delta.py", "display.py", "risk.py", "usage.py"}
+    below = {names[0].removesuffix(".py") for names in parts} - {"__init__"}
+    assert below <= {"codec", "errors", "events", "log", "state", "values"}
     assert since(fold([])) == 1

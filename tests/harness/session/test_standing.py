@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, InvalidValue
-from holdfast.harness.live.usage import Usage, by_model, normalised, usage_of
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.stores import connect
+from holdfast.values.usage import Usage, by_model, normalised, usage_of
 
 from ..kernel.scene import Gate, Slow, helper, kinds, read, until
 from .stage import says, workshop

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from holdfast import Event, ModelUnavailable, ToolContext, Trouble, tool
-from holdfast.harness.live.log import Delta, Item
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Fail
 from holdfast.stores.memory import MemoryStore
+from holdfast.values.delta import Delta
+from holdfast.values.stream_items import Item
 
 from ..kernel.scene import (
     PATIENCE,

@@ -12,11 +12,11 @@ import pytest
 
 from holdfast import ModelUnavailable, ToolContext, tool
 from holdfast.harness.faults import Attempts, ErrorPolicy, Retry
-from holdfast.harness.live.log import Delta
 from holdfast.harness.runs import cancellation
 from holdfast.harness.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Say, ScriptedModel, Use
+from holdfast.values.delta import Delta
 
 from ..kernel.scene import PATIENCE, Gate, helper, read, serve
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from holdfast import Attempts, ErrorPolicy, Event, Harness, Retry, Trouble
-from holdfast.harness.live.display import Display
-from holdfast.harness.live.log import Delta
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.stores import connect
 from holdfast.testing import FaultyStore
 from holdfast.testing.faults import Fail as StoreFail
+from holdfast.values.delta import Delta
+from holdfast.values.display import Display
 
 from ..kernel.scene import Gate, Slow, helper, read, until
 from .stage import says, workshop

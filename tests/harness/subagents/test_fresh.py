@@ -19,10 +19,10 @@ from holdfast import (
 from holdfast.errors import ModelError
 from holdfast.events import Event
 from holdfast.harness.builtins import ask_user
-from holdfast.harness.live.log import Delta
 from holdfast.harness.parts.subagents import rows_of
 from holdfast.harness.tools.files import read_file
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
+from holdfast.values.delta import Delta
 
 from ..kernel.scene import PATIENCE, Gate, Slow, until
 from .scene import (

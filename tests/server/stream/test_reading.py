@@ -14,9 +14,9 @@ from holdfast.events import Event, NewEvent
 from holdfast.server import ServerLimits
 from holdfast.server.streams.backpressure import Flow, Streams
 from holdfast.server.streams.session_stream import FAILED, Wish, begin, failure
-from holdfast.store import CaughtUp
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
+from holdfast.values.stream_items import CaughtUp
 from holdfast.wire import End
 
 from .scene import PATIENCE, STORY, Sent, harness, names, read, sent, texts

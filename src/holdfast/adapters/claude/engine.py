@@ -14,7 +14,8 @@ from ...events import Key, Scope
 from ...harness.agents.agent import Agent
 from ...harness.host import Harness
 from ...server.engines import HoldfastEngine, Place
-from ...store import Receipt, Remains, Store
+from ...store import Store
+from ...values.records import Receipt, Remains
 from .provider import NAMESPACE, ClaudeProvider
 from .reading import all_rows
 from .store import ClaudeSessionStore

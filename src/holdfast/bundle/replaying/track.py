@@ -15,9 +15,10 @@ import msgspec
 from ... import events as ev
 from ...codec import typed
 from ...events import Event, Key
-from ...harness.agents.limits import Bounds, RunLimits
+from ...harness.agents.limits import Bounds
 from ...harness.tools import Park, Ref, ToolResult
 from ...state import CHILD, FINAL
+from ...values.options import RunLimits
 
 NEVER = 1 << 62
 STRUCK = ("limit_steps", "limit_tokens", "limit_cost", "limit_time", "crash_loop", "driver_lost")

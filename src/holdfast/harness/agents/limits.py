@@ -1,23 +1,12 @@
-"""What one run may use, and what a decision depends on beside the state. Plain values."""
+"""The bounds of a decision: what it depends on in addition to the state."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
-STEPS = 50  # that a run may take unless something else is said
-
-
-class RunLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one run may use. None is no limit; `seconds` count while it is driven, not while
-    it waits for a person; `cost` is in dollars. Where `steps` are not given they are 50. With a
-    message, what is not given, or None, is left to the mode and the harness."""
-
-    steps: int | UnsetType | None = UNSET
-    tokens: int | None = None
-    cost: float | None = None
-    seconds: float | None = None
+from ...values.options import RunLimits
 
 
 class Bounds(Struct, frozen=True, kw_only=True):

@@ -13,9 +13,9 @@ import msgspec
 from ...codec import check_name
 from ...errors import InvalidValue
 from ...models.port import split_ref
+from ...values.options import RunLimits
 from ..faults import ErrorPolicy
 from ..telemetry.logs import LogConfig
-from .limits import RunLimits
 
 SHORTEST, LONGEST = 0.001, 86_400  # seconds that a store lets a lease last
 LIMITS = ("steps", "tokens", "cost", "seconds")

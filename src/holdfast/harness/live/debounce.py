@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...stores.retry import ended
+from ...cancellation import ended
 
 
 class Later:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from ...events import Event
-from .delta import Delta, Growing, Text
-from .display import ENDS, Said
+from ...values.delta import Delta, Growing, Text
+from ...values.display import ENDS, Said
 
 SPOKEN = ("message.completed", "message.interrupted")
 LATEST = 32  # messages of which text that comes late is known to be late

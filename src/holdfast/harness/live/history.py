@@ -16,17 +16,9 @@ from msgspec import Struct
 from ... import events as ev
 from ...codec import typed
 from ...events import Event
-from ...models.port import (
-    Answered,
-    Asked,
-    FromModel,
-    FromTools,
-    FromUser,
-    Media,
-    PromptMessage,
-    Text,
-)
+from ...models.port import Answered, Asked, FromModel, FromTools, FromUser, PromptMessage, Text
 from ...transcript import Message, Outcome, ToolCall, reworded, transcript
+from ...values.media import Media
 from ..tools.values import UNKNOWN
 
 EARLIER = "[Earlier messages were left out.]"

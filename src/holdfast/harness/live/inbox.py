@@ -7,8 +7,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
-
 from ... import events as ev
 from ...catalog import Row
 from ...codec import typed
@@ -16,23 +14,13 @@ from ...errors import AlreadyDecided, HeadMoved, InvalidValue, NotPending
 from ...events import Event, Key, NewEvent
 from ...store import Store, wall_clock
 from ...stores.rules import found
+from ...values.pending import Decision
 from ..tools import BadArguments, Tool
 from ..tools.values import ROOT
 from .answers import mismatch
 
 Answer: TypeAlias = Literal["approved", "denied", "answered"]
 Tools: TypeAlias = Callable[[str], Sequence[Tool]]
-
-
-class Decision(Struct, frozen=True):
-    """A decision that is in the log. `voted`: this yes is counted, and `left` more people must say
-    so."""
-
-    item: str
-    outcome: str
-    by: str | None
-    seq: int
-    left: int = 0
 
 
 async def settle(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -12,39 +12,15 @@ from ... import events as ev
 from ...codec import check_name
 from ...errors import HeadMoved, InvalidValue, QueueFull, SessionBusy
 from ...events import NewEvent, new_id
-from ...models.port import Media, split_ref
+from ...models.port import split_ref
 from ...store import Store
-from ..agents.limits import RunLimits
+from ...values.media import Media
+from ...values.options import Content, How, RunLimits
 from ..agents.settings import LIMITS, wrong_limits
 from .log import Live
 
 MOST = 100  # messages that may wait
 KEY = 480  # bytes of a caller's idempotency key
-How: TypeAlias = Literal["queue", "steer", "interrupt", "reject"]
-Content: TypeAlias = str | Media | Sequence[str | Media]
-
-
-class SendOptions(TypedDict, total=False):
-    """What may be said with a message: what it does to a run that is going, its idempotency
-    key, who sends it, and what its run is to use."""
-
-    busy: How
-    key: str | None
-    actor: str | None
-    metadata: Mapping[str, Any] | None
-    model: str | None
-    limits: RunLimits | Mapping[str, float] | None
-
-
-OPTIONS = (*SendOptions.__annotations__,)
-
-
-def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse an option that there is not."""
-    for name in options:
-        if name not in OPTIONS:
-            remedy = f"use one of output_type, {', '.join(OPTIONS)}"
-            raise InvalidValue(field=name, problem="is no option of a message", remedy=remedy)
 
 
 async def accept(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from ... import events as ev
+from ...cancellation import cancellable, ended
 from ...catalog import Row
 from ...errors import (
     HarnessClosed,
@@ -23,16 +24,15 @@ from ...errors import (
 from ...events import Event, Key
 from ...state import State, fold
 from ...store import Store
-from ...stores.retry import cancellable, ended
+from ...values.display import Stage
+from ...values.stream_items import Trouble
 from .debounce import Later
-from .delta import Delta
-from .display import Stage
 from .drafts import Speech
 from .history import History
 from .log_loader import Loading, Snapshots, payload_of
-from .subscribers import BUFFER, Audience, Hearer, Item, Listener, Trouble, size
+from .subscribers import BUFFER, Audience, Hearer, Listener, size
 
-__all__ = ["BUFFER", "Delta", "Hearer", "Item", "Listener", "Live", "Trouble"]
+__all__ = ["BUFFER", "Hearer", "Listener", "Live"]
 
 P = TypeVar("P", bound=ev.Payload)
 

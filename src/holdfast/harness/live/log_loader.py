@@ -16,7 +16,7 @@ from ...errors import StoreUnavailable
 from ...events import Event, Key
 from ...state import VERSION, State, fold
 from ...store import Snapshot, Store
-from .display import since
+from ...values.display import since
 from .history import History
 
 P = TypeVar("P", bound=ev.Payload)

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from ...errors import HarnessClosed, HoldfastError, LogReplaced, SessionNotFound
 from ...events import Event, Key
 from ...state import State
-from ...store import CaughtUp, Store
-from .delta import Delta
+from ...store import Store
+from ...values.delta import Delta
+from ...values.stream_items import CaughtUp, Item
 from .drafts import Speech
 
 MISSED = 64  # events that are read at once for one that is behind, and may stay there
@@ -26,16 +27,6 @@ BUFFER = 512  # items that a listener may be behind before it has to read the lo
 BUFFER_BYTES = 256 << 10  # … or so many bytes
 LARGE = 64 << 10  # bytes of an event above which no listener keeps its data, as in `info().apart`
 _APART, _STUB = b'{"apart":', 256  # how the data of a stub begin, and how long they are at most
-
-
-class Trouble(Struct, frozen=True, tag="trouble"):
-    """Something went wrong beside the log, and is being tried again or given up."""
-
-    code: str
-    problem: str
-
-
-Item: TypeAlias = Event | Delta | CaughtUp | Trouble
 
 
 class _Apart(Struct):

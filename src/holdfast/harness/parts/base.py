@@ -10,8 +10,9 @@ from ...events import Key, NewEvent
 from ...state import State
 from ...store import Store
 from ...stores.event_loop import OwnLoop
+from ...values.options import Content, SendOptions, check_options
 from ..agents.config import Config
-from ..live.inputs import Content, SendOptions, accept, check_options
+from ..live.inputs import accept
 from ..live.log import Hearer, Live
 from ..runs.typed_output import output_tool, wish
 

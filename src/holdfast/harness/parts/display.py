@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from ...errors import LogReplaced, SessionNotFound
-from ..live.display import Display
-from ..live.log import Item
+from ...values.display import Display
+from ...values.stream_items import Item
 from .views import View
 
 WINDOW = 0.016  # seconds between two displays, at least

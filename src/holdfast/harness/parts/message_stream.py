@@ -7,14 +7,16 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any, Unpack
 
+from ...cancellation import ended
 from ...errors import HarnessClosed, InvalidValue
 from ...events import Event
 from ...store import wall_clock
-from ...stores.retry import ended
-from ..live.inputs import Content, SendOptions, check_options
-from ..live.log import Item, Listener, Trouble
+from ...values.options import Content, SendOptions, check_options
+from ...values.result import Result
+from ...values.stream_items import Item, Trouble
+from ...values.watch import Watch
+from ..live.log import Listener
 from ..runs.decide import asks_within, at_rest, delegates
-from ..runs.results import Result, Watch
 from .state_views import Standing, result_of
 from .views import View
 

@@ -11,11 +11,11 @@ from ...errors import AlreadyDecided, NotPending
 from ...events import NewEvent
 from ...state import CHILD
 from ...store import wall_clock
+from ...values.pending import Ask, Decision, ask
 from ..agents.subagents import tools_named
-from ..live.inbox import Answer, Decision, settle
+from ..live.inbox import Answer, settle
 from ..live.inputs import check_seconds
 from ..live.log import Live
-from ..runs.results import Ask, ask
 from .base import Ground, Opener
 from .subagents import Subagents, holder
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, TypeAlias
-
-from msgspec import Struct
 
 from ... import events as ev
 from ...errors import AlreadyDecided, InvalidValue, NotPending
 from ...events import Event, NewEvent, new_id
 from ...state import CHILD, Grants, OpenItem
 from ...transcript import Message, transcript
-from ..live import usage
-from ..live.display import phase
-from ..live.inbox import Decision
+from ...values import usage
+from ...values.display import phase
+from ...values.pending import Ask, Decision
+from ...values.result import Result
+from ...values.status import Status
+from ...values.usage import Spent, Usage
+from ...values.watch import Watch
 from ..live.log import Live
-from ..live.usage import Spent, Usage
-from ..runs.results import Ask, Result, Watch
+from ..runs.typed_output import convert
 from .base import Opener
 from .display import DisplayView
 from .pending_answers import Answering, asks
@@ -221,23 +223,6 @@ class UsageView(View):
         return row.parent.at if row is not None and row.parent is not None else 0
 
 
-class Status(Struct, frozen=True):
-    """Where a session stands, at a glance."""
-
-    session: str
-    thread: str
-    agent: str
-    phase: str
-    mode: str
-    model: str | None
-    run: str | None
-    queued: int
-    pending: int
-    head: int
-    tool: str | None = None
-    error: str | None = None
-
-
 class Standing(Answering):
     """A session with the parts that say where it stands, and short ways to some of them."""
 
@@ -365,4 +350,5 @@ async def result_of(session: Standing, watch: Watch, type: Any = None) -> Result
     config = session.config
     kind = type if type is not None else config.agent.output_type
     mode = config.mode(session.live.state).name
-    return watch.result(await asks(session), config.agent.key, mode, kind, session.live.failures)
+    read = None if kind is None else partial(convert, type=kind)
+    return watch.result(await asks(session), config.agent.key, mode, read, session.live.failures)

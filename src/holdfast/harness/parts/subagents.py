@@ -11,17 +11,18 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from ... import events as ev
+from ...cancellation import ended
 from ...catalog import Query, Row
 from ...errors import InvalidValue, NotPending, SessionNotFound
 from ...events import Key, NewEvent
 from ...state import CHILD
 from ...store import Store
-from ...stores.retry import ended
+from ...values.pending import Ask
+from ...values.result import Result
 from ..live.inbox import was
 from ..live.log import Live
 from ..runs.decide import delegates
 from ..runs.delegation import child_of, chosen, model_setting
-from ..runs.results import Ask, Result
 from .base import Ground
 
 PAGE = 100

@@ -15,6 +15,7 @@ from ...events import NewEvent, Payload, new_id
 from ...models.port import split_ref
 from ...state import ENTRIES, Grants, Rules, State
 from ...store import wall_clock
+from ...values.status import Queued
 from ..agents.agent import Mode, called
 from ..agents.userstate import Edit, change, setting
 from ..live.inputs import check_entries, check_seconds, check_text
@@ -247,14 +248,6 @@ def _one_name(tool: str | None, category: str | None) -> None:
     if (tool is None) == (category is None):
         raise InvalidValue(field="tool", problem="is not one name", remedy="give tool or category")
     check_name("tool" if tool is not None else "category", tool or category, limit=NAME)
-
-
-class Queued(Struct, frozen=True):
-    """A message that waits for its turn."""
-
-    seq: int
-    how: str
-    text: str
 
 
 class Queue(View):

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from msgspec import UnsetType
 
 from ...state import CHILD, OpenCall, OpenItem, Run, State
-from ..agents.limits import STEPS, Bounds
+from ...values.options import STEPS
+from ..agents.limits import Bounds
 from .steps import (
     AskOutcome,
     CallModel,

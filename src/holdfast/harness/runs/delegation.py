@@ -17,13 +17,13 @@ from ...codec import typed
 from ...errors import HeadMoved, HoldfastError, SessionNotFound, ToolError
 from ...events import Event, Key, NewEvent
 from ...state import CHILD, State
+from ...values.watch import Watch
 from ..agents.agent import DELEGATION
 from ..agents.config import check_offered
 from ..agents.subagents import SubAgent
 from ..tools.values import Park
 from .decide import next_due
 from .driver import Driving
-from .results import Watch
 from .steps import Report
 
 TEXT = 100_000  # characters of its answer that the parent is told

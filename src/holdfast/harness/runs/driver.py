@@ -14,9 +14,9 @@ from ...errors import HeadMoved
 from ...events import Event, NewEvent
 from ...state import Run, State
 from ...store import Lease
+from ...values.delta import Growing
 from ..agents.config import Config
 from ..agents.limits import Bounds
-from ..live.delta import Growing
 from ..live.log import Live
 from ..telemetry.logs import Log
 from ..telemetry.spans import RunSpan

@@ -7,12 +7,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
+from ...cancellation import cancellable, ended
 from ...codec import typed
 from ...errors import HarnessClosed, HoldfastError, RunFailed, SessionNotFound
 from ...events import Event, Key, RunWaiting
 from ...state import State
 from ...store import wall_clock
-from ...stores.retry import cancellable, ended
 from ..agents.config import Config
 from ..agents.subagents import family
 from ..live.log import Live

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from ...cancellation import cancellable
 from ...events import Event
-from ...stores.retry import cancellable
 from ..agents.agent import settled
 from .driver import Driving
 from .tool_context import Acting

@@ -16,9 +16,9 @@ from ...errors import HoldfastError, InvalidValue, ModelError, ModelUnavailable,
 from ...events import NewEvent, new_id
 from ...models.port import Model, ModelCall, TextChunk, ThoughtChunk, ToolSpec
 from ...store import BlobRef
+from ...values.usage import normalised
 from ..faults import Fault, classify, make, public, retry_after, retryable
 from ..live.debounce import Later
-from ..live.usage import normalised
 from .driver import Driving, Flight
 from .model_stream import AnswerTooLong, Said, heard
 from .policy import hidden

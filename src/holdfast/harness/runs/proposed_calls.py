@@ -13,8 +13,8 @@ from ... import events as ev
 from ...events import NewEvent, new_id
 from ...models.port import CallChunk
 from ...state import FINAL, OPEN_CALLS, Grants
+from ...values.risk import level
 from ..agents.config import CALLS
-from ..live.risk import level
 from ..tools import Approval, BadArguments, Tool, ToolResult
 from .driver import Driving
 from .policy import allowed, hidden

@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from ...cancellation import cancellable
 from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
 from ...events import Key
-from ...stores.retry import cancellable
 from ..agents.config import Config
 from ..faults import classify
 from ..live.log import Live

@@ -20,6 +20,7 @@ from typing import IO, Any, Self, cast
 from msgspec import Struct
 
 from ...errors import InvalidValue, NoSuchFile, OutsideSandbox, RequestTooLarge, SandboxError
+from ...values.records import Restored
 from .port import Entry, Place
 
 ENTRIES = 10_000  # files and folders of an archive
@@ -35,13 +36,6 @@ _LONG = (
 )
 _HEADERS = 4 * 512 * (ENTRIES + 8)  # what an archive may have beside the files' own bytes
 _PIECE = 1 << 16
-
-
-class Restored(Struct, frozen=True, kw_only=True):
-    """What was put back: how many files, and their bytes in all."""
-
-    files: int
-    size: int
 
 
 async def pack(place: Place, to: Path) -> None:

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ...errors import SandboxError
 from ...events import Scope
-from ...store import Remains
+from ...values.records import Remains
 from .port import digest
 
 GONE = ".gone-"  # in the name of a folder that is being removed

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from ... import events as ev
+from ...cancellation import cancellable, ended
 from ...catalog import Query
 from ...errors import (
     HeadMoved,
@@ -35,8 +36,8 @@ from ...errors import (
     SessionNotFound,
 )
 from ...events import Key, NewEvent, Scope, new_id
-from ...store import CaughtUp, Lease, Store, wall_clock
-from ...stores.retry import cancellable, ended
+from ...store import Lease, Store, wall_clock
+from ...values.stream_items import CaughtUp
 from .callers import Caller
 
 TENANT = "~once:"  # + the tenant whose requests they are

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...cancellation import cancellable
 from ...errors import HoldfastError
 from ...harness.host import Harness
-from ...stores.retry import cancellable
 from ..auth.limits import ServerLimits
 
 LOOK = 0.1  # of the idle time: how often unused sessions are looked for

@@ -10,8 +10,9 @@ from ...errors import HoldfastError, SessionMoved
 from ...events import Event, Scope, to_json
 from ...events.defaults import complete
 from ...harness.sandbox.removal import WHERE
-from ...store import Receipt, Remains, Store
+from ...store import Store
 from ...stores.copy import place_name
+from ...values.records import Receipt, Remains
 from ...wire import End, failed
 from ..engines import Place
 

@@ -8,10 +8,10 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from ...cancellation import ended
 from ...errors import HoldfastError
 from ...events import Scope
 from ...store import Store
-from ...stores.retry import ended
 
 LOGGER = logging.getLogger("holdfast.server")
 OK = "ok"

@@ -9,12 +9,12 @@ from litestar import Litestar, MediaType, Request, Response, Router, get
 
 from ... import wire
 from ...bundle import Imported
-from ...harness.live.delta import Text
-from ...harness.live.display import Display
-from ...harness.live.inbox import Decision
-from ...harness.parts.state_views import Status
-from ...harness.runs.results import Result
-from ...store import Receipt
+from ...values.delta import Text
+from ...values.display import Display
+from ...values.pending import Decision
+from ...values.records import Receipt
+from ...values.result import Result
+from ...values.status import Status
 from ..http.headers import base_of
 from ..http.middleware import STREAM
 from ..http.reference_page import POLICY, page

@@ -17,7 +17,8 @@ from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from ...errors import InvalidValue, OutsideSandbox, RequestTooLarge
 from ...harness.sandbox import Place
-from ...harness.sandbox.archive import Restored, pack, unpack
+from ...harness.sandbox.archive import pack, unpack
+from ...values.records import Restored
 from ...wire.files import (
     PATH,
     Edited,

@@ -12,16 +12,16 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from ... import events as ev
+from ...cancellation import ended
 from ...codec import typed
 from ...errors import InvalidValue, KeyReused
-from ...harness.live.inputs import SendOptions
 from ...harness.parts.message_stream import Stream
-from ...harness.parts.state_views import Status
 from ...harness.parts.threads import messages_of
-from ...harness.runs.results import Result
 from ...harness.session import Session
-from ...models.port import Media
-from ...stores.retry import ended
+from ...values.media import Media
+from ...values.options import SendOptions
+from ...values.result import Result
+from ...values.status import Status
 from ...wire import (
     Abort,
     Accepted,

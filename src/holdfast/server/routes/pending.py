@@ -20,9 +20,9 @@ from ...events import (
     QueueChanged,
     RunStarted,
 )
-from ...harness.live.inbox import Decision
 from ...harness.parts.subagents import holder
 from ...harness.session import Session
+from ...values.pending import Decision
 from ...wire import Answer, Approve, Asks, Deny, Extend
 from ..http.context import Ask, Asking, SessionId, Thread
 

@@ -20,7 +20,7 @@ from ...codec import check_name
 from ...errors import Forbidden, HoldfastError, UnknownAgent
 from ...events import Key
 from ...sessions import PersonErased, Sessions
-from ...store import Remains
+from ...values.records import Remains
 from ...wire import ErasedIn, ErasedPerson
 from ..engines import Place
 from ..http.context import Ask, Asking

@@ -15,12 +15,12 @@ from ...catalog import Phase, Query, Row
 from ...codec import check_name
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
 from ...events import Key
-from ...harness.live.display import phase as standing
-from ...harness.parts.state_views import Status
 from ...harness.sandbox.removal import cleared, condemn
 from ...sessions import Sessions
 from ...sessions.changes import check_held
-from ...store import Receipt
+from ...values.display import phase as standing
+from ...values.records import Receipt
+from ...values.status import Status
 from ...wire import ChangeSession, CreateSession, GetOrCreate, RowPage, SessionView
 from ..engines import Place
 from ..http.context import Ask, Asking, SessionId, Thread, check_metadata

@@ -9,8 +9,8 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec.structs import replace
 
 from ...errors import Forbidden
-from ...harness.live.display import to_json
 from ...harness.session import Session
+from ...values.display import to_json
 from ...wire import (
     ChangeState,
     ChooseModel,

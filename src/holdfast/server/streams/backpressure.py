@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 import msgspec
 from msgspec.structs import replace
 
+from ...cancellation import cancellable, ended
 from ...errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
 from ...events import Event
-from ...harness.live.log import Delta, Trouble
 from ...harness.live.subscribers import is_apart, size_apart
 from ...harness.live.subscribers import size as item_size
-from ...store import CaughtUp
-from ...stores.retry import cancellable, ended
+from ...values.delta import Delta
+from ...values.stream_items import CaughtUp, Trouble
 from ...wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
 from ..placement.store_names import Naming
 from .outbox import NOBODY, PIECE, Outbox

@@ -13,7 +13,7 @@ from litestar.response import Response
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Send
 
-from ...stores.retry import ended
+from ...cancellation import ended
 from ..http.middleware import STREAM
 from .outbox import PIECE
 

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from ...cancellation import cancellable, ended
 from ...catalog import Row
 from ...errors import (
     HarnessClosed,
@@ -26,11 +27,11 @@ from ...errors import (
     UnknownAgent,
 )
 from ...events import Event, Scope
-from ...harness.live.log import Delta, Item, Live, Trouble
+from ...harness.live.log import Live
 from ...harness.live.subscribers import is_apart
 from ...harness.session import Session
-from ...store import CaughtUp
-from ...stores.retry import cancellable, ended
+from ...values.delta import Delta
+from ...values.stream_items import CaughtUp, Item, Trouble
 from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of
 from ..placement.removals import Removals
 from .until import Answer, Forever, Goal, Quiet

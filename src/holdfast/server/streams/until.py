@@ -6,12 +6,13 @@ from __future__ import annotations
 from typing import Literal, Protocol, TypeAlias
 
 from ...events import Event
-from ...harness.live.log import Item, Listener
+from ...harness.live.log import Listener
 from ...harness.runs.decide import asks_within, decide, delegates
-from ...harness.runs.results import Watch
 from ...harness.runs.steps import Idle, Plan
 from ...harness.session import Session
-from ...store import CaughtUp, wall_clock
+from ...store import wall_clock
+from ...values.stream_items import CaughtUp, Item
+from ...values.watch import Watch
 from ...wire import End
 
 Reason: TypeAlias = Literal["finished", "waiting"]

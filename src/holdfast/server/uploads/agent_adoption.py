@@ -9,7 +9,7 @@ from typing import Any
 
 from ...catalog import Row
 from ...errors import UnknownAgent
-from ...store import Remains
+from ...values.records import Remains
 from ..engines import Engine, Place
 from .agents import Loading
 

@@ -23,8 +23,9 @@ from ... import catalog
 from ...catalog import Project
 from ...errors import InvalidValue, LogDamaged, StoreDamaged, StoreTooNew
 from ...events import Event, Key, Scope, new_id
-from ...store import Damage, Durability, Receipt, Remains, StoreInfo, wall_clock
-from ..lock import FileLock, held
+from ...file_lock import FileLock, held
+from ...store import Damage, Durability, StoreInfo, wall_clock
+from ...values.records import Receipt, Remains
 from ..sqlite import schema, upkeep
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
 from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder

@@ -14,7 +14,8 @@ from typing import Any
 from ...catalog import SKEW
 from ...errors import SessionNotFound
 from ...events import Key, Scope, new_id
-from ...store import Lease, Remains
+from ...store import Lease
+from ...values.records import Remains
 from .. import rules
 from . import entry as entries
 from .batches import named

@@ -20,17 +20,9 @@ from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ...codec import LIMITS, check, check_key, check_name, check_size, check_stored
 from ...errors import InvalidValue, StoreError, StoreUnavailable
 from ...events import Appended, Event, Key, NewEvent, Scope
-from ...store import (
-    BlobRef,
-    CaughtUp,
-    Damage,
-    Draft,
-    Lease,
-    Receipt,
-    Remains,
-    Snapshot,
-    StoreInfo,
-)
+from ...store import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from ...values.records import Receipt, Remains
+from ...values.stream_items import CaughtUp
 from .. import rules
 from ..event_loop import OwnLoop
 from ..notify import Wakes, follow

@@ -15,9 +15,9 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
+from ...cancellation import cancellable, ended
 from ...events import Key
 from ..notify import Wakes
-from ..retry import cancellable, ended
 from .batches import named
 from .entry import LIVE, Document
 from .schema import Database

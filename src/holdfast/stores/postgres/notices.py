@@ -16,9 +16,9 @@ import time
 from functools import lru_cache
 from typing import Any
 
+from ...cancellation import cancellable, ended
 from ...events import Key
 from ..notify import Wakes
-from ..retry import cancellable, ended
 from ..rules import Extension
 from .columns import encode
 from .database import Database, Link

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from ...catalog import Row
 from ...events import Key, Scope
-from ...store import Lease, Remains
+from ...store import Lease
+from ...values.records import Remains
 from .. import rules
 from .columns import encode
 from .database import Link

@@ -17,17 +17,9 @@ from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ...codec import LIMITS, check, check_key, check_name, check_size
 from ...errors import InvalidValue, StoreUnavailable
 from ...events import Appended, Event, Key, NewEvent, Scope
-from ...store import (
-    BlobRef,
-    CaughtUp,
-    Damage,
-    Draft,
-    Lease,
-    Receipt,
-    Remains,
-    Snapshot,
-    StoreInfo,
-)
+from ...store import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from ...values.records import Receipt, Remains
+from ...values.stream_items import CaughtUp
 from .. import paging, rules
 from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages

@@ -11,7 +11,7 @@ import os
 import sqlite3
 
 from ...errors import StoreReplaced
-from ..lock import make_file
+from ...file_lock import make_file
 
 ENDS = ("", "-wal", "-shm")
 

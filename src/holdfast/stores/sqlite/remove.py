@@ -15,7 +15,8 @@ import msgspec
 
 from ...catalog import Row
 from ...events import Key, Scope
-from ...store import Lease, Remains
+from ...store import Lease
+from ...values.records import Remains
 from .. import rules
 from .log import entry_by_id, existing, lookup
 from .payloads import Bodies, Entry

@@ -21,22 +21,12 @@ from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
 from ...codec import LIMITS, check, check_key, check_name, check_size
 from ...errors import InvalidValue, StoreDamaged
 from ...events import Appended, Event, Key, NewEvent, Scope
-from ...store import (
-    BlobRef,
-    CaughtUp,
-    Damage,
-    Draft,
-    Durability,
-    Lease,
-    Receipt,
-    Remains,
-    Snapshot,
-    StoreInfo,
-    wall_clock,
-)
+from ...file_lock import FileLock
+from ...store import BlobRef, Damage, Draft, Durability, Lease, Snapshot, StoreInfo, wall_clock
+from ...values.records import Receipt, Remains
+from ...values.stream_items import CaughtUp
 from .. import paging, rules
 from ..links import seals
-from ..lock import FileLock
 from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
 from ..rules import APART, Extension

@@ -24,8 +24,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ...errors import HoldfastError, StoreDamaged, StoreError, StoreUnavailable
+from ...file_lock import FileLock
 from ..event_loop import OwnLoop
-from ..lock import FileLock
 from .identity import DatabaseFile, Identity, replaced
 from .payloads import Bodies, Recent
 from .schema import translated

@@ -27,7 +27,9 @@ from ...codec import (
 )
 from ...errors import BlobNotFound, InvalidValue, KeyMissing, LogDamaged
 from ...events import Appended, Event, Key, NewEvent, Scope
-from ...store import BlobRef, CaughtUp, Damage, Draft, Lease, Receipt, Snapshot, Store, StoreInfo
+from ...store import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
+from ...values.records import Receipt
+from ...values.stream_items import CaughtUp
 from .. import rules
 from ..frames import damaged
 from . import encryption

@@ -11,9 +11,9 @@ from typing import Any
 from holdfast import Agent, Harness, Mode, SubAgent, ToolContext, tool
 from holdfast.errors import AlreadyDecided, NotPending
 from holdfast.harness.builtins import ASKING, TASKS
-from holdfast.harness.runs.results import Ask
 from holdfast.harness.session import Session
 from holdfast.models.scripted import Say, ScriptedModel, Use
+from holdfast.values.pending import Ask
 
 from ...crash.scene import Effects
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Agent, Harness, Mode, tool
-from holdfast.harness.agents.limits import RunLimits
 from holdfast.harness.builtins import ASKING, TASKS
 from holdfast.harness.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.port import FromModel, FromUser, ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Use, last_input
+from holdfast.values.options import RunLimits
 
 LOOK = 0.01
 MODES = ("draft", "build", "check")

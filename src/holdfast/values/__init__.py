@@ -1,0 +1,1 @@
+"""What sessions return and clients see: plain values without I/O."""

@@ -1,0 +1,63 @@
+"""Pending items as users see them, and the decisions on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from .. import events as ev
+from ..state import OpenItem
+from .risk import risk
+
+
+class Ask(Struct, frozen=True):
+    """Something that waits for a person: one id and one shape, wherever it is shown. `risk` is
+    how much harm the call could do: a hint, by which nothing is decided. `approvals` people must
+    say yes; `approved_by` did."""
+
+    id: str
+    what: str
+    title: str
+    call: str | None = None
+    tool: str | None = None
+    arguments: Any = None
+    at: int = 0
+    expires: int | None = None
+    detail: Any = None
+    thread: str = "main"
+    risk: str | None = None
+    approvals: int = 1
+    approved_by: tuple[str, ...] = ()
+
+
+class Decision(Struct, frozen=True):
+    """A decision that is in the log. `voted`: this yes is counted, and `left` more people must say
+    so."""
+
+    item: str
+    outcome: str
+    by: str | None
+    seq: int
+    left: int = 0
+
+
+def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None, thread: str = "main") -> Ask:
+    """An open item in the shape that everyone is shown."""
+    detail = opened.detail if opened is not None else None
+    known = detail if isinstance(detail, dict) else {}
+    return Ask(
+        id=id,
+        what=item.what,
+        title=(opened.title if opened is not None else None) or item.what,
+        call=item.call,
+        tool=known.get("tool"),
+        arguments=known.get("arguments"),
+        at=item.at,
+        expires=item.expires,
+        detail=detail,
+        thread=thread,
+        risk=risk(opened),
+        approvals=item.approvals,
+        approved_by=item.voters,
+    )

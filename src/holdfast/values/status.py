@@ -1,0 +1,30 @@
+"""The status of a session at a glance, and the messages in its queue."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Status(Struct, frozen=True):
+    """Where a session stands, at a glance."""
+
+    session: str
+    thread: str
+    agent: str
+    phase: str
+    mode: str
+    model: str | None
+    run: str | None
+    queued: int
+    pending: int
+    head: int
+    tool: str | None = None
+    error: str | None = None
+
+
+class Queued(Struct, frozen=True):
+    """A message that waits for its turn."""
+
+    seq: int
+    how: str
+    text: str
