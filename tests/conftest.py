@@ -4,7 +4,9 @@ a child process needs is not set up here."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
@@ -14,6 +16,11 @@ from blockbuster import blockbuster_ctx
 
 from tests import servers
 from tests.servers import sweep
+
+# Compile each module once, also where the environment says not to keep bytecode: workers and the
+# hundreds of processes that tests start would all compile the package and the tests again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 pytest.register_assert_rewrite("holdfast.testing")  # before any test imports it
 pytest_plugins = ["tests.parity"]
