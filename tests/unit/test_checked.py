@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.catalog import Row
 from holdfast.errors import InvalidValue
 from holdfast.events import Key, NewEvent
 from holdfast.store import Store
@@ -20,23 +21,23 @@ UNCHECKED = {"renew", "release", "purge", "info", "aclose"}  # take nothing that
 BAD = Key("t", "", "main")
 
 
-def test_every_method_of_the_port_is_checked_or_takes_nothing():
+def test_every_method_of_the_port_is_checked_or_takes_nothing() -> None:
     assert set(CHECKS) | UNCHECKED == METHODS
     assert not set(CHECKS) & UNCHECKED
 
 
-def test_a_wrapped_store_passes_every_method_on():
+def test_a_wrapped_store_passes_every_method_on() -> None:
     assert set(vars(WrappedStore)) >= METHODS
 
 
 @pytest.mark.parametrize("store", [MemoryStore, SqliteStore, PostgresStore, MongoStore, VaultStore])
-def test_every_store_is_checked(store):
+def test_every_store_is_checked(store: type) -> None:
     assert issubclass(store, CheckedStore)
     for name in set(CHECKS) & set(vars(store)):
         assert hasattr(vars(store)[name], "__wrapped__"), name
 
 
-async def test_a_coroutine_raises_when_awaited_and_a_stream_when_called():
+async def test_a_coroutine_raises_when_awaited_and_a_stream_when_called() -> None:
     store = MemoryStore()
     appending = store.append(BAD, [NewEvent.of("app.note", {})])
     with pytest.raises(InvalidValue, match="session"):
@@ -45,9 +46,9 @@ async def test_a_coroutine_raises_when_awaited_and_a_stream_when_called():
         store.read(BAD)
 
 
-async def test_a_method_that_a_subclass_defines_is_checked_too():
+async def test_a_method_that_a_subclass_defines_is_checked_too() -> None:
     class Mine(MemoryStore):
-        async def row(self, key):
+        async def row(self, key: Key) -> Row | None:
             raise AssertionError("called with a key that no store can hold")
 
     with pytest.raises(InvalidValue, match="session"):
