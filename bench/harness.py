@@ -12,7 +12,7 @@ from pathlib import Path
 
 from holdfast import Agent, Harness, NewEvent, connect, key, tool
 from holdfast import events as ev
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.port import CallChunk, Chunk, EndChunk, FromTools, ModelCall, TextChunk
 
 from . import runners

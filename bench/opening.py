@@ -12,7 +12,8 @@ import msgspec
 
 import holdfast
 from holdfast import Event, NewEvent, Snapshot
-from holdfast.state import VERSION, fold
+from holdfast.log.state import fold
+from holdfast.state import VERSION
 
 from .entries import turn
 from .measure import Bar, Figure, Result, race

@@ -14,7 +14,7 @@ from msgspec import Struct
 import holdfast
 from holdfast import Harness, Key, NewEvent, Store
 from holdfast.events import Appended
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.store import Lease, Snapshot
 from holdfast.values.delta import Delta

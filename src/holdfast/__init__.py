@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .catalog import Page, Parent, Pending, PendingQuery, Query, Row
-from .codec import LIMITS, Limits
 from .errors import (
     AlreadyDecided,
     BlobNotFound,
@@ -46,7 +44,9 @@ from .errors import (
     UnsafePoint,
     WrongLoop,
 )
-from .events import Appended, Event, Key, NewEvent, Scope, key, new_id
+from .log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
+from .log.codec import LIMITS, Limits
+from .log.events import Appended, Event, Key, NewEvent, Scope, key, new_id
 from .values.delta import Delta
 from .values.media import Media
 from .values.options import RunLimits
@@ -64,13 +64,13 @@ if TYPE_CHECKING:
     from .harness.agents.subagents import SubAgent
     from .harness.faults import Attempts, ErrorPolicy, Retry
     from .harness.host import Harness
-    from .harness.runs.prompt_context import Reading
-    from .harness.session import Session
+    from .harness.loop.prompt_context import Reading
+    from .harness.session.session import Session
     from .harness.telemetry.logs import LogConfig
     from .harness.tools import Tool, ToolContext, ToolResult, tool
     from .sessions import Inbound, Retention, Sessions, Sweeper
-    from .store import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
     from .stores import connect
+    from .stores.port import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
     from .stores.vault.keys import Vault
 
 __version__ = "0.1.0"
@@ -80,25 +80,25 @@ __version__ = "0.1.0"
 _LATER = {
     "Agent": ".harness.agents.agent",
     "Attempts": ".harness.faults",
-    "BlobRef": ".store",
+    "BlobRef": ".stores.port",
     "Context": ".harness.agents.agent",
-    "Damage": ".store",
-    "Draft": ".store",
+    "Damage": ".stores.port",
+    "Draft": ".stores.port",
     "ErrorPolicy": ".harness.faults",
     "Harness": ".harness.host",
     "Hook": ".harness.agents.agent",
     "Inbound": ".sessions",
-    "Lease": ".store",
+    "Lease": ".stores.port",
     "LogConfig": ".harness.telemetry.logs",
     "Mode": ".harness.agents.agent",
-    "Reading": ".harness.runs.prompt_context",
+    "Reading": ".harness.loop.prompt_context",
     "Retention": ".sessions",
     "Retry": ".harness.faults",
-    "Session": ".harness.session",
+    "Session": ".harness.session.session",
     "Sessions": ".sessions",
-    "Snapshot": ".store",
-    "Store": ".store",
-    "StoreInfo": ".store",
+    "Snapshot": ".stores.port",
+    "Store": ".stores.port",
+    "StoreInfo": ".stores.port",
     "SubAgent": ".harness.agents.subagents",
     "Sweeper": ".sessions",
     "Tool": ".harness.tools",

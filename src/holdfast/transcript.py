@@ -1,265 +1,31 @@
-"""The transcript: a window of events as the messages that a person or a model reads. Pure.
+"""Events as messages: the public names of `holdfast.log.transcript`."""
 
-A tool call carries its own outcome, so that each call has exactly one or is open,
-wherever the log is cut. Windows are made of whole turns.
-"""
+from .log.transcript import (
+    QUEUEING,
+    ROLES,
+    Message,
+    Outcome,
+    ToolCall,
+    last_tokens,
+    last_turns,
+    reworded,
+    transcript,
+    turns,
+)
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
-
-import msgspec
-from msgspec import Struct
-
-from . import events as ev
-from .codec import check_count, typed
-from .events import Event, Payload
-from .state import State, fold
-
-ROLES: dict[str, Literal["user", "assistant"]] = {
-    "message.received": "user",
-    "message.completed": "assistant",
-    "message.interrupted": "assistant",
-}
-
-# What changes the queue, and what takes messages out of it to be read.
-QUEUEING = ("queue.changed", "run.started", "model.called")
-
-
-class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a call ended. `unknown`: it may or may not have acted, or `result` is the raw
-    data of an outcome that this version cannot read. `erased`: how it ended was erased."""
-
-    outcome: Literal["ok", "failed", "denied", "cancelled", "unknown", "erased"]
-    seq: int
-    at: int
-    result: Any = None
-    error: str | None = None
-    content: str | None = None
-    code: str | None = None
-    refs: list[Any] = []
+__all__ = [
+    "QUEUEING",
+    "ROLES",
+    "Message",
+    "Outcome",
+    "ToolCall",
+    "last_tokens",
+    "last_turns",
+    "reworded",
+    "transcript",
+    "turns",
+]
 
 
-class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call of a message; without an outcome it is open, started or not."""
-
-    id: str
-    name: str
-    arguments: Any = None
-    provider_id: str | None = None
-    started: bool = False
-    outcome: Outcome | None = None
-
-
-class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message. `erased` is the reason why its content is gone; `raw` is the data of
-    one that this version cannot read."""
-
-    role: Literal["user", "assistant"]
-    id: str
-    seq: int
-    at: int
-    text: str = ""
-    parts: list[Any] = []
-    calls: list[ToolCall] = []
-    model: str | None = None
-    thought: str = ""
-    metadata: dict[str, Any] = {}
-    actor: str | None = None
-    run: str | None = None
-    interrupted: bool = False
-    erased: str | None = None
-    raw: Any = None
-
-
-def transcript(events: Iterable[Event]) -> list[Message]:
-    """The messages of a window, in order; other kinds, known or not, add none.
-
-    A message that was edited while it waited for its turn has the words that were read, and
-    one that was taken out of the queue is left out. The first outcome of a call counts. An
-    outcome whose call is not in the window is left out; in a window made of whole turns there
-    is none. Never raises for what an event holds.
-    """
-    messages: list[Message] = []
-    open: dict[str, tuple[list[ToolCall], int]] = {}  # which place in whose calls
-    queueing: list[Event] = []
-    changed = False
-    for event in events:
-        if event.kind in QUEUEING:
-            queueing.append(event)
-            changed = changed or event.kind == "queue.changed"
-        elif event.kind in ROLES:
-            payload = typed(event)
-            messages.append(message := _message(event, payload))
-            for call in _calls(payload):
-                # An id that is open already is the same call, told twice.
-                if call.id not in open:
-                    open[call.id] = message.calls, len(message.calls)
-                    message.calls.append(call)
-        elif event.kind == "tool.started":
-            start = typed(event)
-            # Where the start was erased, any open call may have been meant.
-            for id in [start.call] if isinstance(start, ev.ToolStarted) else open:
-                if id in open:
-                    _change(*open[id], started=True)
-        elif event.kind == "tool.finished":
-            id, outcome = _outcome(event)
-            if id in open:
-                _change(*open.pop(id), outcome=outcome)
-        elif event.kind == "thread.forked":
-            open.clear()  # what was open in the parent is not carried on here
-    return _requeued(messages, queueing) if changed else messages
-
-
-def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
-    """The messages after all changes of the queue. What a run has taken up stays as it was."""
-    read, gone, texts = set[int](), set[int](), dict[int, str]()
-    for event in queueing:
-        payload = typed(event)
-        if not isinstance(payload, ev.QueueChanged):
-            read.update(getattr(payload, "inputs", ()))
-            continue
-        gone.update(seq for seq in payload.remove if seq not in read)
-        texts.update({seq: text for seq, text in reworded(payload).items() if seq not in read})
-    return [
-        _with_words(message, texts.get(message.seq)) if message.role == "user" else message
-        for message in messages
-        if message.seq not in gone or message.role != "user"
-    ]
-
-
-def reworded(change: ev.QueueChanged) -> dict[int, str]:
-    """The messages that get other words by a change of the queue, and the words."""
-    return {int(seq): text for seq, text in change.texts.items() if seq.isdecimal()}
-
-
-def _with_words(message: Message, text: str | None) -> Message:
-    if text is None or message.erased is not None or message.raw is not None:
-        return message
-    return msgspec.structs.replace(message, text=text)
-
-
-def _message(event: Event, payload: Payload | None) -> Message:
-    content: dict[str, Any] = {"interrupted": event.kind == "message.interrupted"}
-    if (reason := _erased(event)) is not None:
-        content["erased"] = reason
-    elif payload is None:
-        content["raw"] = _raw(event)
-    else:
-        for name in ("text", "parts", "model", "thought", "metadata"):
-            if value := getattr(payload, name, None):
-                content[name] = value
-        if event.kind == "message.received":
-            content.pop("model", None)  # a wish, not who said it
-    envelope: dict[str, Any] = {"id": event.id, "seq": event.seq, "at": event.at}
-    envelope |= {"actor": event.actor, "run": event.run}
-    return Message(role=ROLES[event.kind], **envelope, **content)
-
-
-def _calls(payload: Payload | None) -> list[ToolCall]:
-    if not isinstance(payload, ev.MessageCompleted):
-        return []
-    return [
-        ToolCall(id=c.id, name=c.name, arguments=c.arguments, provider_id=c.provider_id)
-        for c in payload.calls
-    ]
-
-
-def _outcome(event: Event) -> tuple[str, Outcome]:
-    payload = typed(event)
-    how: dict[str, Any]
-    if isinstance(payload, ev.ToolFinished):
-        names = ("outcome", "result", "error", "content", "code", "refs")
-        how = {name: getattr(payload, name) for name in names}
-        return payload.call, Outcome(seq=event.seq, at=event.at, **how)
-    # The event's id still names the call, so that it stays closed.
-    how = {"outcome": "unknown", "result": _raw(event)}
-    if _erased(event) is not None:
-        how = {"outcome": "erased"}
-    return event.id.removeprefix("done:"), Outcome(seq=event.seq, at=event.at, **how)
-
-
-def _change(calls: list[ToolCall], place: int, **changes: Any) -> None:
-    calls[place] = msgspec.structs.replace(calls[place], **changes)
-
-
-class _Erased(Struct, forbid_unknown_fields=True):
-    erased: str
-
-
-def _erased(event: Event) -> str | None:
-    try:
-        return msgspec.json.decode(event.data, type=_Erased).erased
-    except ValueError:
-        return None
-
-
-def _raw(event: Event) -> Any:
-    try:
-        return event.json()
-    except ValueError:
-        return bytes(event.data).decode(errors="replace")
-
-
-# Windows
-
-
-def turns(events: Iterable[Event]) -> list[list[Event]]:
-    """The events cut into turns, none left out; what leads in belongs to the first.
-
-    A turn begins with a user's message that comes when nothing is open (run, call,
-    pending item) and no earlier message waits for its answer. A message that comes
-    meanwhile belongs to the turn that is going on. So no cut splits a pair or a turn, as
-    long as the events begin at one: at the start of the log, or of an earlier turn.
-    """
-    found: list[list[Event]] = [[]]
-    state, unfolded = State(), list[Event]()
-    begun, waiting = False, set[int]()  # waiting: the numbers of messages without an answer
-    for event in events:
-        if event.kind == "message.received":
-            state, unfolded = fold(unfolded, state), []
-            if begun and state.safe and not waiting:
-                found.append([])
-            begun = True
-            waiting.add(event.seq)
-        elif event.kind in ("run.started", "run.finished", *ROLES):
-            waiting = _still_waiting(event, waiting)
-        unfolded.append(event)
-        found[-1].append(event)
-    return found if found[0] else []
-
-
-def _still_waiting(event: Event, waiting: set[int]) -> set[int]:
-    payload = typed(event)
-    if event.kind == "run.started":
-        return waiting - set(getattr(payload, "inputs", None) or waiting)
-    if event.kind == "run.finished":
-        # What came during the run is left to the next, if there is one to be.
-        return waiting if getattr(payload, "due", None) is not None else set()
-    # In a run, its end decides; where nobody drives, an answer that is seen to call nothing.
-    seen = payload is not None and _erased(event) is None
-    return set() if event.run is None and seen and not _calls(payload) else waiting
-
-
-def last_turns(events: Iterable[Event], number: int) -> list[Event]:
-    """The events of the last `number` turns, or of all if there are fewer."""
-    check_count("number", number, least=1)
-    return [event for turn in turns(events)[-number:] for event in turn]
-
-
-def last_tokens(
-    events: Iterable[Event], tokens: int, count: Callable[[Event], int] | None = None
-) -> list[Event]:
-    """The events of as many last turns as fit into `tokens`, and of the last one always.
-
-    `count` says how many an event has; without it, four bytes of data are one.
-    """
-    check_count("tokens", tokens, least=0)
-    kept: list[list[Event]] = []
-    for turn in reversed(turns(events)):
-        tokens -= sum(len(e.data) // 4 if count is None else count(e) for e in turn)
-        if kept and tokens < 0:
-            break
-        kept.append(turn)
-    return [event for turn in reversed(kept) for event in turn]
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Agent, LogConfig, Store
 from holdfast.adapters.claude.engine import claude_engine
-from holdfast.catalog import Query, Row
+from holdfast.log.catalog import Query, Row
 from holdfast.server import FileAudit, NoAuth, create_app
 from holdfast.server.app import service_of
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from holdfast import Store, key
-from holdfast.catalog import Row
-from holdfast.codec import fingerprint
 from holdfast.events import NewEvent
+from holdfast.log.catalog import Row
+from holdfast.log.codec import fingerprint
 from holdfast.stores import links, rules
 from holdfast.stores.frames import packed
 

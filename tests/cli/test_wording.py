@@ -192,7 +192,7 @@ PROGRAMS = {
         "install Claude Code, or pass ClaudeProvider(…, options={'cli_path': …})"
     ],
     "bundle/write.py": ["use it with purpose='move'"],  # no verb takes `move_to`
-    "codec.py": [
+    "log/codec.py": [
         "make it with NewEvent.of",
         "make it with holdfast.key()",
         "pass a list of NewEvent",
@@ -201,8 +201,8 @@ PROGRAMS = {
     ],
     "harness/host.py": ["pass a str, or None for a new session"],
     "harness/live/inputs.py": ["pass a str"],
-    "harness/parts/views.py": ["use allow, ask, deny or None"],
-    "harness/runs/effects.py": ["pass replace=True"],
+    "harness/session/views.py": ["use allow, ask, deny or None"],
+    "harness/loop/effects.py": ["pass replace=True"],
     "harness/sandbox/local.py": ['pass "minimal", "inherit" or a dict'],
     "harness/telemetry/logs.py": ["pass a list"],
     "harness/tools/definition.py": ["give more than 0, or None"],

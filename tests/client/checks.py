@@ -14,7 +14,7 @@ from typing import Any
 from holdfast import CaughtUp, Delta, Event, connect, key
 from holdfast.client import Client, Patience, Session
 from holdfast.events import MessageCompleted
-from holdfast.events.defaults import complete
+from holdfast.log.events.defaults import complete
 from holdfast.testing.samples import read_all
 
 from ..crash.outcome import Outcome, Tick, quiet

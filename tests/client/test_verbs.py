@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    AlreadyDecided,
-    Ask,
-    Delta,
-    Event,
-    InvalidValue,
-    NotPending,
-    SessionNotFound,
-)
+from holdfast import AlreadyDecided, Ask, Delta, Event, InvalidValue, NotPending, SessionNotFound
 from holdfast.client import Client, Stream
 from holdfast.client.transport import address
 from holdfast.errors import SessionMoved, Unauthorized, UnknownEngine, UnknownStore

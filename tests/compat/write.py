@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from holdfast import BlobRef, Key, NewEvent, PendingQuery, Query, Scope, Snapshot, Store, key
-from holdfast.catalog import SURFACE_CLAIM, surface_name
+from holdfast.log.catalog import SURFACE_CLAIM, surface_name
 from holdfast.store import Lease
 from holdfast.stores.file import FileStore
 from holdfast.stores.sqlite import SqliteStore

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast import Event, Key, NewEvent, Row, Scope, Store, key
-from holdfast.catalog import Query, surface_name
+from holdfast.log.catalog import Query, surface_name
 from tests import servers
 
 # Where a store of each kind is, given a folder of its own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast import Key, Scope, Store, key
-from holdfast.catalog import PendingQuery
+from holdfast.log.catalog import PendingQuery
 from holdfast.stores.copy import copy_session, sessions_of
 
 from .scene import (

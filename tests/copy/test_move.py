@@ -19,7 +19,7 @@ from holdfast import (
     StoreUnavailable,
     key,
 )
-from holdfast.catalog import PendingQuery
+from holdfast.log.catalog import PendingQuery
 from holdfast.stores.copy import copy_session, undo_move
 from holdfast.stores.memory import MemoryStore
 

@@ -29,7 +29,7 @@ from holdfast import (
     Snapshot,
     Store,
 )
-from holdfast.catalog import SURFACE_CLAIM, surface_name
+from holdfast.log.catalog import SURFACE_CLAIM, surface_name
 
 from .world import NOBODY, TENANT, given
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import LeaseHeld, LeaseLost, NewEvent, Store, key
-from holdfast.catalog import SKEW
 from holdfast.events import Scope
+from holdfast.log.catalog import SKEW
 from holdfast.stores.copy import copy_session
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.rules import LONGEST_LEASE, LeaseState, lease_left

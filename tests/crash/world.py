@@ -14,17 +14,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from msgspec import Raw, Struct, field
 
-from holdfast import (
-    BlobNotFound,
-    BlobRef,
-    Event,
-    Key,
-    Query,
-    Scope,
-    Snapshot,
-    Store,
-    key,
-)
+from holdfast import BlobNotFound, BlobRef, Event, Key, Query, Scope, Snapshot, Store, key
 
 from . import facts
 from .facts import fact

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import HoldfastError, NewEvent, Query, connect, key
-from holdfast.catalog import Row
+from holdfast.log.catalog import Row
 from holdfast.stores.frames import packed
 from holdfast.stores.sqlite import SqliteStore
 

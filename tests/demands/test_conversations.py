@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Event, Harness, Media, Sessions, connect, key, tool
 from holdfast.bundle import export_bundle, import_bundle
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.store import wall_clock

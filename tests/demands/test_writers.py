@@ -25,7 +25,7 @@ from holdfast import (
     key,
     tool,
 )
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
 from holdfast.store import wall_clock
 from holdfast.testing.samples import read_all

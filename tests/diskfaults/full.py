@@ -13,15 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast import (
-    Appended,
-    Key,
-    NewEvent,
-    SessionNotFound,
-    Store,
-    StoreUnavailable,
-    key,
-)
+from holdfast import Appended, Key, NewEvent, SessionNotFound, Store, StoreUnavailable, key
 from tests.crash.places import open_at
 
 # Bytes that a file may have: from nothing at all to about as much as some of the files need.

@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import fields
 
 from holdfast import errors
-from holdfast.codec import LIMITS
 from holdfast.errors import HoldfastError
 from holdfast.events import KINDS
-from holdfast.events.defaults import Shape, shape_of
+from holdfast.log.codec import LIMITS
+from holdfast.log.events.defaults import Shape, shape_of
 from holdfast.wire import files, requests
 
 ROOT = Path(__file__).parents[2]

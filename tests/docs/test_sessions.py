@@ -10,7 +10,7 @@ from pathlib import Path
 
 import holdfast
 from holdfast import LIMITS, Sessions, sessions
-from holdfast.catalog import MOVES, PHASES, Query
+from holdfast.log.catalog import MOVES, PHASES, Query
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sessions.md").read_text()
 

@@ -11,13 +11,13 @@ import pytest
 
 from holdfast import Harness, LogConfig, NewEvent, Store, connect, tool
 from holdfast import events as ev
-from holdfast.codec import LIMITS
 from holdfast.events import Event, key
 from holdfast.harness.agents.agent import context
 from holdfast.harness.agents.config import ANSWER, CONTEXT
 from holdfast.harness.faults import ErrorPolicy
-from holdfast.harness.runs.perform import BATCH
+from holdfast.harness.loop.perform import BATCH
 from holdfast.harness.tools import ToolContext
+from holdfast.log.codec import LIMITS
 from holdfast.models.port import (
     CallChunk,
     Chunk,

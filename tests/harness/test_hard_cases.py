@@ -28,7 +28,7 @@ from holdfast import (
 from holdfast import events as ev
 from holdfast.events import NewEvent
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.values.delta import Delta
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast import Agent, Harness, HarnessClosed, InvalidValue, Media, tool
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.values.options import Content
 

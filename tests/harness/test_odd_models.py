@@ -16,7 +16,7 @@ from holdfast import tool
 from holdfast.harness.agents.agent import context
 from holdfast.harness.faults import ErrorPolicy
 from holdfast.harness.live.answers import mismatch
-from holdfast.harness.runs.typed_output import wish
+from holdfast.harness.loop.typed_output import wish
 from holdfast.models.port import (
     BoundChunk,
     CallChunk,

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import tool
 from holdfast.errors import ToolError
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.tools import Park, Tool, ToolContext, ToolResult
 from holdfast.harness.tools.allowance import Allowance
 from holdfast.harness.tools.thread_runner import apart

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Harness, InvalidValue, Mode, tool
-from holdfast.harness.runs.policy import allowed
+from holdfast.harness.loop.policy import allowed
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.state import Grants, Rules
 

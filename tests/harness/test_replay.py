@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Harness, tool
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models import RecordedModel, Say, ScriptedModel, Use
 from holdfast.models.port import FromModel, ModelCall
 

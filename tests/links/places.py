@@ -21,8 +21,9 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
 import holdfast
-from holdfast import Row, Store, catalog
+from holdfast import Row, Store
 from holdfast.events import Event
+from holdfast.log import catalog
 from holdfast.stores.file.lines import Line, event_line, parse_header, parse_line
 from holdfast.stores.frames import packed, unpacked
 from holdfast.stores.memory import MemoryStore, _Log

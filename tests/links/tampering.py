@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from holdfast import NewEvent, Row, catalog
-from holdfast.codec import erased, fingerprint
+from holdfast import NewEvent, Row
 from holdfast.events import Event
+from holdfast.log import catalog
+from holdfast.log.codec import erased, fingerprint
 from holdfast.stores import links, rules
 
 BLANK = "somebody asked to"

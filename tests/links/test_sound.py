@@ -13,8 +13,9 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from holdfast import Key, Store, catalog, connect, key
-from holdfast.codec import fingerprint
+from holdfast import Key, Store, connect, key
+from holdfast.log import catalog
+from holdfast.log.codec import fingerprint
 from holdfast.stores.frames import packed
 from holdfast.stores.links import link_in
 from holdfast.stores.postgres.columns import columns

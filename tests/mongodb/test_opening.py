@@ -12,7 +12,7 @@ import pytest
 from pymongo import AsyncMongoClient
 
 from holdfast import InvalidValue, NewEvent, Query, StoreTooNew, StoreUnavailable
-from holdfast.catalog import PendingQuery
+from holdfast.log.catalog import PendingQuery
 from holdfast.stores.mongodb import MongoStore, find, schema
 from holdfast.stores.mongodb.address import Address
 from holdfast.testing.samples import KEY, begin, seqs

@@ -12,7 +12,7 @@ import bson
 import pytest
 
 from holdfast import BlobNotFound, Event, NewEvent, Scope, SessionNotFound, StoreUnavailable, key
-from holdfast.catalog import Parent
+from holdfast.log.catalog import Parent
 from holdfast.stores.mongodb import MongoStore, history, remove
 from holdfast.stores.mongodb.history import Fork
 from holdfast.stores.mongodb.payloads import put_chunks

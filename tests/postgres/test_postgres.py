@@ -11,15 +11,7 @@ import asyncpg
 import pytest
 
 import holdfast
-from holdfast import (
-    CaughtUp,
-    InvalidValue,
-    MissingExtra,
-    NewEvent,
-    StoreError,
-    StoreTooNew,
-    key,
-)
+from holdfast import CaughtUp, InvalidValue, MissingExtra, NewEvent, StoreError, StoreTooNew, key
 from holdfast.stores.postgres import PostgresStore, schema_state
 from holdfast.stores.postgres.database import Options
 from holdfast.stores.postgres.notices import Notices

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import Event, NewEvent, StoreUnavailable, key
-from holdfast.catalog import project
+from holdfast.log.catalog import project
 from holdfast.stores.postgres import PostgresStore, history
 from holdfast.stores.postgres.database import Options
 

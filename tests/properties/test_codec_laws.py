@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from holdfast.catalog import Query, make_cursor, read_cursor, term
-from holdfast.codec import check, check_data, fingerprint, too_deep, typed
 from holdfast.errors import InvalidValue
 from holdfast.events import KINDS, Event, Key, NewEvent
+from holdfast.log.catalog import Query, make_cursor, read_cursor, term
+from holdfast.log.codec import check, check_data, fingerprint, too_deep, typed
 
 NAMES = st.text(
     st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=9

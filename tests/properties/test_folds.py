@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import events as ev
-from holdfast.catalog import Row, apply, project
-from holdfast.codec import erased
 from holdfast.events import KINDS, Event, NewEvent, Payload
-from holdfast.state import OPEN_CALLS, State, fold
+from holdfast.log.catalog import Row, apply, project
+from holdfast.log.codec import erased
+from holdfast.log.state import fold
+from holdfast.state import OPEN_CALLS, State
 from holdfast.transcript import Message, ToolCall, last_tokens, last_turns, transcript, turns
 
 KIND_OF = {payload: kind for kind, payload in KINDS.items()}

@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from holdfast import Agent, SessionBusy, key, tool
 from holdfast.client import Client
-from holdfast.harness.runs import cancellation
+from holdfast.harness.loop import cancellation
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Say, ScriptedModel, Use
 
@@ -176,7 +176,7 @@ async def test_work_that_does_not_listen_is_ended_without_it(
     stubborn: Stubborn, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cancellation, "GRACE", 0.1)
-    monkeypatch.setattr("holdfast.harness.runs.tool_call.GRACE", 0.1)
+    monkeypatch.setattr("holdfast.harness.loop.tool_call.GRACE", 0.1)
 
     @tool
     async def endless() -> str:

@@ -9,16 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import (
-    Agent,
-    Key,
-    Mode,
-    NewEvent,
-    RunLimits,
-    Store,
-    SubAgent,
-    connect,
-)
+from holdfast import Agent, Key, Mode, NewEvent, RunLimits, Store, SubAgent, connect
 from holdfast.bundle import export_bundle
 from holdfast.errors import InvalidSettings
 from holdfast.models.scripted import Say, ScriptedModel, Use

@@ -11,7 +11,7 @@ import pytest
 from holdfast import NewEvent, StoreUnavailable
 from holdfast.errors import RateLimited
 from holdfast.events import Event
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.server import ServerLimits
 from holdfast.server.streams.backpressure import Streams
 from holdfast.server.streams.outbox import PRESSED, Outbox

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast import HoldfastError, Sessions, Store, key
-from holdfast.catalog import SURFACE_CLAIM, surface_name
+from holdfast.log.catalog import SURFACE_CLAIM, surface_name
 from holdfast.store import wall_clock
 from holdfast.testing.samples import read_all
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Event, Inbound, NewEvent, Row, Sessions, Store, key
-from holdfast.catalog import surface_name
+from holdfast.log.catalog import surface_name
 from holdfast.testing.samples import read_all
 
 HOUR = 3_600

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Sessions, connect
-from holdfast.catalog import surface_name
+from holdfast.log.catalog import surface_name
 
 from . import example
 from .places import OPEN, url

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import NewEvent, PhaseError, Row, Scope, Sessions, Store, SurfaceTaken
-from holdfast.catalog import MOVES, SURFACE_CLAIM, surface_name
+from holdfast.log.catalog import MOVES, SURFACE_CLAIM, surface_name
 
 from .places import OPEN, emptied
 from .scene import Clock, row

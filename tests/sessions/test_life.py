@@ -16,7 +16,7 @@ from holdfast import (
     Sessions,
     SurfaceTaken,
 )
-from holdfast.catalog import SURFACE_CLAIM
+from holdfast.log.catalog import SURFACE_CLAIM
 from holdfast.store import Store
 from holdfast.testing.faults import FaultyStore, Stall
 

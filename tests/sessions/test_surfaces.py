@@ -19,7 +19,7 @@ from holdfast import (
     SurfaceTaken,
     key,
 )
-from holdfast.catalog import SURFACE_CLAIM, surface_name
+from holdfast.log.catalog import SURFACE_CLAIM, surface_name
 from holdfast.testing.faults import Fail, FaultyStore, Stall
 from holdfast.testing.samples import seal
 

@@ -7,15 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from holdfast import (
-    InvalidValue,
-    NewEvent,
-    Sessions,
-    Store,
-    StoreUnavailable,
-    Sweeper,
-    key,
-)
+from holdfast import InvalidValue, NewEvent, Sessions, Store, StoreUnavailable, Sweeper, key
 from holdfast.events import MessageReceived
 from holdfast.testing.faults import Fail, FaultyStore, Stall
 from holdfast.testing.samples import seal

@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import catalog
 from holdfast import events as ev
-from holdfast.catalog import (
+from holdfast.errors import InvalidValue
+from holdfast.events import KINDS, Event, NewEvent, Payload
+from holdfast.log import catalog
+from holdfast.log.catalog import (
     MAPS,
     MOVES,
     PHASES,
@@ -37,10 +39,8 @@ from holdfast.catalog import (
     terms,
     unseals,
 )
-from holdfast.catalog.encrypted_preview import PREVIEW
-from holdfast.codec import LIMITS, erased
-from holdfast.errors import InvalidValue
-from holdfast.events import KINDS, Event, NewEvent, Payload
+from holdfast.log.catalog.encrypted_preview import PREVIEW
+from holdfast.log.codec import LIMITS, erased
 
 KIND_OF = {payload: kind for kind, payload in KINDS.items()}
 NOW = 1_700_000_000_500  # ms

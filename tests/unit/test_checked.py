@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.catalog import Row
 from holdfast.errors import InvalidValue
 from holdfast.events import Key, NewEvent
+from holdfast.log.catalog import Row
 from holdfast.store import Store
 from holdfast.stores.checked import CHECKS, CheckedStore
 from holdfast.stores.memory import MemoryStore

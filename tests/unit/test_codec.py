@@ -10,9 +10,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from holdfast import codec
 from holdfast import events as ev
-from holdfast.codec import (
+from holdfast.errors import InvalidValue
+from holdfast.events import KINDS, Event, Key, NewEvent, Scope, key
+from holdfast.log import codec
+from holdfast.log.codec import (
     LIMITS,
     Limits,
     check,
@@ -29,8 +31,6 @@ from holdfast.codec import (
     typed,
     understood,
 )
-from holdfast.errors import InvalidValue
-from holdfast.events import KINDS, Event, Key, NewEvent, Scope, key
 
 S = key("s")
 

@@ -14,7 +14,6 @@ import pytest
 from msgspec import Raw, Struct
 
 from holdfast import events as ev
-from holdfast.codec import check_event
 from holdfast.errors import InvalidValue
 from holdfast.events import (
     ADAPTER_NAMESPACES,
@@ -29,7 +28,8 @@ from holdfast.events import (
     key,
     new_id,
 )
-from holdfast.events.defaults import compact, complete
+from holdfast.log.codec import check_event
+from holdfast.log.events.defaults import compact, complete
 
 ROOT = Path(__file__).parents[2]
 

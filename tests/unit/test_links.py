@@ -28,8 +28,8 @@ from tests.links.tampering import (
 )
 
 from holdfast import Damage, Key, NewEvent, Row
-from holdfast.catalog.encrypted_preview import LOST
 from holdfast.events import Event
+from holdfast.log.catalog.encrypted_preview import LOST
 from holdfast.stores import links, rules
 from holdfast.stores.links import SALT, Walk
 

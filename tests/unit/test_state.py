@@ -7,9 +7,10 @@ import pytest
 from msgspec import Raw
 
 from holdfast import events as ev
-from holdfast.codec import LIMITS, erased
 from holdfast.events import KINDS, Event, NewEvent, Payload
-from holdfast.state import OPEN_CALLS, Excess, OpenCall, OpenItem, Run, State, Window, fold
+from holdfast.log.codec import LIMITS, erased
+from holdfast.log.state import fold
+from holdfast.state import OPEN_CALLS, Excess, OpenCall, OpenItem, Run, State, Window
 
 KIND_OF = {payload: kind for kind, payload in KINDS.items()}
 DAY = 1_700_000_000_000

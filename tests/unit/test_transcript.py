@@ -9,9 +9,9 @@ import pytest
 from msgspec import Raw
 
 from holdfast import events as ev
-from holdfast.codec import erased
 from holdfast.errors import InvalidValue
 from holdfast.events import KINDS, Event, NewEvent, Payload
+from holdfast.log.codec import erased
 from holdfast.transcript import (
     Message,
     Outcome,

@@ -32,8 +32,8 @@ from holdfast import (
     sync,
 )
 from holdfast.adapters.claude import ClaudeSessionStore
-from holdfast.catalog import PendingQuery
 from holdfast.harness.agents.agent import Agent
+from holdfast.log.catalog import PendingQuery
 from holdfast.models.scripted import ScriptedModel
 from holdfast.stores.copy import copy_session, undo_move
 from holdfast.stores.memory import MemoryStore

@@ -29,7 +29,7 @@ from holdfast import (
     tool,
 )
 from holdfast.events import MessageInterrupted, RunResumed
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models import RecordedModel
 from holdfast.models.port import FromUser, ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Step, Use

@@ -20,7 +20,7 @@ from holdfast import (
     connect,
     key,
 )
-from holdfast.catalog.encrypted_preview import BOXED, NEWER
+from holdfast.log.catalog.encrypted_preview import BOXED, NEWER
 from holdfast.stores.copy import copy_session
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.vault.store import VaultStore

@@ -18,9 +18,9 @@ from msgspec import Raw, inspect
 from pymongo import AsyncMongoClient
 
 from holdfast import BlobRef, Key, NewEvent, Scope, Snapshot, Store, key
-from holdfast.catalog.encrypted_preview import CLEAR
-from holdfast.codec import typed
 from holdfast.events import KINDS as EVENTS
+from holdfast.log.catalog.encrypted_preview import CLEAR
+from holdfast.log.codec import typed
 from tests.servers.faults import schema_of
 
 from .hands import KINDS, Hands, all_of, hands_on

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast import Event, HoldfastError, NewEvent, PendingQuery, Query, Row, Store, Vault, connect
-from holdfast.catalog.projection import _CHANGES
 from holdfast.events import KINDS, Call, Key, key
+from holdfast.log.catalog.projection import _CHANGES
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.vault.store import VaultStore
 from tests.contract.test_stores import url_of

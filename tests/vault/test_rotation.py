@@ -12,17 +12,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from holdfast import (
-    Key,
-    KeyMissing,
-    NewEvent,
-    Scope,
-    Snapshot,
-    Store,
-    StoreUnavailable,
-    Vault,
-    key,
-)
+from holdfast import Key, KeyMissing, NewEvent, Scope, Snapshot, Store, StoreUnavailable, Vault, key
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.vault import key_rings
 from holdfast.stores.vault.keys import Master

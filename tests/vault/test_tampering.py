@@ -13,8 +13,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from holdfast import Key, LogDamaged, NewEvent, Scope, key
-from holdfast.catalog.encrypted_preview import BOXED, LOST
 from holdfast.events import Event
+from holdfast.log.catalog.encrypted_preview import BOXED, LOST
 
 from .hands import KINDS, Hands, all_of, hands_on, outcome, readable, rewrite
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ..errors import BlobNotFound, InvalidValue, SessionNotFound
-from ..events import Event
+from ..log.events import Event
 from .format import BUNDLE_LIMITS, DOCUMENT, Document, Thread, event_of
 
 PIECE = 256 << 10  # bytes that are read or written at a time

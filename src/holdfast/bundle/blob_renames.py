@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..events import Event, to_json
+from ..log.events import Event, to_json
 from .format import Blob
 
 

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..codec import LIMITS, check_name
 from ..errors import InvalidValue
-from ..state import State
+from ..log.codec import LIMITS, check_name
+from ..log.state import State
 from . import format as f
 from .archive import Bundle, Parts
 from .contents import Contents

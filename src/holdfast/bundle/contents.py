@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from ..codec import check_stored, too_many
 from ..errors import InvalidValue
-from ..events import Event
-from ..state import State
+from ..log.codec import check_stored, too_many
+from ..log.events import Event
+from ..log.state import State
 from . import format as f
 from .archive import PIECE, Parts
 from .liveness import liveness

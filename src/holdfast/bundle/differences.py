@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..events import Event
+from ..log.events import Event
 from .archive import Bundle
 from .check import validate_bundle
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import Fault, InvalidBundle, InvalidValue
-from ..events import Event, Key, Scope
+from ..log.events import Event, Key, Scope
 from ..stores.memory import MemoryStore
 from .archive import Bundle
 from .foreign_log import Telling

@@ -12,10 +12,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from .. import events as ev
-from ..codec import LIMITS, check_name
 from ..errors import InvalidValue
-from ..events import Event, to_json
+from ..log import events as ev
+from ..log.codec import LIMITS, check_name
+from ..log.events import Event, to_json
 
 MISSING = "no result was recorded"
 

@@ -16,10 +16,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
-from ..catalog import Parent
-from ..codec import LIMITS
 from ..errors import InvalidValue
-from ..events import Event
+from ..log.catalog import Parent
+from ..log.codec import LIMITS
+from ..log.events import Event
 from ..values.records import Liveness
 from .redaction.manifest import Mode, Redaction
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator
 
 from ..errors import Fault, InvalidBundle
-from ..events import Event
+from ..log.events import Event
 from .archive import PIECE, Bundle
 from .contents import opened_part
 from .format import Part, Thread, event_of

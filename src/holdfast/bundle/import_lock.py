@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager, suppress
 
 from ..cancellation import cancellable, ended
 from ..errors import HoldfastError, LeaseHeld, LeaseLost, SessionNotFound
-from ..events import Event, Key, Scope
-from ..store import Lease, Store
+from ..log.events import Event, Key, Scope
 from ..stores.copy import base_of, restore_base
+from ..stores.port import Lease, Store
 
 OWNER = "holdfast import"  # who holds the leases
 TTL = 15.0  # seconds that a turn outlives its process

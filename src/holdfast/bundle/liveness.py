@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..catalog.projection import QUIET
-from ..events import Event
-from ..state import State
+from ..log.catalog.projection import QUIET
+from ..log.events import Event
+from ..log.state import State
 from ..values.records import Liveness
 
 

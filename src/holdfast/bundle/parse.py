@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, cast
 import msgspec
 from msgspec import Raw
 
-from ..codec import too_deep, too_many, without_strings
 from ..errors import Fault, InvalidBundle
+from ..log.codec import too_deep, too_many, without_strings
 from .archive import Held, Parts
 from .format import BUNDLE_LIMITS, DOCUMENT, BundleLimits
 

@@ -15,13 +15,13 @@ from contextlib import aclosing, suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..catalog import Parent, Row
-from ..codec import check_key
 from ..errors import HoldfastError, InvalidValue, NotContinuable, SessionExists
-from ..events import Event, Key, NewEvent, Scope
-from ..store import BlobRef, Store
+from ..log.catalog import Parent, Row
+from ..log.codec import check_key
+from ..log.events import Event, Key, NewEvent, Scope
 from ..stores.copy import base_of, restore_base
 from ..stores.measure import START, link, threads_of
+from ..stores.port import BlobRef, Store
 from ..values.records import Imported, Use
 from .archive import Bundle
 from .check import Checked, Source, check_bundle, order

@@ -15,13 +15,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import catalog
-from .. import events as ev
-from ..catalog import Row
-from ..codec import typed
-from ..events import Event
-from ..state import State, fold
-from ..transcript import ROLES, Message, transcript
+from ..log import catalog
+from ..log import events as ev
+from ..log.catalog import Row
+from ..log.codec import typed
+from ..log.events import Event
+from ..log.state import State, fold
+from ..log.transcript import ROLES, Message, transcript
 from . import format as f
 from .liveness import closes, is_closed
 

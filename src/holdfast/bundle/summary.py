@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ..catalog import SURFACE_CLAIM, Row, bound
-from ..state import State
+from ..log.catalog import SURFACE_CLAIM, Row, bound
+from ..log.state import State
 from . import format as f
 from .liveness import liveness
 from .redaction.manifest import Mode, Redaction

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..catalog import Row
-from ..codec import check_key, check_name
 from ..errors import InvalidValue, LeaseLost, SessionExists, SessionMoved, SessionNotFound
-from ..events import NewEvent, Scope
+from ..log.catalog import Row
+from ..log.codec import check_key, check_name
+from ..log.events import NewEvent, Scope
 from ..sessions import Sessions
 from ..sessions.surfaces import settle
-from ..store import Lease, Store
 from ..stores.copy import place_name
 from ..stores.measure import threads_of
+from ..stores.port import Lease, Store
 from .read import NOWHERE
 from .write import Origin, origin_of
 

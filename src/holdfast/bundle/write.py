@@ -18,13 +18,13 @@ from typing import Protocol, TypeAlias, get_args, overload
 import msgspec
 from msgspec.structs import replace
 
-from ..catalog import SURFACE_CLAIM, Parent
-from ..codec import check_count, check_key, check_name
 from ..errors import InvalidValue
-from ..events import Event, Key, Scope
-from ..store import Store
+from ..log.catalog import SURFACE_CLAIM, Parent
+from ..log.codec import check_count, check_key, check_name
+from ..log.events import Event, Key, Scope
 from ..stores.copy import check_place, seal, unseal
 from ..stores.measure import Log, closing, measured, placed, prefix, survey, threads_of
+from ..stores.port import Store
 from .archive import PIECE, Bundle, Written, save
 from .blob_renames import renamed
 from .format import BUNDLE_LIMITS, Blob, Purpose, Section, Thread, line_of

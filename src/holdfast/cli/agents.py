@@ -15,15 +15,15 @@ from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
-from ..catalog import Row
 from ..errors import HoldfastError, InvalidValue
 from ..harness.agents.agent import Agent, context
 from ..harness.agents.settings import for_function
 from ..harness.host import Harness
-from ..harness.runs.prompt_context import Reading
+from ..harness.loop.prompt_context import Reading
 from ..harness.tools import ToolContext, tool
+from ..log.catalog import Row
 from ..models.scripted import offline
-from ..store import Store
+from ..stores.port import Store
 
 OFFLINE = "scripted/offline"
 # The variables that hold a vendor's key, and the model that is asked if none is named.

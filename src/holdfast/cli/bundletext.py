@@ -11,7 +11,7 @@ from ..bundle.differences import BundleDiff, Difference, ThreadDiff
 from ..bundle.format import Document
 from ..bundle.replaying import Divergence, Replayed
 from ..bundle.replaying.values import said
-from ..events import Event
+from ..log.events import Event
 from .bundlefiles import Read
 from .output import json_text, plain
 from .render import fact, number, size

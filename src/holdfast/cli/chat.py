@@ -14,14 +14,14 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..cancellation import ended
-from ..events import Event, Key, new_id
 from ..harness.host import Harness
-from ..harness.session import Session
-from ..store import Store
+from ..harness.session.session import Session
+from ..log.events import Event, Key, new_id
 from ..stores import connect
 from ..stores.address import shown
 from ..stores.creation import StoreCreation
 from ..stores.migrations import schema_of
+from ..stores.port import Store
 from ..values.stream_items import Item, Trouble
 from . import reasons
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from ..errors import HoldfastError, InvalidValue
-from ..events import new_id
-from ..harness.session import Session
+from ..harness.session.session import Session
+from ..log.events import new_id
 from ..values.pending import Ask
 from .screen import Screen
 from .session import BY

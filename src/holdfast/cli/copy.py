@@ -12,13 +12,13 @@ from cyclopts import Parameter
 from msgspec import Struct
 from rich.text import Text
 
-from ..catalog import Query
 from ..errors import HoldfastError, StoreUnavailable
-from ..events import Scope
-from ..store import Store
+from ..log.catalog import Query
+from ..log.events import Scope
 from ..stores import connect
 from ..stores.copy import ThreadCopy, copy_session, sessions_of, undo_move
 from ..stores.creation import StoreCreation
+from ..stores.port import Store
 from .failure import UsageError, told_of
 from .options import EVERYWHERE, Common, look_into, open_store
 from .output import Output, plain

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from ..events import new_id
+from ..log.events import new_id
 from .demo_processes import ASKED, DemoFailed, Line, approving, asking, resuming
 
 try:

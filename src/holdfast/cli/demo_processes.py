@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import AlreadyDecided
-from ..events import Event, key
 from ..harness.agents.agent import Agent
 from ..harness.host import Harness
 from ..harness.live.inbox import settle
 from ..harness.tools import ToolContext, tool
+from ..log.events import Event, key
 from ..models.scripted import Say, ScriptedModel, Use
 from ..stores import connect
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.text import Text
 
-from .. import events as ev
-from ..codec import typed
 from ..errors import LogDamaged
-from ..events import Event
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event
 from .output import json_text, plain
 from .render import moment, size
 

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from .. import local_token
 from ..errors import HoldfastError
-from ..events import Scope, new_id
-from ..store import Store, StoreInfo
+from ..log.events import Scope, new_id
 from ..stores import connect
 from ..stores.address import place, shown
 from ..stores.migrations import schema_of
+from ..stores.port import Store, StoreInfo
 from .failure import scrubbed
 from .options import EVERYWHERE, Common, check_made
 from .output import Output, plain, version

@@ -19,9 +19,9 @@ from ..bundle.redaction.manifest import Mode
 from ..bundle.unseal import unseal_session
 from ..bundle.write import export_bundle, review_bundle
 from ..errors import HoldfastError
-from ..events import Scope
-from ..store import Store
+from ..log.events import Scope
 from ..stores.measure import threads_of
+from ..stores.port import Store
 from .bundlefiles import Format, file_name, placed, tell_loss, write_text
 from .failure import UsageError
 from .options import EVERYWHERE, Common

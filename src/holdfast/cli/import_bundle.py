@@ -10,12 +10,12 @@ from cyclopts import Parameter
 
 from ..bundle.conversion_loss import LossReport
 from ..bundle.read import Prepared, import_prepared, prepare_import
-from ..catalog import Query
 from ..errors import SessionExists
-from ..store import Store
+from ..log.catalog import Query
 from ..stores import connect
 from ..stores.creation import StoreCreation
 from ..stores.memory import MemoryStore
+from ..stores.port import Store
 from ..values.records import Imported
 from .bundlefiles import Format, read_file, tell_loss, told_format
 from .export import Counter

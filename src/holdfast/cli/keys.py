@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import MissingExtra
-from ..store import wall_clock
 from ..stores import connect
 from ..stores.creation import StoreCreation
+from ..stores.port import wall_clock
 from .failure import UsageError
 from .options import EVERYWHERE, Common, default_store, seconds
 from .output import Output, plain

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from cyclopts import Parameter, validators
 
-from ..catalog import Page, Query, Row
-from ..codec import LIMITS
-from ..store import wall_clock
+from ..log.catalog import Page, Query, Row
+from ..log.codec import LIMITS
+from ..stores.port import wall_clock
 from .failure import UsageError
 from .options import EVERYWHERE, Common, instant, is_duration
 from .output import Output

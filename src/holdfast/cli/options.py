@@ -22,10 +22,10 @@ from urllib.parse import quote
 from cyclopts import Group, Parameter
 
 from ..errors import InvalidValue
-from ..store import Store
 from ..stores import connect
 from ..stores.address import place, shown
 from ..stores.migrations import SchemaState, schema_of
+from ..stores.port import Store
 from ..stores.retry import slow
 from .failure import UsageError
 from .output import Output

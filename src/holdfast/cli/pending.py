@@ -12,12 +12,12 @@ from cyclopts import Parameter, validators
 from rich.cells import cell_len
 from rich.text import Text
 
-from .. import events as ev
-from ..catalog import Pending, PendingQuery
-from ..codec import LIMITS
-from ..events import Key, NewEvent
 from ..harness.live.inbox import Answer, settle
-from ..store import Store, wall_clock
+from ..log import events as ev
+from ..log.catalog import Pending, PendingQuery
+from ..log.codec import LIMITS
+from ..log.events import Key, NewEvent
+from ..stores.port import Store, wall_clock
 from .failure import UsageError
 from .options import EVERYWHERE, Common
 from .output import Output, plain

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .. import events as ev
-from ..codec import typed
-from ..events import Event
 from ..harness.faults import CODES
-from ..harness.session import Session
+from ..harness.session.session import Session
 from ..harness.telemetry.logs import LOGGER, LineFormatter, RedactingFilter, configured
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event
 from ..redact import describe
 
 ENDS = "run_failed"  # what is logged of a run that fails

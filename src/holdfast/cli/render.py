@@ -10,8 +10,8 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ..catalog import Row, pending_items
-from ..store import Damage
+from ..log.catalog import Row, pending_items
+from ..stores.port import Damage
 from ..values.records import Receipt
 from .output import json_text, plain
 

@@ -12,16 +12,16 @@ from rich.text import Text
 
 from .. import errors
 from ..cancellation import cancellable, ended
-from ..catalog import Query
-from ..codec import LIMITS
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
-from ..events import Event, Key
-from ..events.defaults import complete
 from ..harness.host import Harness
-from ..harness.runs.decide import decide
-from ..harness.runs.steps import Idle, Plan
-from ..harness.session import Session
-from ..store import Store, wall_clock
+from ..harness.loop.decide import decide
+from ..harness.loop.steps import Idle, Plan
+from ..harness.session.session import Session
+from ..log.catalog import Query
+from ..log.codec import LIMITS
+from ..log.events import Event, Key
+from ..log.events.defaults import complete
+from ..stores.port import Store, wall_clock
 from ..values.stream_items import Trouble
 from . import failure, reasons
 from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of

@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.text import Text
 
-from .. import events as ev
-from ..codec import typed
 from ..errors import HoldfastError
-from ..events import Event
-from ..events.defaults import complete
-from ..transcript import Message
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event
+from ..log.events.defaults import complete
+from ..log.transcript import Message
 from ..values.delta import Delta
 from ..values.risk import risk
 from ..values.stream_items import Item, Trouble

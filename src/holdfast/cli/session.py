@@ -12,10 +12,10 @@ import msgspec
 from cyclopts import App, Group, Parameter, validators
 from rich.text import Text
 
-from ..catalog import Row
-from ..events import Key
+from ..log.catalog import Row
+from ..log.events import Key
 from ..sessions import Sessions, Transition
-from ..store import wall_clock
+from ..stores.port import wall_clock
 from .failure import UsageError
 from .listing import pair, whole
 from .options import EVERYWHERE, Common, seconds_or_never

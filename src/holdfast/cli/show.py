@@ -10,11 +10,11 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from cyclopts import Parameter, validators
 
-from ..catalog import Query, Row
 from ..errors import LogDamaged, SessionNotFound
-from ..events import Event, Key
-from ..events.defaults import complete
-from ..store import Draft, Store, wall_clock
+from ..log.catalog import Query, Row
+from ..log.events import Event, Key
+from ..log.events.defaults import complete
+from ..stores.port import Draft, Store, wall_clock
 from .describe import cut, damaged_text, event_text
 from .listing import whole
 from .options import EVERYWHERE, Common

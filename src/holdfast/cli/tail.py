@@ -13,10 +13,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ..cancellation import ended
-from ..catalog import Row
 from ..errors import LogDamaged
-from ..events import Key
-from ..store import Store
+from ..log.catalog import Row
+from ..log.events import Key
+from ..stores.port import Store
 from ..values.stream_items import CaughtUp
 from .options import EVERYWHERE, Common
 from .output import Output

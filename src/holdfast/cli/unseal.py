@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from ..bundle.unseal import unseal_session
 from ..errors import SessionMoved
-from ..events import Scope
+from ..log.events import Scope
 from .failure import UsageError
 from .options import EVERYWHERE, Common, open_store
 from .output import plain

@@ -13,15 +13,15 @@ import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
-from ..catalog import Query, Row
-from ..codec import LIMITS
 from ..errors import DeletionRefused, InvalidValue, SessionNotFound, StoreDamaged
-from ..events import Key, Scope
 from ..harness.sandbox import LocalSandbox
+from ..log.catalog import Query, Row
+from ..log.codec import LIMITS
+from ..log.events import Key, Scope
 from ..sessions import Sessions
-from ..store import Damage, Store
 from ..stores.anchors import Anchor, held
 from ..stores.anchors import anchors as all_anchors
+from ..stores.port import Damage, Store
 from ..values.records import Receipt
 from .failure import UsageError
 from .options import EVERYWHERE, Common

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import InvalidValue
-from ..store import Store
+from ..stores.port import Store
 from ..stores.vault import Vault
 from .options import EVERYWHERE, Common
 from .output import plain

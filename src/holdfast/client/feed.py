@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from ..cancellation import cancellable
-from ..codec import typed
 from ..errors import (
     HoldfastError,
     InvalidValue,
@@ -23,7 +22,8 @@ from ..errors import (
     ServerUnavailable,
     SessionNotFound,
 )
-from ..events import Event, MessageCompleted, MessageInterrupted
+from ..log.codec import typed
+from ..log.events import Event, MessageCompleted, MessageInterrupted
 from ..values.delta import Delta
 from ..values.stream_items import CaughtUp, Item, Trouble
 from ..wire import (

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from .. import wire
-from ..events import Event
-from ..events.defaults import compact
+from ..log.events import Event
+from ..log.events.defaults import compact
 from ..values.delta import Delta
 from ..values.display import Display, from_json, reduce
 from ..values.options import SendOptions

@@ -9,8 +9,8 @@ from typing import Any, Unpack
 
 from .. import wire
 from ..errors import NotPending
-from ..events import Event
-from ..transcript import Message
+from ..log.events import Event
+from ..log.transcript import Message
 from ..values.options import Content, SendOptions
 from ..values.pending import Ask, Decision
 from ..values.records import Receipt

@@ -10,7 +10,7 @@ import msgspec
 
 from .. import wire
 from ..errors import InvalidValue, ServerError
-from ..events import Event, Key, new_id
+from ..log.events import Event, Key, new_id
 from ..values.media import Media
 from ..values.options import Content, RunLimits, SendOptions, check_options
 from ..values.result import Result

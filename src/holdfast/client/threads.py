@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .. import wire
-from ..catalog import Page, Row
+from ..log.catalog import Page, Row
 from .location import Place
 from .transport import part
 

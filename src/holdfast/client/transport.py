@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct
 
 from ..cancellation import cancellable
-from ..codec import check_name
 from ..errors import (
     HarnessClosed,
     HoldfastError,
@@ -27,7 +26,8 @@ from ..errors import (
     ServerUnavailable,
     Unauthorized,
 )
-from ..events import new_id
+from ..log.codec import check_name
+from ..log.events import new_id
 from .credentials import Credentials, is_loopback
 from .server_check import check, locked, read
 from .server_check import refused as refusal

@@ -5,11 +5,7 @@ fields instead of prose: callers branch on the class and its fields, never on th
 text. This package knows nothing of events, stores or drivers.
 """
 
-from .bundles import (
-    Fault,
-    InvalidBundle,
-    NotContinuable,
-)
+from .bundles import Fault, InvalidBundle, NotContinuable
 from .harness import (
     AlreadyDecided,
     Diverged,
@@ -30,12 +26,7 @@ from .harness import (
     ToolMissing,
     UnsafePoint,
 )
-from .root import (
-    HoldfastError,
-    InvalidValue,
-    MissingExtra,
-    WrongLoop,
-)
+from .root import HoldfastError, InvalidValue, MissingExtra, WrongLoop
 from .serving import (
     Forbidden,
     InvalidSettings,

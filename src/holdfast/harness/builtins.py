@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from ..errors import ToolError
-from .runs.tool_context import Acting
+from .loop.tool_context import Acting
 from .tools.definition import Tool, ToolContext, tool
 from .tools.tasks import GivenTask, changed, completed, summary, written
 from .tools.values import Answer, Park, ToolResult

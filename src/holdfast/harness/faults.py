@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..codec import check_count
 from ..errors import HoldfastError, InvalidValue, MissingExtra, ModelError, StoreError
+from ..log.codec import check_count
 from ..redact import Redactor, describe
 from .tools.values import clean
 

@@ -8,10 +8,10 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
-from .. import events as ev
-from ..catalog import Page, Pending, PendingQuery, Query, Row
 from ..errors import InvalidValue
-from ..events import Scope, key, new_id
+from ..log import events as ev
+from ..log.catalog import Page, Pending, PendingQuery, Query, Row
+from ..log.events import Scope, key, new_id
 from ..sessions.changes import check_held
 from ..values.options import Content, SendOptions, check_options
 from ..values.pending import Decision
@@ -23,11 +23,11 @@ from .lifecycle import TTL, Serving
 from .live.inbox import settle
 from .live.inputs import check_entries, check_seconds
 from .open_sessions import GRACE
-from .parts.message_stream import Stream
-from .parts.subagents import holder
 from .sandbox.port import Reason
 from .sandbox.removal import cleared, condemn
-from .session import Session
+from .session.message_stream import Stream
+from .session.session import Session
+from .session.subagents import holder
 
 __all__ = ["GRACE", "TTL", "Harness"]
 

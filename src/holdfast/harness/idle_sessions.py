@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..events import Key
+from ..log.events import Key
 from .open_sessions import Opened
 
 

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from ..errors import HarnessClosed, HoldfastError
-from ..events import Scope, key, new_id
+from ..log.events import Scope, key, new_id
 from ..models.port import Model, Provider
-from ..store import Store
 from ..stores import connect
 from ..stores.event_loop import OwnLoop
+from ..stores.port import Store
 from ..values.options import RunLimits
 from .agents.agent import Agent
 from .agents.config import PARALLEL, RECOVERING, Config, Price
@@ -30,8 +30,8 @@ from .prices import price
 from .sandbox.port import Sandbox
 from .sandbox.removal import Swept
 from .setup import prepare
-from .signals import ending, told
 from .telemetry.logs import LogConfig, Logs
+from .workers.signals import ending, told
 
 TTL = 15.0  # seconds that a lease lasts
 

@@ -8,11 +8,11 @@ import contextlib
 import time
 from weakref import WeakSet
 
-from .. import events as ev
-from ..catalog import Row
-from ..codec import typed
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
-from ..events import Event, Key, NewEvent, key
+from ..log import events as ev
+from ..log.catalog import Row
+from ..log.codec import typed
+from ..log.events import Event, Key, NewEvent, key
 from ..values.records import Receipt
 from .agents.config import Config
 from .agents.subagents import family
@@ -20,10 +20,10 @@ from .faults import CODES
 from .listeners import Notices
 from .live.log import Hearer, Live
 from .live.open_logs import Lives
-from .parts.threads import check_deletable, end_run
-from .runs.drivers import Drivers, handed_over
 from .sandbox.port import Reason
-from .session import Session
+from .session.session import Session
+from .session.threads import check_deletable, end_run
+from .workers.drivers import Drivers, handed_over
 
 GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
 

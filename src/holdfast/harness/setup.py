@@ -14,7 +14,7 @@ from .agents.agent import Agent, faults
 from .agents.limits import Bounds
 from .agents.subagents import family, models_of
 from .faults import ErrorPolicy
-from .runs.typed_output import output_tool
+from .loop.typed_output import output_tool
 from .sandbox import NoSandbox
 from .telemetry.spans import tracing
 

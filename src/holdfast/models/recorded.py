@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .. import events as ev
-from ..codec import typed
 from ..errors import Diverged, ModelError
-from ..events import Event
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event
 from .port import (
     Answered,
     Asked,

@@ -13,9 +13,9 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, SecurityScheme
 
-from ..events import new_id
-from ..harness.signals import told
-from ..store import wall_clock
+from ..harness.workers.signals import told
+from ..log.events import new_id
+from ..stores.port import wall_clock
 from ..wire import Failed
 from .auth.audit import AuditRecord
 from .http.context import SERVICE, asking

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
-from .. import events as ev
 from ..errors import HeadMoved, InvalidAgent, InvalidValue, RateLimited, UnknownAgent
-from ..events import Key, NewEvent, Scope
 from ..harness.agents.agent import Agent
 from ..harness.agents.settings import for_function
 from ..harness.host import GRACE, Harness
 from ..harness.sandbox.removal import cleared, condemn
-from ..harness.session import Session
+from ..harness.session.session import Session
+from ..log import events as ev
+from ..log.events import Key, NewEvent, Scope
 from ..models.scripted import ScriptedModel, offline
-from ..store import Store
+from ..stores.port import Store
 from ..values.options import RunLimits
 from ..values.records import Receipt, Remains
 from .auth.limits import ServerLimits

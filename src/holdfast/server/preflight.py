@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..catalog import Query
 from ..errors import HoldfastError, MissingExtra, StoreError
+from ..log.catalog import Query
 from ..stores.registry import StoreRegistry
 from ..stores.retry import slow
 from .auth.keys import TENANT

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from .. import events as ev
 from ..bundle.archive import Bundle
-from ..codec import typed
 from ..errors import InvalidValue
 from ..harness.agents.agent import Agent, Mode
 from ..harness.agents.config import Config, check_offered
 from ..harness.agents.subagents import steps_of
-from ..harness.parts.regenerate import again
-from ..harness.runs.delegation import model_setting
-from ..harness.session import Session
-from ..state import State
+from ..harness.loop.delegation import model_setting
+from ..harness.session.regenerate import again
+from ..harness.session.session import Session
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.state import State
 from ..values.options import STEPS, RunLimits
 from .uploads.manifest import Described
 

@@ -12,9 +12,9 @@ from importlib.metadata import version
 from typing import Any
 
 from ..cancellation import cancellable, ended
-from ..catalog import Row
 from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownAgent, UnknownEngine
 from ..harness.agents.agent import Agent
+from ..log.catalog import Row
 from ..values.options import RunLimits
 from .auth.audit import Audit
 from .auth.callers import RESERVED, AuthHandler, Caller, Credentials, Known

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from .. import events as ev
-from ..catalog import LIVE, Page, Row
-from ..codec import check_name
 from ..errors import PhaseError, SessionNotFound, SurfaceTaken
-from ..events import Key, Scope, new_id
+from ..log import events as ev
+from ..log.catalog import LIVE, Page, Row
+from ..log.codec import check_name
+from ..log.events import Key, Scope, new_id
 from .changes import Changes, touch
 from .surfaces import attach, named, taken
 

@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import events as ev
-from ..catalog import Row
-from ..codec import typed
-from ..events import Event, Key
+from ..log import events as ev
+from ..log.catalog import Row
+from ..log.codec import typed
+from ..log.events import Event, Key
 from .changes import Changes
 from .queries import threads
 

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..catalog import MOVES, Move, Row
 from ..errors import DeletionRefused, HeadMoved, PhaseError, SessionNotFound
-from ..events import KINDS, Key, NewEvent, Payload, Scope, SessionTouched, new_id
-from ..store import Store
+from ..log.catalog import MOVES, Move, Row
+from ..log.events import KINDS, Key, NewEvent, Payload, Scope, SessionTouched, new_id
+from ..stores.port import Store
 from ..values.records import Receipt
 
 PATIENCE = 60.0  # seconds that a change tries to get a word in

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from .. import events as ev
-from ..catalog import Page, Phase, Row, term
-from ..codec import check_count, check_name
 from ..errors import HeadMoved, HoldfastError, SessionExists, StoreError
-from ..events import Payload, new_id, to_json
-from ..store import Store, wall_clock
+from ..log import events as ev
+from ..log.catalog import Page, Phase, Row, term
+from ..log.codec import check_count, check_name
+from ..log.events import Payload, new_id, to_json
+from ..stores.port import Store, wall_clock
 from ..values.records import PersonErased, PersonRecord, Receipt
 from . import affinity, audit, outbound, people, queries, search, surfaces, sweep, transitions
 from .affinity import AffinityResolver, Inbound, MostRecent

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator
 
-from ..catalog import Row
-from ..codec import check_name, erased
 from ..errors import DeletionRefused, SessionNotFound
-from ..events import Event
+from ..log.catalog import Row
+from ..log.codec import check_name, erased
+from ..log.events import Event
 from ..values.records import PersonErased, PersonRecord, Remains
 from .changes import Changes, check_deletable, delete
 from .queries import threads, walk

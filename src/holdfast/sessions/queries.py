@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
-from ..catalog import PHASES, Page, Phase, Query, Row
-from ..codec import check_count
 from ..errors import InvalidValue
+from ..log.catalog import PHASES, Page, Phase, Query, Row
+from ..log.codec import check_count
 from .changes import Changes
 
 PAGE = 200  # rows that a walk reads at a time

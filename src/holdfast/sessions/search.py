@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from .. import events as ev
-from ..codec import check_name, typed
-from ..events import Event, to_json
+from ..log import events as ev
+from ..log.codec import check_name, typed
+from ..log.events import Event, to_json
 from .changes import Changes
 from .queries import threads
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 
 import msgspec
 
-from .. import events as ev
-from ..catalog import SURFACE_CLAIM, Row, surface_name
-from ..codec import check_name
 from ..errors import HoldfastError, SessionNotFound, StoreError, SurfaceTaken
-from ..events import Key, Payload, Scope
+from ..log import events as ev
+from ..log.catalog import SURFACE_CLAIM, Row, surface_name
+from ..log.codec import check_name
+from ..log.events import Key, Payload, Scope
 from .changes import Changes, check_live
 
 Surface = tuple[str, str]

@@ -17,12 +17,12 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from .. import events as ev
 from ..cancellation import cancellable, ended
-from ..catalog import Query, Row
-from ..codec import check_count
 from ..errors import HeadMoved, HoldfastError, InvalidValue, SessionMoved, SessionNotFound
-from ..events import Scope
+from ..log import events as ev
+from ..log.catalog import Query, Row
+from ..log.codec import check_count
+from ..log.events import Scope
 from ..values.records import Remains
 from .changes import Changes, must_keep
 from .queries import walk

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..catalog import MOVES, Phase, project
-from ..events import Event
+from ..log.catalog import MOVES, Phase, project
+from ..log.events import Event
 from .changes import Changes
 
 

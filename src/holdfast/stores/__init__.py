@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from ..errors import InvalidValue, MissingExtra
-from ..events import Scope
-from ..store import Store
+from ..log.events import Scope
+from .port import Store
 from .vault.keys import RESERVED, Vault
 
 Opener = Callable[[str], Awaitable[Store]]

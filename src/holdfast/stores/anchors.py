@@ -12,11 +12,11 @@ from contextlib import aclosing, suppress
 
 from msgspec import Struct
 
-from ..catalog import Query, Row
-from ..codec import LIMITS
 from ..errors import LogReplaced, SessionNotFound
-from ..events import Key
-from ..store import Damage, Store, wall_clock
+from ..log.catalog import Query, Row
+from ..log.codec import LIMITS
+from ..log.events import Key
+from .port import Damage, Store, wall_clock
 
 GONE = "the log that was anchored is gone: it was deleted, or deleted and begun anew"
 OTHER = "has not the link that was anchored: it, or something before it, was altered"

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from ..catalog import PendingQuery, Query, check_query
-from ..codec import LIMITS, check, check_count, check_key, check_name, check_size
 from ..errors import InvalidValue
-from ..events import Key, NewEvent, Scope
-from ..store import Lease
+from ..log.catalog import PendingQuery, Query, check_query
+from ..log.codec import LIMITS, check, check_count, check_key, check_name, check_size
+from ..log.events import Key, NewEvent, Scope
+from .port import Lease
 from .rules import is_sha256
 
 

@@ -16,9 +16,6 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import catalog
-from ..catalog import Parent, Query, Row
-from ..codec import check_key
 from ..errors import (
     HoldfastError,
     InvalidValue,
@@ -28,8 +25,10 @@ from ..errors import (
     SessionNotFound,
     StoreError,
 )
-from ..events import Event, Key, NewEvent, Scope
-from ..store import Lease, Store, wall_clock
+from ..log import catalog
+from ..log.catalog import Parent, Query, Row
+from ..log.codec import check_key
+from ..log.events import Event, Key, NewEvent, Scope
 from .measure import (
     Log,
     chain_of,
@@ -42,6 +41,7 @@ from .measure import (
     survey,
     threads_of,
 )
+from .port import Lease, Store, wall_clock
 
 DRIVER = "holdfast copy"  # who holds the leases while threads are sealed
 LEASE = 60.0  # seconds

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from ..errors import LogDamaged
-from ..events import Event, Key
+from ..log.events import Event, Key
 
 FRAME = 5  # bytes before the JSON
 

@@ -21,11 +21,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..catalog import Row
-from ..catalog.encrypted_preview import LOST
-from ..codec import fingerprint
-from ..events import Event, Key, NewEvent
-from ..store import Damage
+from ..log.catalog import Row
+from ..log.catalog.encrypted_preview import LOST
+from ..log.codec import fingerprint
+from ..log.events import Event, Key, NewEvent
+from .port import Damage
 
 SALT = 16
 BROKEN = "does not agree with its link: it, or something before it, was altered, removed or moved"

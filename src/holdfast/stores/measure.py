@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..catalog import Parent, Query, Row, apply, project
-from ..codec import LIMITS, fingerprint
 from ..errors import SessionNotFound, StoreError
-from ..events import Event, Key, NewEvent, Scope, new_id
-from ..state import State, fold
-from ..store import Store
+from ..log.catalog import Parent, Query, Row, apply, project
+from ..log.codec import LIMITS, fingerprint
+from ..log.events import Event, Key, NewEvent, Scope, new_id
+from ..log.state import State, fold
+from .port import Store
 
 START = bytes(32)  # the chain before the first event
 SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data

@@ -13,24 +13,18 @@ from itertools import islice
 import msgspec
 from msgspec import Raw
 
-from .. import catalog
-from ..catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ..codec import (
-    LIMITS,
-    check_stored,
-    dense,
-    erased,
-    fingerprint,
-)
 from ..errors import BlobNotFound, InvalidValue, SessionExists, SessionNotFound
-from ..events import Appended, Event, Key, NewEvent, Scope
-from ..store import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo, wall_clock
+from ..log import catalog
+from ..log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ..log.codec import LIMITS, check_stored, dense, erased, fingerprint
+from ..log.events import Appended, Event, Key, NewEvent, Scope
 from ..values.records import Receipt
 from ..values.stream_items import CaughtUp
 from . import links, rules
 from .checked import CheckedStore
 from .event_loop import OwnLoop
 from .notify import Wakes, follow
+from .port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo, wall_clock
 from .rules import APART, Extension, LeaseState
 
 

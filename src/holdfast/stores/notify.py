@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from ..events import Event, Key
-from ..store import Store
+from ..log.events import Event, Key
 from ..values.stream_items import CaughtUp
+from .port import Store
 from .rules import Extension, found
 
 MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # told and not yet taken; beyond, the store is asked

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from ..codec import check_stored
 from ..errors import LogDamaged
-from ..events import Event, Key
+from ..log.codec import check_stored
+from ..log.events import Event, Key
 from .frames import damaged
 
 PAGE_EVENTS = 512

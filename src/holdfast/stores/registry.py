@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode
 
 from ..cancellation import ended
-from ..codec import check_name
 from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, UnknownStore
-from ..store import Store
+from ..log.codec import check_name
 from . import connect
 from .address import address
+from .port import Store
 
 Options: TypeAlias = Mapping[str, Any]
 Builder: TypeAlias = Callable[[Options], "Store | Awaitable[Store]"]

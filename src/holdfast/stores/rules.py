@@ -14,9 +14,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ..catalog import SKEW, Project, Row, RowChange, apply, unseals
-from ..catalog.encrypted_preview import size_of
-from ..codec import LIMITS, check_count, check_data, check_name, check_size
 from ..errors import (
     HeadMoved,
     InvalidValue,
@@ -26,9 +23,12 @@ from ..errors import (
     SessionMoved,
     SessionNotFound,
 )
-from ..events import Event, Key, NewEvent, new_id
-from ..store import Lease, Snapshot
+from ..log.catalog import SKEW, Project, Row, RowChange, apply, unseals
+from ..log.catalog.encrypted_preview import size_of
+from ..log.codec import LIMITS, check_count, check_data, check_name, check_size
+from ..log.events import Event, Key, NewEvent, new_id
 from .links import Seal, linked, origin
+from .port import Lease, Snapshot
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from ..store import Store
+from .port import Store
 
 M = TypeVar("M", bound=Callable[..., Any])
 

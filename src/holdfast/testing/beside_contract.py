@@ -7,19 +7,11 @@ import hashlib
 import pytest
 from msgspec.structs import asdict
 
-from ..codec import LIMITS
 from ..errors import BlobNotFound, InvalidValue, LogReplaced
-from ..events import NewEvent, Scope, key
-from ..store import BlobRef, Draft, Store
-from .samples import (
-    KEY,
-    SIDE,
-    begin,
-    note,
-    plant,
-    read_all,
-    snapshot,
-)
+from ..log.codec import LIMITS
+from ..log.events import NewEvent, Scope, key
+from ..stores.port import BlobRef, Draft, Store
+from .samples import KEY, SIDE, begin, note, plant, read_all, snapshot
 
 
 class BesideContract:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ..catalog import SURFACE_CLAIM, Page, PendingQuery, Query, Row, surface_name
-from ..codec import LIMITS
 from ..errors import InvalidValue
-from ..events import Key, NewEvent, Scope, key
-from ..store import Store, wall_clock
+from ..log.catalog import SURFACE_CLAIM, Page, PendingQuery, Query, Row, surface_name
+from ..log.codec import LIMITS
+from ..log.events import Key, NewEvent, Scope, key
+from ..stores.port import Store, wall_clock
 from .samples import KEY, SIDE, begin, given, lapse, note, past, plant, read_all, row_of, seal
 
 Facts = list[tuple[str, dict[str, Any]]]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..errors import StoreUnavailable
-from ..store import Store
 from ..stores.checked import STREAMS
+from ..stores.port import Store
 from ..stores.wrapped import WrappedStore
 
 T = TypeVar("T")

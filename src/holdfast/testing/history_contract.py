@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
-from ..catalog import Parent, PendingQuery, Query
 from ..errors import (
     BlobNotFound,
     InvalidValue,
@@ -16,8 +15,9 @@ from ..errors import (
     SessionMoved,
     SessionNotFound,
 )
-from ..events import Appended, Event, NewEvent, Scope, key
-from ..store import Store
+from ..log.catalog import Parent, PendingQuery, Query
+from ..log.events import Appended, Event, NewEvent, Scope, key
+from ..stores.port import Store
 from .samples import (
     KEY,
     SIDE,

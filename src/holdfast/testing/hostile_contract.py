@@ -15,11 +15,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from ..catalog import PendingQuery, Query
-from ..codec import LIMITS
 from ..errors import BlobNotFound, InvalidValue, LeaseLost, SessionNotFound
-from ..events import Key, NewEvent, Scope, key
-from ..store import BlobRef, Lease, Store
+from ..log.catalog import PendingQuery, Query
+from ..log.codec import LIMITS
+from ..log.events import Key, NewEvent, Scope, key
+from ..stores.port import BlobRef, Lease, Store
 from .samples import (
     KEY,
     SIDE,

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest_asyncio
 
-from ..store import Store
 from ..stores import connect
+from ..stores.port import Store
 
 
 @pytest_asyncio.fixture

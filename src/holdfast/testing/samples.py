@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from ..catalog import Row
 from ..errors import LeaseHeld
-from ..events import Event, Key, NewEvent, key, to_json
-from ..store import Lease, Snapshot, Store
+from ..log.catalog import Row
+from ..log.events import Event, Key, NewEvent, key, to_json
+from ..stores.port import Lease, Snapshot, Store
 from ..values.stream_items import CaughtUp
 
 KEY = key("s")

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from ..codec import LIMITS
 from ..errors import (
     HeadMoved,
     HoldfastError,
@@ -25,8 +24,9 @@ from ..errors import (
     SessionMoved,
     SessionNotFound,
 )
-from ..events import Appended, Event, NewEvent
-from ..store import Store
+from ..log.codec import LIMITS
+from ..log.events import Appended, Event, NewEvent
+from ..stores.port import Store
 from ..values.stream_items import CaughtUp
 from .beside_contract import BesideContract
 from .catalog_contract import CatalogContract

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .. import events as ev
-from ..codec import typed
-from ..events import Event
-from ..state import CHILD, CallStatus, File, State, fold
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event
+from ..log.state import CHILD, CallStatus, File, State, fold
 from .delta import Delta, Text
 from .risk import risk
 from .usage import Usage, spent

@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import events as ev
-from ..codec import typed
-from ..events import Event
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event
 
 FAILED = ("failed", "unknown")
 

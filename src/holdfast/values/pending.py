@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from .. import events as ev
-from ..state import OpenItem
+from ..log import events as ev
+from ..log.state import OpenItem
 from .risk import risk
 
 

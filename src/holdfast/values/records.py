@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..catalog import Row
-from ..events import Event, Scope
+from ..log.catalog import Row
+from ..log.events import Event, Scope
 
 Use: TypeAlias = Literal["continue", "read"]
 Liveness: TypeAlias = Literal["continuable", "closed"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from .. import events as ev
+from ..log import events as ev
 
 Level: TypeAlias = Literal["low", "medium", "high", "destructive"]
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from ..events import Event
+from ..log.events import Event
 from .delta import Delta
 
 

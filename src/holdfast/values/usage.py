@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from .. import events as ev
-from ..codec import typed
-from ..events import Event
-from ..state import State
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event
+from ..log.state import State
 
 NAMES = {
     "input_tokens": ("prompt_tokens", "inputTokens", "promptTokens"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import events as ev
-from ..codec import typed
-from ..events import Event, Key
-from ..state import CHILD, FINAL
+from ..log import events as ev
+from ..log.codec import typed
+from ..log.events import Event, Key
+from ..log.state import CHILD, FINAL
 from .metrics import Tally
 from .pending import Ask
 from .result import Result, ResultStatus

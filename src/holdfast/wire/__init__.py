@@ -26,16 +26,7 @@ from .answers import (
 from .bundles import BundleShown, BundleTaken
 from .cursors import START, cursor, read_cursor
 from .failures import STATUS, Failed, Failure, error_of, failed, status_of
-from .files import (
-    Edited,
-    EditFile,
-    File,
-    FileShown,
-    MakeFolder,
-    MoveFile,
-    Tree,
-    Written,
-)
+from .files import Edited, EditFile, File, FileShown, MakeFolder, MoveFile, Tree, Written
 from .requests import (
     Abort,
     Answer,

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..catalog import Page, Pending, Row
-from ..events import Event
-from ..transcript import Message
+from ..log.catalog import Page, Pending, Row
+from ..log.events import Event
+from ..log.transcript import Message
 from ..values.pending import Ask
 from ..values.records import PersonErased, Remains
 from ..values.status import Queued

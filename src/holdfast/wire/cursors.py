@@ -3,8 +3,8 @@ and begun again is never mistaken for the old one."""
 
 from __future__ import annotations
 
-from ..codec import LARGEST
 from ..errors import InvalidValue
+from ..log.codec import LARGEST
 
 START = "0"  # before the first event, of whatever log is there
 LONGEST = 600  # characters

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from holdfast import Agent, Harness
 from holdfast.bundle import Bundle, export_bundle, import_bundle, validate_bundle
 from holdfast.bundle.claude import ClaudeFiles, read_claude, save_claude, write_claude
-from holdfast.codec import typed
 from holdfast.errors import InvalidBundle, InvalidValue
 from holdfast.events import Event, Key, Scope, to_json
+from holdfast.log.codec import typed
 from holdfast.models import ScriptedModel
 from holdfast.stores.memory import MemoryStore
 from holdfast.transcript import Message, transcript

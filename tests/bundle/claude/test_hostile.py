@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.bundle import export_bundle, import_bundle
 from holdfast.bundle.claude import read_claude, write_claude
 from holdfast.errors import InvalidBundle
-from holdfast.state import fold
+from holdfast.log.state import fold
 from holdfast.stores.memory import MemoryStore
 from holdfast.transcript import transcript
 

@@ -13,14 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import (
-    InvalidBundle,
-    InvalidValue,
-    export_bundle,
-    import_bundle,
-    key,
-    validate_bundle,
-)
+from holdfast import InvalidBundle, InvalidValue, export_bundle, import_bundle, key, validate_bundle
 from holdfast.bundle import BundleLimits
 from holdfast.bundle.format import DOCUMENT
 from holdfast.stores.memory import MemoryStore

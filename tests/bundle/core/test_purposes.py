@@ -27,8 +27,8 @@ from holdfast import (
     key,
 )
 from holdfast.bundle import Bundle, BundleLimits
-from holdfast.catalog import PendingQuery
-from holdfast.state import fold
+from holdfast.log.catalog import PendingQuery
+from holdfast.log.state import fold
 from holdfast.stores.memory import MemoryStore
 from tests.copy.scene import SHOP, answered, content, events_of, rows_of, said, shop, waiting
 

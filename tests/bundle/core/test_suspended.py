@@ -9,16 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import (
-    Agent,
-    Harness,
-    SessionMoved,
-    connect,
-    export_bundle,
-    import_bundle,
-    key,
-    tool,
-)
+from holdfast import Agent, Harness, SessionMoved, connect, export_bundle, import_bundle, key, tool
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from tests.harness.kernel.scene import PATIENCE, kinds, only, script
 

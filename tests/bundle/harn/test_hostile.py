@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.bundle import export_bundle, import_bundle
 from holdfast.bundle.harn import bundle_of_events, read_harn, record_bundle, write_harn
 from holdfast.errors import InvalidBundle
-from holdfast.state import fold
+from holdfast.log.state import fold
 from holdfast.stores.memory import MemoryStore
 from tests.bundle.harn.records import record
 from tests.bundle.harn.test_stream import closed, event, said

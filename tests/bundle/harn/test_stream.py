@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.bundle.harn import (
-    AgentEvent,
-    bundle_of_events,
-    liveness,
-    session_events,
-    until,
-)
+from holdfast.bundle.harn import AgentEvent, bundle_of_events, liveness, session_events, until
 from holdfast.errors import InvalidBundle
 
 

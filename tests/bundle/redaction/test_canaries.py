@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from holdfast.bundle.redaction.manifest import Mode
 from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
-from holdfast.codec import check_event, typed
 from holdfast.events import KINDS, Event
+from holdfast.log.codec import check_event, typed
 
 from .canaries import KNOWN, LOCAL, PERSON, PERSONAL_TEXTS, SECRETS, Canary
 from .places import every_place

@@ -34,8 +34,8 @@ from holdfast.bundle import (
     validate_bundle,
 )
 from holdfast.bundle.redaction.manifest import Mode
-from holdfast.codec import LIMITS
 from holdfast.events import Event
+from holdfast.log.codec import LIMITS
 from holdfast.models.scripted import Say, ScriptedModel, Use
 
 from .canaries import KNOWN, LOCAL, PERSON, PERSONAL_TEXTS, SECRETS, Canary

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast import new_id
 from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
-from holdfast.codec import typed
 from holdfast.events import NewEvent
+from holdfast.log.codec import typed
 
 from .places import UUID, stored
 

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.bundle.redaction.fields import listed
 from holdfast.bundle.redaction.scrub import Scrub
-from holdfast.codec import typed
 from holdfast.events import KINDS, NewEvent
+from holdfast.log.codec import typed
 
 from .places import UUID, stored
 

@@ -12,7 +12,7 @@ from holdfast.errors import ModelRateLimited, ToolError
 from holdfast.events import Key, Scope
 from holdfast.harness.agents.config import ANSWER
 from holdfast.harness.builtins import ask_user, submit_plan
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Step

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from holdfast import Event, Harness, NewEvent, SessionNotFound, Store, StoreUnavailable, connect
 from holdfast.events import Key
 from holdfast.harness.faults import Attempts, ErrorPolicy, Retry
-from holdfast.harness.runs.tool_call import STOPPED
+from holdfast.harness.loop.tool_call import STOPPED
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.testing.faults import Fail, Fault, FaultyStore
 from holdfast.testing.samples import read_all

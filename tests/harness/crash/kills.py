@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast import Event, Store, connect
-from holdfast.state import fold
+from holdfast.log.state import fold
 from holdfast.testing.samples import read_all
 
 from ...crash.outcome import Outcome, Tick, quiet

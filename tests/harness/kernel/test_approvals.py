@@ -31,7 +31,7 @@ from holdfast import (
     tool,
 )
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.tools.values import Permission
 from holdfast.models.port import CallChunk
 from holdfast.models.scripted import Say, Use

@@ -283,7 +283,7 @@ async def test_what_fails_beside_the_log_is_contained(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from holdfast.harness.live import log_loader
-    from holdfast.harness.runs import model_call
+    from holdfast.harness.loop import model_call
 
     monkeypatch.setattr(model_call, "DRAFT", 0.01)
     monkeypatch.setattr(log_loader, "SNAPSHOT", 1)

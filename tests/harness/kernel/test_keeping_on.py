@@ -11,20 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import (
-    HeadMoved,
-    Key,
-    NewEvent,
-    StoreError,
-    ToolContext,
-    connect,
-    key,
-    tool,
-)
+from holdfast import HeadMoved, Key, NewEvent, StoreError, ToolContext, connect, key, tool
 from holdfast import events as ev
-from holdfast.codec import LIMITS
 from holdfast.events import Appended
-from holdfast.harness.runs import recovery
+from holdfast.harness.workers import recovery
+from holdfast.log.codec import LIMITS
 from holdfast.models.scripted import Say, Use
 from holdfast.store import Store, wall_clock
 from holdfast.stores.memory import MemoryStore

@@ -12,11 +12,12 @@ import pytest
 from holdfast import Harness, LogConfig, Store, connect, tool
 from holdfast.events import Event
 from holdfast.harness.agents.config import CALLS
-from holdfast.harness.runs.perform import BATCH
-from holdfast.harness.session import Session
+from holdfast.harness.loop.perform import BATCH
+from holdfast.harness.session.session import Session
+from holdfast.log.state import fold
 from holdfast.models.port import FromTools
 from holdfast.models.scripted import Say, ScriptedModel, Use
-from holdfast.state import OPEN_CALLS, State, fold
+from holdfast.state import OPEN_CALLS, State
 from holdfast.testing.faults import FaultyStore
 
 from ..crash.scene import doubled, illegal

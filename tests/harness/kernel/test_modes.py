@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import InvalidValue, Mode, ToolContext, hook, tool
-from holdfast.harness.runs.effects import CHAIN
+from holdfast.harness.loop.effects import CHAIN
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Use
 

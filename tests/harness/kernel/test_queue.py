@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import InvalidValue, NewEvent, QueueFull, SessionBusy, ToolContext, tool
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore

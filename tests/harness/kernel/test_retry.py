@@ -82,7 +82,7 @@ async def test_waits_are_doubled_to_a_cap_and_heed_what_the_vendor_asks(
         waits.append(round(seconds, 3))
 
     clock = SimpleNamespace(**{**vars(asyncio), "sleep": noted})
-    monkeypatch.setattr("holdfast.harness.runs.model_call.asyncio", clock)
+    monkeypatch.setattr("holdfast.harness.loop.model_call.asyncio", clock)
     limited = ModelRateLimited(model="m/m", problem="busy", retry_after=0.7)
     model = flaky(AWAY, AWAY, AWAY, limited)
     settings = policy(5, backoff=0.02, cap=0.05, jitter=0)

@@ -23,7 +23,7 @@ from holdfast import (
     tool,
 )
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import Tool, ToolContext
 from holdfast.models.scripted import Say, ScriptedModel, Use

@@ -24,8 +24,8 @@ from holdfast import (
     tool,
 )
 from holdfast import events as ev
-from holdfast.catalog import Row
 from holdfast.events import Key
+from holdfast.log.catalog import Row
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.testing.faults import FaultyStore

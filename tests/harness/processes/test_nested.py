@@ -11,7 +11,7 @@ import pytest
 from holdfast import Agent, Event, Harness, Store, tool
 from holdfast.events import key
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext
 from holdfast.models.scripted import Say, ScriptedModel, Use

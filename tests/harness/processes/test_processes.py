@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import Delta, Event, LeaseHeld, Store, connect
 from holdfast.events import MessageCompleted, MessageInterrupted, RunResumed, RunStarted, RunWaiting
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.store import wall_clock
 from holdfast.values.stream_items import Item
 

@@ -9,20 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import (
-    AlreadyDecided,
-    InvalidValue,
-    Mode,
-    NewEvent,
-    Sessions,
-    connect,
-    key,
-    tool,
-)
+from holdfast import AlreadyDecided, InvalidValue, Mode, NewEvent, Sessions, connect, key, tool
 from holdfast.bundle import export_bundle, replay
-from holdfast.catalog import PendingQuery
 from holdfast.events import PendingSettled, ToolFinished
 from holdfast.harness.live.inbox import settle
+from holdfast.log.catalog import PendingQuery
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
 from tests import servers

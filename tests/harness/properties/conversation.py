@@ -13,7 +13,7 @@ from msgspec import Struct
 from holdfast import Agent, Event, Harness, tool
 from holdfast.errors import AlreadyDecided, InvalidValue, NotPending, SessionBusy
 from holdfast.events import key
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext, ToolResult
 from holdfast.models.port import FromModel, ModelCall

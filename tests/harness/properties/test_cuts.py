@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from holdfast import Event
 from holdfast.harness.live.history import History
 from holdfast.harness.live.log import Live
+from holdfast.log.state import fold
 from holdfast.models.port import PromptMessage
-from holdfast.state import VERSION, State, fold
+from holdfast.state import VERSION, State
 from holdfast.store import Snapshot
 from holdfast.stores.memory import MemoryStore
 from holdfast.transcript import transcript

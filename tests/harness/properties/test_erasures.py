@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Event
-from holdfast.state import fold
+from holdfast.log.state import fold
 from holdfast.stores.memory import MemoryStore
 
 from ..crash.scene import illegal

@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 from holdfast import Agent, Mode, ToolContext, ToolError, ToolResult, tool
 from holdfast.events import Event
 from holdfast.harness.builtins import ASKING, TASKS
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.tools import Ref
+from holdfast.log.state import fold
 from holdfast.models import Say, Use
-from holdfast.state import fold
 from holdfast.values.display import Display, display_of, reduce, since
 
 Role: TypeAlias = Literal["created", "modified"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, InvalidValue, NotPending, SessionNotFound
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models import ScriptedModel, Use
 from holdfast.state import Grants
 from holdfast.stores.memory import MemoryStore

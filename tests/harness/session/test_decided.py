@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.scripted import ScriptedModel
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FaultyStore

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Harness, HoldfastError, RunLimits, SessionNotFound
 from holdfast.events import Event
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk, ThoughtChunk
 from holdfast.stores import connect

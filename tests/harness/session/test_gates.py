@@ -23,7 +23,7 @@ from holdfast import events as ev
 from holdfast.errors import HarnessClosed
 from holdfast.events import key
 from holdfast.harness.builtins import ASKING
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.state import Grants, Rules
 from holdfast.stores import connect

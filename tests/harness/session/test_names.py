@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from holdfast import Harness
-from holdfast.harness.parts import display as showing
-from holdfast.harness.parts import state_views
+from holdfast.harness.session import display as showing
+from holdfast.harness.session import state_views
 from holdfast.models import ScriptedModel
 from holdfast.values import display
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import InvalidValue
-from holdfast.harness.parts.notifications import ROUTES, Notice, route
-from holdfast.harness.session import Session
+from holdfast.harness.session.notifications import ROUTES, Notice, route
+from holdfast.harness.session.session import Session
 from holdfast.models.scripted import ScriptedModel
 
 from ..kernel.scene import PATIENCE, Slow, helper, kinds, read, script, serve, until

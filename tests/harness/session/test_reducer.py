@@ -13,9 +13,10 @@ import pytest
 import holdfast
 from holdfast import Harness
 from holdfast.events import KINDS, Event, NewEvent
-from holdfast.harness.runs.delegation import thread_of
+from holdfast.harness.loop.delegation import thread_of
+from holdfast.log.state import fold
 from holdfast.models import ScriptedModel
-from holdfast.state import ENTRIES, OPERATIONS, fold
+from holdfast.state import ENTRIES, OPERATIONS
 from holdfast.values.delta import Delta, Text
 from holdfast.values.display import (
     TOOLS,

@@ -14,7 +14,7 @@ from holdfast import Event, Harness, LogConfig, NewEvent, Store, connect, key, t
 from holdfast import events as ev
 from holdfast.harness.builtins import ask_user
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.scripted import Say, Use
 from holdfast.values.result import Result
 

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast import ModelUnavailable, ToolContext, tool
 from holdfast.harness.faults import Attempts, ErrorPolicy, Retry
-from holdfast.harness.runs import cancellation
-from holdfast.harness.session import Session
+from holdfast.harness.loop import cancellation
+from holdfast.harness.session.session import Session
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.values.delta import Delta
@@ -25,7 +25,7 @@ from ..kernel.scene import PATIENCE, Gate, helper, read, serve
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as nobody waits for what does not end, how long it is waited for is not the point."""
     monkeypatch.setattr(cancellation, "GRACE", 0.05)
-    monkeypatch.setattr("holdfast.harness.runs.tool_call.GRACE", 0.05)
+    monkeypatch.setattr("holdfast.harness.loop.tool_call.GRACE", 0.05)
 
 
 class Deaf:

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import Agent, Harness, SubAgent, tool
 from holdfast.events import Event
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Step, Use
 

@@ -14,8 +14,8 @@ import pytest
 
 from holdfast import Harness, ToolMissing, connect
 from holdfast.events import key
-from holdfast.harness.parts.subagents import rows_of
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
+from holdfast.harness.session.subagents import rows_of
 from holdfast.models.scripted import Say, ScriptedModel
 
 from ..kernel.scene import PATIENCE, Slow

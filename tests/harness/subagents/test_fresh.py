@@ -6,20 +6,11 @@ import asyncio
 
 import pytest
 
-from holdfast import (
-    Agent,
-    Harness,
-    InvalidAgent,
-    InvalidValue,
-    Mode,
-    NotPending,
-    SubAgent,
-    tool,
-)
+from holdfast import Agent, Harness, InvalidAgent, InvalidValue, Mode, NotPending, SubAgent, tool
 from holdfast.errors import ModelError
 from holdfast.events import Event
 from holdfast.harness.builtins import ask_user
-from holdfast.harness.parts.subagents import rows_of
+from holdfast.harness.session.subagents import rows_of
 from holdfast.harness.tools.files import read_file
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
 from holdfast.values.delta import Delta

@@ -11,10 +11,11 @@ import pytest
 from holdfast import Harness, Key, LeaseHeld, NewEvent, connect
 from holdfast.events import Appended, Event, key
 from holdfast.harness.agents.limits import Bounds
-from holdfast.harness.runs.decide import decide
-from holdfast.harness.runs.steps import Idle, Plan, Report, RunTools, Start, Step
+from holdfast.harness.loop.decide import decide
+from holdfast.harness.loop.steps import Idle, Plan, Report, RunTools, Start, Step
+from holdfast.log.state import fold
 from holdfast.models.scripted import Say
-from holdfast.state import State, fold
+from holdfast.state import State
 from holdfast.testing.faults import FaultyStore
 
 from ..kernel.scene import PATIENCE, Slow, until

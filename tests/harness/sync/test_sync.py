@@ -28,7 +28,7 @@ from holdfast import (
     Result,
 )
 from holdfast.harness.agents.agent import Agent
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.tools import tool
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.sync import Harness, Remote

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import SessionExists, StoreUnavailable, connect
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.testing.faults import Fail, FaultyStore
 
 from ..kernel.scene import PATIENCE, helper, script, serve

@@ -23,8 +23,9 @@ from holdfast import (
     key,
     tool,
 )
+from holdfast.log.state import fold
 from holdfast.models.scripted import Say, Use
-from holdfast.state import VERSION, State, fold
+from holdfast.state import VERSION, State
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 

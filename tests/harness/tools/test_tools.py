@@ -15,15 +15,7 @@ import pytest
 from msgspec import Struct
 
 from holdfast.errors import InvalidValue
-from holdfast.harness.tools import (
-    Permission,
-    Ref,
-    Tool,
-    ToolContext,
-    ToolResult,
-    as_result,
-    tool,
-)
+from holdfast.harness.tools import Permission, Ref, Tool, ToolContext, ToolResult, as_result, tool
 
 from .context import Context
 

@@ -13,14 +13,7 @@ import pytest
 from holdfast import InvalidValue, key, tool
 from holdfast.errors import OutsideSandbox
 from holdfast.harness.sandbox import LocalSandbox, Place
-from holdfast.server.loaders import (
-    GitLoader,
-    InlineLoader,
-    Loader,
-    LocalLoader,
-    attach,
-    load,
-)
+from holdfast.server.loaders import GitLoader, InlineLoader, Loader, LocalLoader, attach, load
 from holdfast.server.uploads.manifest import described, read
 from holdfast.wire import File
 

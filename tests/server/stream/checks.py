@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast import NewEvent, connect, key
-from holdfast.events.defaults import complete
+from holdfast.log.events.defaults import complete
 from holdfast.store import Store
 from holdfast.testing.samples import read_all
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from holdfast import Agent, Harness, Store, tool
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server.streams.backpressure import Streams

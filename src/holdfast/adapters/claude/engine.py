@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ... import events as ev
-from ...catalog import Query
-from ...codec import typed
-from ...events import Key, Scope
 from ...harness.agents.agent import Agent
 from ...harness.host import Harness
+from ...log import events as ev
+from ...log.catalog import Query
+from ...log.codec import typed
+from ...log.events import Key, Scope
 from ...server.engines import HoldfastEngine, Place
-from ...store import Store
+from ...stores.port import Store
 from ...values.records import Receipt, Remains
 from .provider import NAMESPACE, ClaudeProvider
 from .reading import all_rows

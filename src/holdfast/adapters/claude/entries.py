@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from ...codec import LIMITS, check_name, too_deep
 from ...errors import InvalidValue
-from ...events import NewEvent, new_id, to_json
+from ...log.codec import LIMITS, check_name, too_deep
+from ...log.events import NewEvent, new_id, to_json
 
 ENTRY = "claude.entry"
 TEXT = "claude.entry.text"  # the entry is JSON text in the string `text`

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...codec import check_key, check_name
 from ...errors import InvalidValue
-from ...events import Key, Scope
+from ...log.codec import check_key, check_name
+from ...log.events import Key, Scope
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import SessionKey, SessionListSubkeysKey

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from ...errors import InvalidValue, StoreUnavailable
-from ...store import Store
 from ...stores import connect
+from ...stores.port import Store
 
 
 class Opening:

@@ -29,7 +29,7 @@ from ...models.port import (
     ThoughtChunk,
 )
 from ...redact import Flow, Redactor, values_only
-from ...store import Store
+from ...stores.port import Store
 from .masking import MaskedSessions
 from .store import ClaudeSessionStore
 

@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from ...catalog import Query, Row
-from ...codec import LIMITS
 from ...errors import HeadMoved, LogDamaged, LogReplaced, SessionNotFound, StoreUnavailable
-from ...events import Event, Key
-from ...store import Store
+from ...log.catalog import Query, Row
+from ...log.codec import LIMITS
+from ...log.events import Event, Key
+from ...stores.port import Store
 from .entries import decode, is_entry
 from .summaries import Data, Summary, Walk, apart_data, from_row, note_in
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...catalog import Query, Row
 from ...errors import SessionNotFound
-from ...store import Store
+from ...log.catalog import Query, Row
+from ...stores.port import Store
 from .keys import SUB, Aliases, Keys, part, parts_of, subpath
 from .opening import Opening
 from .reading import all_rows, count_of, entries_of, listed_summary, persist, whole_summary

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ...catalog import Row
 from ...errors import InvalidValue, MissingExtra
-from ...events import Event, NewEvent, to_json
+from ...log.catalog import Row
+from ...log.events import Event, NewEvent, to_json
 from .entries import KINDS, Text, decode, is_entry, objects
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ...codec import LARGEST
 from ...errors import HeadMoved, HoldfastError, InvalidValue
-from ...events import Key, NewEvent
-from ...store import Store
+from ...log.codec import LARGEST
+from ...log.events import Key, NewEvent
+from ...stores.port import Store
 from .entries import KINDS, NEW, appends, decode, to_event, unique
 from .keys import MAIN
 from .reading import persist, summary_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...codec import LIMITS, too_deep
+from ...log.codec import LIMITS, too_deep
 
 Entry = dict[str, Any]
 

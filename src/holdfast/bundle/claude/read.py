@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ... import events as ev
-from ...codec import LIMITS, check_name, too_deep
 from ...errors import InvalidValue
-from ...events import Scope, to_json
+from ...log import events as ev
+from ...log.codec import LIMITS, check_name, too_deep
+from ...log.events import Scope, to_json
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
 from ..foreign_bundle import Packed, packed

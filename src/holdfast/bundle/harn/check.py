@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, UnsetType
 
-from ...codec import LIMITS, too_deep
+from ...log.codec import LIMITS, too_deep
 from ..redaction.scrub import Scrub, ScrubConfig
 from .faults import Fault, fault, refused
 from .names import step

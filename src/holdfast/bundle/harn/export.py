@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ...store import wall_clock
+from ...stores.port import wall_clock
 from ..conversion_loss import Losses, LossReport
 from ..redaction.scrub import Mode, ScrubConfig
 from .check import INSIDE, check_size

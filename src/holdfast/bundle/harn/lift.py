@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...events import new_id
+from ...log.events import new_id
 from .names import TOPIC
 from .shapes import ANCHOR, SCHEMA_ID, TYPE, VERSION, WORKSPACE_POLICY, MountedRoot, Usage
 from .verify import outcomes

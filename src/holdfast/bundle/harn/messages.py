@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ... import events as ev
+from ...log import events as ev
 from ..conversion_loss import Losses
 from ..foreign_log import Telling, as_name, new_call_id
 from .stream import AgentEvent, text_of

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ... import events as ev
-from ...codec import LIMITS, check_name
 from ...errors import InvalidValue
-from ...events import Scope
+from ...log import events as ev
+from ...log.codec import LIMITS, check_name
+from ...log.events import Scope
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
 from ..foreign_bundle import Packed, packed

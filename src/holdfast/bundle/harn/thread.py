@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from ... import events as ev
-from ...codec import typed
-from ...events import Event
-from ...transcript import Message, Outcome, ToolCall, transcript
+from ...log import events as ev
+from ...log.codec import typed
+from ...log.events import Event
+from ...log.transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
 from ..conversion_loss import Losses
 from ..format import Thread

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...codec import LIMITS, too_deep
 from ...errors import InvalidBundle, NotContinuable
+from ...log.codec import LIMITS, too_deep
 from ..conversion_loss import Losses
 from .check import INSIDE
 from .faults import fault, refused

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import fields
 
-from ... import events as ev
+from ...log import events as ev
 
 What: TypeAlias = Literal[
     "keep",  # a number, a word from a list: structure, as it is

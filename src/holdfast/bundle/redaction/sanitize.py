@@ -9,15 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...errors import InvalidValue
-from ...redact import (
-    DEFAULT_KEYS,
-    Finder,
-    Redactor,
-    Span,
-    decode,
-    is_distinct,
-    only_placeholders,
-)
+from ...redact import DEFAULT_KEYS, Finder, Redactor, Span, decode, is_distinct, only_placeholders
 from . import detect, paths, personal
 from .fields import BEFORE, BEHIND, What
 from .kinds import KINDS

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from ... import events as ev
-from ...codec import typed
-from ...events import KINDS, Event, to_json
+from ...log import events as ev
+from ...log.codec import typed
+from ...log.events import KINDS, Event, to_json
 from ...redact.spans import trie
 from .fields import What, listed
 from .manifest import Mode, Pseudonyms, Redacted, Redaction, Tally

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ... import events as ev
 from ...harness.agents.agent import Agent, Context, Mode
 from ...harness.tools import Tool
+from ...log import events as ev
 from .standins import Props
 from .track import Track
 

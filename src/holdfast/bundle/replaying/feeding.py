@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ... import events as ev
-from ...events import Event, NewEvent, new_id
 from ...harness.live.log import Live
+from ...log import events as ev
+from ...log.events import Event, NewEvent, new_id
 from .stage import Stage
 from .track import Track
 

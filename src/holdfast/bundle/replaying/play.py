@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...codec import typed
 from ...errors import InvalidValue
-from ...events import Event, Key
 from ...harness.agents.agent import Agent
 from ...harness.agents.config import Config
 from ...harness.agents.subagents import kin
 from ...harness.live.log import Live
 from ...harness.live.open_logs import Lives
-from ...harness.runs.run_loop import drive
+from ...harness.loop.run_loop import drive
 from ...harness.sandbox import NoSandbox
 from ...harness.telemetry.logs import LogConfig
 from ...harness.telemetry.spans import tracing
+from ...log.codec import typed
+from ...log.events import Event, Key
+from ...log.state import fold
 from ...models.port import Model
-from ...state import fold
 from ..redaction.manifest import Mode
 from .agents import quiet, rebuilt
 from .feeding import Feeding

@@ -8,11 +8,11 @@ import os
 from contextlib import aclosing
 from typing import TypeAlias
 
-from ...catalog import Query
 from ...errors import BlobNotFound, SessionNotFound
-from ...events import KINDS, Event, Key, Scope
-from ...harness.session import Session
-from ...store import BlobRef, Store
+from ...harness.session.session import Session
+from ...log.catalog import Query
+from ...log.events import KINDS, Event, Key, Scope
+from ...stores.port import BlobRef, Store
 from ..archive import Bundle
 from ..check import validate_bundle
 from ..redaction.manifest import Mode

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ... import events as ev
-from ...codec import typed
 from ...errors import BlobNotFound, HeadMoved, LeaseLost
-from ...events import Appended, Event, Key, NewEvent, Scope
-from ...state import CHILD, FINAL
-from ...store import BlobRef, Draft, Lease, Snapshot
+from ...log import events as ev
+from ...log.codec import typed
+from ...log.events import Appended, Event, Key, NewEvent, Scope
+from ...log.state import CHILD, FINAL
 from ...stores.memory import MemoryStore
+from ...stores.port import BlobRef, Draft, Lease, Snapshot
 from .stops import Stops
 from .track import Track
 from .values import FIELDS, Notes, Stopped, Terms, body, differs, said

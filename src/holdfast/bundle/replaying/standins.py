@@ -12,17 +12,17 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from ... import events as ev
 from ...errors import Diverged, HoldfastError, InvalidValue, ModelError, ModelUnavailable
 from ...harness.faults import Attempts, ErrorPolicy, Fault, Retry
 from ...harness.tools import Issue, Park, Tool, ToolResult, tool
 from ...harness.tools.signature import is_async
 from ...harness.tools.values import ROOT
+from ...log import events as ev
+from ...log.state import FINAL
 from ...models.port import Chunk, EndChunk, Model, ModelCall, TextChunk
 from ...models.recorded import RecordedModel, recorded_chunks
 from ...models.registry import Models
 from ...models.scripted import split_words
-from ...state import FINAL
 from .stage import Stage, forever
 from .track import Track, result
 from .values import masked

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ... import events as ev
 from ...errors import LeaseLost
-from ...events import Key
 from ...harness.agents.config import Config
-from ...harness.runs.driver import Driving
+from ...harness.loop.driver import Driving
+from ...log import events as ev
+from ...log.events import Key
 from .track import Track
 
 

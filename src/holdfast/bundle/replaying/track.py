@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from ... import events as ev
-from ...codec import typed
-from ...events import Event, Key
 from ...harness.agents.limits import Bounds
 from ...harness.tools import Park, Ref, ToolResult
-from ...state import CHILD, FINAL
+from ...log import events as ev
+from ...log.codec import typed
+from ...log.events import Event, Key
+from ...log.state import CHILD, FINAL
 from ...values.options import RunLimits
 
 NEVER = 1 << 62

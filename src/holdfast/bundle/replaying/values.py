@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ...events import KINDS, Event, Key, NewEvent
+from ...log.events import KINDS, Event, Key, NewEvent
 from ...models.port import ModelCall
 from ..redaction.manifest import Mode
 

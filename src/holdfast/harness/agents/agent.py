@@ -16,11 +16,11 @@ from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import msgspec
 
-from ...codec import LIMITS
 from ...errors import HoldfastError, InvalidValue
-from ...events import RESERVED_NAMESPACES
+from ...log.codec import LIMITS
+from ...log.events import RESERVED_NAMESPACES
+from ...log.state import FINAL
 from ...models.port import split_ref
-from ...state import FINAL
 from ..tools import Tool
 from .userstate import begun
 

@@ -9,12 +9,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...errors import InvalidValue, ToolMissing
-from ...events import Key
+from ...log.events import Key
+from ...log.state import State
 from ...models.port import Model
 from ...models.registry import Models, is_listed
 from ...redact import Redactor
-from ...state import State
-from ...store import Store, wall_clock
+from ...stores.port import Store, wall_clock
 from ..faults import ErrorPolicy
 from ..sandbox.port import Place, Sandbox
 from ..telemetry.logs import Log

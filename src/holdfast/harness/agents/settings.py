@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from ...codec import check_name
 from ...errors import InvalidValue
+from ...log.codec import check_name
 from ...models.port import split_ref
 from ...values.options import RunLimits
 from ..faults import ErrorPolicy

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ...errors import ToolError
-from ...state import Sub
+from ...log.state import Sub
 from ..tools import Answer, Tool, ToolContext, ToolResult, tool
 from .agent import DELEGATION, Agent, Instructions, Mode, faults
 

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...codec import LIMITS
 from ...errors import InvalidValue
-from ...events import NewEvent, StateChanged, to_json
-from ...state import State
+from ...log.codec import LIMITS
+from ...log.events import NewEvent, StateChanged, to_json
+from ...log.state import State
 from ..tools import BadArguments, Tool, tool
 from ..tools.values import as_result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from ...events import Event
+from ...log.events import Event
 from ...values.delta import Delta, Growing, Text
 from ...values.display import ENDS, Said
 

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ... import events as ev
-from ...codec import typed
-from ...events import Event
+from ...log import events as ev
+from ...log.codec import typed
+from ...log.events import Event
+from ...log.transcript import Message, Outcome, ToolCall, reworded, transcript
 from ...models.port import Answered, Asked, FromModel, FromTools, FromUser, PromptMessage, Text
-from ...transcript import Message, Outcome, ToolCall, reworded, transcript
 from ...values.media import Media
 from ..tools.values import UNKNOWN
 

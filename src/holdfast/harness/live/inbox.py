@@ -7,12 +7,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from ... import events as ev
-from ...catalog import Row
-from ...codec import typed
 from ...errors import AlreadyDecided, HeadMoved, InvalidValue, NotPending
-from ...events import Event, Key, NewEvent
-from ...store import Store, wall_clock
+from ...log import events as ev
+from ...log.catalog import Row
+from ...log.codec import typed
+from ...log.events import Event, Key, NewEvent
+from ...stores.port import Store, wall_clock
 from ...stores.rules import found
 from ...values.pending import Decision
 from ..tools import BadArguments, Tool

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from ... import events as ev
-from ...codec import check_name
 from ...errors import HeadMoved, InvalidValue, QueueFull, SessionBusy
-from ...events import NewEvent, new_id
+from ...log import events as ev
+from ...log.codec import check_name
+from ...log.events import NewEvent, new_id
 from ...models.port import split_ref
-from ...store import Store
+from ...stores.port import Store
 from ...values.media import Media
 from ...values.options import Content, How, RunLimits
 from ..agents.settings import LIMITS, wrong_limits

@@ -10,9 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from ... import events as ev
 from ...cancellation import cancellable, ended
-from ...catalog import Row
 from ...errors import (
     HarnessClosed,
     HoldfastError,
@@ -21,9 +19,11 @@ from ...errors import (
     SessionNotFound,
     StoreUnavailable,
 )
-from ...events import Event, Key
-from ...state import State, fold
-from ...store import Store
+from ...log import events as ev
+from ...log.catalog import Row
+from ...log.events import Event, Key
+from ...log.state import State, fold
+from ...stores.port import Store
 from ...values.display import Stage
 from ...values.stream_items import Trouble
 from .debounce import Later

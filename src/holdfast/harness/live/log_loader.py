@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ... import events as ev
-from ...codec import typed
 from ...errors import StoreUnavailable
-from ...events import Event, Key
-from ...state import VERSION, State, fold
-from ...store import Snapshot, Store
+from ...log import events as ev
+from ...log.codec import typed
+from ...log.events import Event, Key
+from ...log.state import VERSION, State, fold
+from ...stores.port import Snapshot, Store
 from ...values.display import since
 from .history import History
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from ...events import Event, Key
-from ...store import Store
+from ...log.events import Event, Key
+from ...stores.port import Store
 from .log import Live
 
 

@@ -14,9 +14,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from ...errors import HarnessClosed, HoldfastError, LogReplaced, SessionNotFound
-from ...events import Event, Key
-from ...state import State
-from ...store import Store
+from ...log.events import Event, Key
+from ...log.state import State
+from ...stores.port import Store
 from ...values.delta import Delta
 from ...values.stream_items import CaughtUp, Item
 from .drafts import Speech

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from ...errors import InvalidValue, OutsideSandbox, SandboxError
-from ...events import Key, Scope, new_id
+from ...log.events import Key, Scope, new_id
 from .dockercli import DEAD, END, MISSING, TAKEN, DockerCli, flags, limits, mount, variables
 from .files import Files
 from .folder import Folder

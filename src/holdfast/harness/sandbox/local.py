@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import InvalidValue, SandboxError
-from ...events import Key, Scope
+from ...log.events import Key, Scope
 from .files import Files
 from .folder import Folder
 from .port import Command, Ran, Reason

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import InvalidValue, SandboxError
-from ...events import Key, Scope
+from ...log.events import Key, Scope
 
 Reason: TypeAlias = Literal["close", "delete"]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from ...errors import SandboxError
-from ...events import new_id
+from ...log.events import new_id
 from .port import Ran
 
 MARK = "HOLDFAST_COMMAND"

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import SandboxError
-from ...events import Scope
+from ...log.events import Scope
 from ...values.records import Remains
 from .port import digest
 

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingExtra
-from ...events import Key
-from ...state import Run
+from ...log.events import Key
+from ...log.state import Run
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan

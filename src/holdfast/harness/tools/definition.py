@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args, overload
 import msgspec
 
 from ...errors import InvalidValue
-from ...events import Key
+from ...log.events import Key
 from ...models.port import ToolSpec
 from .signature import is_async, signature_of
 from .thread_runner import apart

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import ToolError
-from ...events import Task
+from ...log.events import Task
 from .values import ToolResult
 
 MOST = 100

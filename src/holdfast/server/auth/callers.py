@@ -13,8 +13,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ...codec import check_name
 from ...errors import Forbidden, InvalidValue
+from ...log.codec import check_name
 
 SCOPES = (
     "sessions:read",

@@ -22,9 +22,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ... import events as ev
 from ...cancellation import cancellable, ended
-from ...catalog import Query
 from ...errors import (
     HeadMoved,
     InvalidValue,
@@ -35,8 +33,10 @@ from ...errors import (
     RateLimited,
     SessionNotFound,
 )
-from ...events import Key, NewEvent, Scope, new_id
-from ...store import Lease, Store, wall_clock
+from ...log import events as ev
+from ...log.catalog import Query
+from ...log.events import Key, NewEvent, Scope, new_id
+from ...stores.port import Lease, Store, wall_clock
 from ...values.stream_items import CaughtUp
 from .callers import Caller
 

@@ -19,12 +19,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ... import events as ev
-from ...catalog import Query
-from ...codec import check_name
 from ...errors import HeadMoved, InvalidValue
-from ...events import Event, Key, NewEvent
-from ...store import Store, wall_clock
+from ...log import events as ev
+from ...log.catalog import Query
+from ...log.codec import check_name
+from ...log.events import Event, Key, NewEvent
+from ...stores.port import Store, wall_clock
 from .callers import USUAL, Caller, Credentials, check_scopes, check_tenant
 
 TENANT = "~keys"

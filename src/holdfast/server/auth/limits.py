@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from ...codec import LIMITS
 from ...errors import RateLimited
+from ...log.codec import LIMITS
 
 BUCKETS = 10_000  # callers whose rate is remembered
 

@@ -12,12 +12,12 @@ from litestar import Request
 from litestar.di import NamedDependency
 from litestar.params import PathParameter, QueryParameter, SkipValidation
 
-from ...catalog import Row
-from ...codec import check_name
 from ...errors import Forbidden, InvalidValue, SessionNotFound, UnknownAgent
-from ...events import Key, new_id
 from ...harness.live.log import Live
-from ...harness.session import Session
+from ...harness.session.session import Session
+from ...log.catalog import Row
+from ...log.codec import check_name
+from ...log.events import Key, new_id
 from ...wire import SessionView, cursor
 from ..auth.callers import Caller
 from ..engines import Engine, Place

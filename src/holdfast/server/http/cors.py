@@ -23,7 +23,7 @@ from litestar.types import (
 )
 
 from ...errors import Forbidden, HoldfastError, InvalidValue
-from ...events import new_id
+from ...log.events import new_id
 from ...redact import Redactor
 from .errors import answer
 from .headers import both_framings, guarded

@@ -22,7 +22,6 @@ from litestar.types import (
     Send,
 )
 
-from ...codec import check_name, too_deep
 from ...errors import (
     InvalidValue,
     NoRoute,
@@ -33,8 +32,9 @@ from ...errors import (
     UnsupportedMedia,
 )
 from ...errors.root import instead
-from ...events import new_id
-from ...store import wall_clock
+from ...log.codec import check_name, too_deep
+from ...log.events import new_id
+from ...stores.port import wall_clock
 from ..auth import idempotency
 from ..auth.audit import AuditRecord
 from ..auth.callers import FORWARDED, Caller, Credentials, LocalTokenAuth, NoAuth, is_loopback

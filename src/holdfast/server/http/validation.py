@@ -12,9 +12,9 @@ import msgspec.inspect as types
 from litestar.exceptions import ValidationException
 from litestar.types import Scope
 
-from ...codec import LARGEST
 from ...errors import InvalidValue
 from ...errors.root import instead
+from ...log.codec import LARGEST
 from .headers import base_of
 
 LONGEST = 200  # characters of a name or a value that an error repeats

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...errors import StoreUnavailable
-from ...events import Scope
+from ...log.events import Scope
 from .circuit_breaker import Reaching
 
 SEEN = 10_000  # sessions that are remembered to be in a store which no entry names

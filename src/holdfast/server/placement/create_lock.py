@@ -12,8 +12,8 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from ...errors import HoldfastError
-from ...events import Scope, new_id
-from ...store import Store, wall_clock
+from ...log.events import Scope, new_id
+from ...stores.port import Store, wall_clock
 
 LOST = 30.0  # seconds after which whoever has the turn counts as gone
 FIRST, LONGEST = 0.02, 0.5  # seconds between two looks, doubled each time

@@ -16,8 +16,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ... import events as ev
-from ...catalog import Query, Row
 from ...errors import (
     HeadMoved,
     HoldfastError,
@@ -28,8 +26,10 @@ from ...errors import (
     StoreError,
     UnknownStore,
 )
-from ...events import Key, NewEvent, Scope
-from ...store import Store
+from ...log import events as ev
+from ...log.catalog import Query, Row
+from ...log.events import Key, NewEvent, Scope
+from ...stores.port import Store
 from ...stores.registry import StoreRegistry
 from ..auth.callers import Caller
 from ..engines import Place

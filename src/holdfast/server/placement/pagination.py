@@ -11,9 +11,9 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from ...catalog import Page, PendingQuery, Query, Row
 from ...errors import HoldfastError, InvalidValue, LogDamaged, MissingExtra, StoreError
-from ...store import Store
+from ...log.catalog import Page, PendingQuery, Query, Row
+from ...stores.port import Store
 from ..engines import Place
 from .locator import Places, rank, same
 

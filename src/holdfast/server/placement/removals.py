@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...events import Scope
+from ...log.events import Scope
 
 
 class Removals:

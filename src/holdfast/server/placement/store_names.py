@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...catalog import Row
 from ...errors import HoldfastError, SessionMoved
-from ...events import Event, Scope, to_json
-from ...events.defaults import complete
 from ...harness.sandbox.removal import WHERE
-from ...store import Store
+from ...log.catalog import Row
+from ...log.events import Event, Scope, to_json
+from ...log.events.defaults import complete
 from ...stores.copy import place_name
+from ...stores.port import Store
 from ...values.records import Receipt, Remains
 from ...wire import End, failed
 from ..engines import Place

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 from ...cancellation import ended
 from ...errors import HoldfastError
-from ...events import Scope
-from ...store import Store
+from ...log.events import Scope
+from ...stores.port import Store
 
 LOGGER = logging.getLogger("holdfast.server")
 OK = "ok"

@@ -16,9 +16,9 @@ from litestar.params import FromQuery, QueryParameter
 
 from ...bundle import Mode, export_bundle, import_bundle, validate_bundle
 from ...bundle.check import Checked, check_bundle
-from ...catalog import Row
 from ...errors import Forbidden, HoldfastError, LeaseHeld, SessionNotFound, UnknownAgent
-from ...events import Scope
+from ...log.catalog import Row
+from ...log.events import Scope
 from ...wire.bundles import BundleShown, BundleTaken
 from ..engines import Place
 from ..http.context import Ask, Asking, SessionId

@@ -14,11 +14,11 @@ from litestar import Request, Response, get
 from litestar.params import HeaderParameter, QueryParameter
 from msgspec.structs import replace
 
-from ...catalog import Pending, PendingQuery, Row
 from ...errors import InvalidValue, LogReplaced
-from ...events import Event
 from ...harness.live.subscribers import is_apart, size_apart
-from ...store import Store
+from ...log.catalog import Pending, PendingQuery, Row
+from ...log.events import Event
+from ...stores.port import Store
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
 from ..http.context import Ask, SessionId, Thread
 from ..http.headers import asks_for, takes

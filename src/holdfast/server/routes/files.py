@@ -19,16 +19,7 @@ from ...errors import InvalidValue, OutsideSandbox, RequestTooLarge
 from ...harness.sandbox import Place
 from ...harness.sandbox.archive import pack, unpack
 from ...values.records import Restored
-from ...wire.files import (
-    PATH,
-    Edited,
-    EditFile,
-    FileShown,
-    MakeFolder,
-    MoveFile,
-    Tree,
-    Written,
-)
+from ...wire.files import PATH, Edited, EditFile, FileShown, MakeFolder, MoveFile, Tree, Written
 from ..http.context import Ask, Asking, SessionId
 from ..http.file_response import given_out
 

@@ -9,7 +9,7 @@ from litestar import Request, Response, get
 from litestar.openapi.datastructures import ResponseSpec
 
 from ...errors import HoldfastError
-from ...events import Key
+from ...log.events import Key
 from ...wire import Health, Readiness
 from ..http.context import SERVICE
 from ..placement.write_check import PATIENCE

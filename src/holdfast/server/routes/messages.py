@@ -11,13 +11,13 @@ from litestar import Response, delete, get, patch, post, put
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, PathParameter, QueryParameter
 
-from ... import events as ev
 from ...cancellation import ended
-from ...codec import typed
 from ...errors import InvalidValue, KeyReused
-from ...harness.parts.message_stream import Stream
-from ...harness.parts.threads import messages_of
-from ...harness.session import Session
+from ...harness.session.message_stream import Stream
+from ...harness.session.session import Session
+from ...harness.session.threads import messages_of
+from ...log import events as ev
+from ...log.codec import typed
 from ...values.media import Media
 from ...values.options import SendOptions
 from ...values.result import Result

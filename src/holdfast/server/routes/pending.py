@@ -8,10 +8,12 @@ from typing import Annotated, Any
 from litestar import get, post
 from litestar.params import JSONBody, PathParameter
 
-from ...catalog import Parent
-from ...codec import typed
 from ...errors import AlreadyDecided, Forbidden
-from ...events import (
+from ...harness.session.session import Session
+from ...harness.session.subagents import holder
+from ...log.catalog import Parent
+from ...log.codec import typed
+from ...log.events import (
     Event,
     ModelCalled,
     PendingOpened,
@@ -20,8 +22,6 @@ from ...events import (
     QueueChanged,
     RunStarted,
 )
-from ...harness.parts.subagents import holder
-from ...harness.session import Session
 from ...values.pending import Decision
 from ...wire import Answer, Approve, Asks, Deny, Extend
 from ..http.context import Ask, Asking, SessionId, Thread

@@ -15,10 +15,10 @@ from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 from msgspec.structs import replace
 
-from ...catalog import Row
-from ...codec import check_name
 from ...errors import Forbidden, HoldfastError, UnknownAgent
-from ...events import Key
+from ...log.catalog import Row
+from ...log.codec import check_name
+from ...log.events import Key
 from ...sessions import PersonErased, Sessions
 from ...values.records import Remains
 from ...wire import ErasedIn, ErasedPerson

@@ -10,12 +10,12 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec.structs import replace
 
-from ... import events as ev
-from ...catalog import Phase, Query, Row
-from ...codec import check_name
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
-from ...events import Key
 from ...harness.sandbox.removal import cleared, condemn
+from ...log import events as ev
+from ...log.catalog import Phase, Query, Row
+from ...log.codec import check_name
+from ...log.events import Key
 from ...sessions import Sessions
 from ...sessions.changes import check_held
 from ...values.display import phase as standing

@@ -9,7 +9,7 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec.structs import replace
 
 from ...errors import Forbidden
-from ...harness.session import Session
+from ...harness.session.session import Session
 from ...values.display import to_json
 from ...wire import (
     ChangeState,

@@ -11,8 +11,8 @@ from litestar import delete, get, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec.structs import replace
 
-from ...catalog import LIVE, Query, Row
 from ...errors import StoreError, SurfaceTaken
+from ...log.catalog import LIVE, Query, Row
 from ...sessions import Inbound, Sessions
 from ...wire import AttachSurface, MovedSurface, Resolve, SessionView, SurfaceShown
 from ..engines import Place

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from ...cancellation import cancellable, ended
 from ...errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
-from ...events import Event
 from ...harness.live.subscribers import is_apart, size_apart
 from ...harness.live.subscribers import size as item_size
+from ...log.events import Event
 from ...values.delta import Delta
 from ...values.stream_items import CaughtUp, Trouble
 from ...wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor

@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from ...cancellation import cancellable, ended
-from ...catalog import Row
 from ...errors import (
     HarnessClosed,
     HoldfastError,
@@ -26,10 +25,11 @@ from ...errors import (
     StoreError,
     UnknownAgent,
 )
-from ...events import Event, Scope
 from ...harness.live.log import Live
 from ...harness.live.subscribers import is_apart
-from ...harness.session import Session
+from ...harness.session.session import Session
+from ...log.catalog import Row
+from ...log.events import Event, Scope
 from ...values.delta import Delta
 from ...values.stream_items import CaughtUp, Item, Trouble
 from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_cursor, status_of

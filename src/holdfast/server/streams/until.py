@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, TypeAlias
 
-from ...events import Event
 from ...harness.live.log import Listener
-from ...harness.runs.decide import asks_within, decide, delegates
-from ...harness.runs.steps import Idle, Plan
-from ...harness.session import Session
-from ...store import wall_clock
+from ...harness.loop.decide import asks_within, decide, delegates
+from ...harness.loop.steps import Idle, Plan
+from ...harness.session.session import Session
+from ...log.events import Event
+from ...stores.port import wall_clock
 from ...values.stream_items import CaughtUp, Item
 from ...values.watch import Watch
 from ...wire import End

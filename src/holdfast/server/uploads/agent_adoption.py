@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from ...catalog import Row
 from ...errors import UnknownAgent
+from ...log.catalog import Row
 from ...values.records import Remains
 from ..engines import Engine, Place
 from .agents import Loading

@@ -16,9 +16,6 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ... import events as ev
-from ...catalog import Query
-from ...codec import LIMITS
 from ...errors import (
     BlobNotFound,
     HeadMoved,
@@ -27,9 +24,12 @@ from ...errors import (
     SessionNotFound,
     UnknownLoader,
 )
-from ...events import Key, NewEvent, Scope
 from ...harness.agents.agent import Agent
 from ...harness.tools import Tool
+from ...log import events as ev
+from ...log.catalog import Query
+from ...log.codec import LIMITS
+from ...log.events import Key, NewEvent, Scope
 from ...wire import File, Source
 from ..engines import Engine, Place
 from ..loaders import FILES, Identity, Loader, check_path, fetch

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, UnknownAgent
-from ...events import Key
 from ...harness.sandbox import NoSandbox
+from ...log.events import Key
 from ...wire import CreateSession, GetOrCreate
 from ..engines import Engine, Place
 from ..http.context import Asking

@@ -10,8 +10,8 @@ from typing import Any, cast
 import msgspec
 
 from ...errors import InvalidValue
-from ...events import Key, Scope
 from ...harness.sandbox import Place, Ran, Sandbox
+from ...log.events import Key, Scope
 from ...redact import values_only
 
 ROOM = 10_000  # sessions whose variables are remembered

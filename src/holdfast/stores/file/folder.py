@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...events import Scope
+from ...log.events import Scope
 
 OPEN_FILES = 128
 GONE = ".gone-"  # in the name of a folder that a delete has set aside

@@ -17,15 +17,15 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ... import catalog
-from ...catalog import Project, Row, RowChange
-from ...catalog.encrypted_preview import LOST
-from ...codec import fingerprint
 from ...errors import InvalidValue
-from ...events import Event, Key, NewEvent
-from ...store import Damage
+from ...log import catalog
+from ...log.catalog import Project, Row, RowChange
+from ...log.catalog.encrypted_preview import LOST
+from ...log.codec import fingerprint
+from ...log.events import Event, Key, NewEvent
 from .. import rules
 from ..links import ending
+from ..port import Damage
 from ..sqlite import history, remove
 from ..sqlite import log as logs
 from ..sqlite.payloads import Entry

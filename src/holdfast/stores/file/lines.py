@@ -13,8 +13,8 @@ from zlib import crc32
 import msgspec
 from msgspec import Raw, Struct
 
-from ...catalog import RowChange
-from ...events import Event, Key
+from ...log.catalog import RowChange
+from ...log.events import Event, Key
 
 FORMAT = 1
 MOST_MISSING = 10_000  # a number further on than this is itself taken for damage

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from ...catalog import Project
-from ...codec import erased, fingerprint
 from ...errors import LogDamaged
-from ...events import Event, Key, Scope, new_id
+from ...log.catalog import Project
+from ...log.codec import erased, fingerprint
+from ...log.events import Event, Key, Scope, new_id
 from .. import rules
 from ..frames import spoiled
 from ..rules import APART, Extension

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from ...catalog import Row
-from ...events import Key, Scope
-from ...store import Damage
+from ...log.catalog import Row
+from ...log.events import Key, Scope
+from ..port import Damage
 from ..sqlite import log as logs
 from ..sqlite import remove
 from ..sqlite.schema import LIVE, RESTORING

@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 
-from ... import catalog
-from ...catalog import Project
 from ...errors import InvalidValue, LogDamaged, StoreDamaged, StoreTooNew
-from ...events import Event, Key, Scope, new_id
 from ...file_lock import FileLock, held
-from ...store import Damage, Durability, StoreInfo, wall_clock
+from ...log import catalog
+from ...log.catalog import Project
+from ...log.events import Event, Key, Scope, new_id
 from ...values.records import Receipt, Remains
+from ..port import Damage, Durability, StoreInfo, wall_clock
 from ..sqlite import schema, upkeep
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
 from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder

@@ -11,7 +11,7 @@ from typing import Any
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from ...events import Scope
+from ...log.events import Scope
 from .entry import Document, Entry, Segment, segments
 from .failure import only_duplicates
 from .records import Batch, Found, batch_id, merged, numbered, perhaps_known, size_of

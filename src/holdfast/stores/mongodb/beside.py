@@ -6,10 +6,10 @@ from msgspec import Raw
 from pymongo.errors import DuplicateKeyError
 
 from ...errors import BlobNotFound, LeaseLost
-from ...events import Key, Scope, new_id
-from ...store import BlobRef, Draft, Lease, Snapshot
+from ...log.events import Key, Scope, new_id
 from .. import rules
 from ..frames import packed, unpacked
+from ..port import BlobRef, Draft, Lease, Snapshot
 from . import entry as entries
 from .batches import known_ids, named
 from .entry import Entry

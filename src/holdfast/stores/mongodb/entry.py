@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ... import catalog
-from ...catalog import Row
-from ...events import Key, Scope
+from ...log import catalog
+from ...log.catalog import Row
+from ...log.events import Key, Scope
 from ..rules import LeaseState
 from .records import Batch, newest_of
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 
-from ... import catalog
-from ...catalog import Page, Pending, PendingQuery, Query, Row
-from ...events import Key
+from ...log import catalog
+from ...log.catalog import Page, Pending, PendingQuery, Query, Row
+from ...log.events import Key
 from .. import rules
 from .entry import LIVE, Document, digest, row_of
 from .schema import Database

@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 
 from pymongo.errors import DuplicateKeyError
 
-from ...catalog import Row
 from ...errors import HoldfastError, StoreUnavailable
-from ...events import Key, Scope
+from ...log.catalog import Row
+from ...log.events import Key, Scope
 from .. import rules
 from . import entry as entries
 from .batches import named, roll

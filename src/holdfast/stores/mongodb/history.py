@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from pymongo.errors import DuplicateKeyError
 
-from ... import catalog
-from ...catalog import Parent, Project, Row
-from ...codec import dense, erased
 from ...errors import InvalidValue, SessionExists, SessionNotFound, StoreUnavailable
-from ...events import Event, Key, NewEvent, Scope
-from ...store import Lease
+from ...log import catalog
+from ...log.catalog import Parent, Project, Row
+from ...log.codec import dense, erased
+from ...log.events import Event, Key, NewEvent, Scope
 from .. import links, rules
+from ..port import Lease
 from ..rules import Extension, LeaseState
 from . import entry as entries
 from .batches import (

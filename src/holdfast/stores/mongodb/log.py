@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from ...catalog import Project, RowChange
 from ...errors import HoldfastError, LogDamaged
-from ...events import Appended, Event, Key, NewEvent
-from ...store import Lease
+from ...log.catalog import Project, RowChange
+from ...log.events import Appended, Event, Key, NewEvent
 from .. import rules
 from ..links import seals
 from ..paging import dense
+from ..port import Lease
 from ..rules import Extension
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, known_in_batches, known_in_tail, named

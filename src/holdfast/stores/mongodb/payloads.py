@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...events import Event, Key, Scope, new_id
+from ...log.events import Event, Key, Scope, new_id
 from ..frames import FRAME, spoiled, unpacked
 from ..rules import Extension
 from .batches import insert_once, named

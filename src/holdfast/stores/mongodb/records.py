@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from ...codec import fingerprint
-from ...events import Event, NewEvent
+from ...log.codec import fingerprint
+from ...log.events import Event, NewEvent
 from .. import links, rules
 from ..frames import packed
 from ..rules import APART, Extension

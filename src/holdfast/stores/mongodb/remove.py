@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ...catalog import SKEW
 from ...errors import SessionNotFound
-from ...events import Key, Scope, new_id
-from ...store import Lease
+from ...log.catalog import SKEW
+from ...log.events import Key, Scope, new_id
 from ...values.records import Remains
 from .. import rules
+from ..port import Lease
 from . import entry as entries
 from .batches import named
 from .entry import DEAD, FORKING, LIVE, RESTORING, Document

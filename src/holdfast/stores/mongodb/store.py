@@ -15,18 +15,18 @@ from typing import TypeVar
 
 from pymongo import AsyncMongoClient
 
-from ... import catalog
-from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS, check_stored
 from ...errors import StoreError, StoreUnavailable
-from ...events import Appended, Event, Key, NewEvent, Scope
-from ...store import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from ...log import catalog
+from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...log.codec import LIMITS, check_stored
+from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
 from .. import rules
 from ..checked import CheckedStore
 from ..event_loop import OwnLoop
 from ..notify import Wakes, follow
+from ..port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
 from ..retry import patiently
 from ..rules import APART
 from . import beside, find, history, remove, upkeep

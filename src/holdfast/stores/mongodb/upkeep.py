@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator
 
 from msgspec.structs import replace
 
-from ... import catalog
-from ...catalog import Project
-from ...codec import fingerprint
 from ...errors import LogDamaged
-from ...events import Key, Scope
-from ...store import Damage
+from ...log import catalog
+from ...log.catalog import Project
+from ...log.codec import fingerprint
+from ...log.events import Key, Scope
 from ..links import Walk
+from ..port import Damage
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, named
 from .beside import claimed

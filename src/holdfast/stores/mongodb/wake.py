@@ -16,7 +16,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from ...cancellation import cancellable, ended
-from ...events import Key
+from ...log.events import Key
 from ..notify import Wakes
 from .batches import named
 from .entry import LIVE, Document

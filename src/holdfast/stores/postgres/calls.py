@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from asyncpg import Record
 
-from ...events import Key
+from ...log.events import Key
 from .database import Database
 
 WRITERS = 4  # connections that append at a time

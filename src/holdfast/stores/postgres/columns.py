@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from ... import catalog
-from ...catalog import Row, RowChange
-from ...codec import LIMITS
-from ...events import Event
+from ...log import catalog
+from ...log.catalog import Row, RowChange
+from ...log.codec import LIMITS
+from ...log.events import Event
 
 encode = msgspec.json.Encoder().encode
 

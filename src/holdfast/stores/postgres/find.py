@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from ... import catalog
-from ...catalog import Page, Pending, PendingQuery, Query, Row
 from ...errors import InvalidValue
-from ...events import Key
+from ...log import catalog
+from ...log.catalog import Page, Pending, PendingQuery, Query, Row
+from ...log.events import Key
 from .. import rules
 from .columns import digest
 from .database import Link

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import msgspec
 from asyncpg import UniqueViolationError
 
-from ... import catalog
-from ...catalog import Parent, Project, Row
-from ...codec import dense, erased, fingerprint
 from ...errors import InvalidValue, SessionExists, StoreUnavailable
-from ...events import Event, Key, NewEvent
-from ...store import Lease
+from ...log import catalog
+from ...log.catalog import Parent, Project, Row
+from ...log.codec import dense, erased, fingerprint
+from ...log.events import Event, Key, NewEvent
 from .. import links, rules
 from ..frames import packed
+from ..port import Lease
 from .columns import encode
 from .database import Link
 from .log import (

@@ -18,13 +18,13 @@ from weakref import WeakValueDictionary
 import msgspec
 from asyncpg import Record
 
-from ...catalog import Project, Row
 from ...errors import HoldfastError
-from ...events import Appended, Key, NewEvent
-from ...store import Lease
+from ...log.catalog import Project, Row
+from ...log.events import Appended, Key, NewEvent
 from .. import rules
 from ..frames import packed
 from ..links import ending, seals
+from ..port import Lease
 from ..rules import Extension, LeaseState
 from .calls import Calls
 from .columns import columns, dropped_drafts, encode, listed

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...cancellation import cancellable, ended
-from ...events import Key
+from ...log.events import Key
 from ..notify import Wakes
 from ..rules import Extension
 from .columns import encode

@@ -6,7 +6,7 @@ import msgspec
 from asyncpg import Record
 
 from ...errors import LogDamaged
-from ...events import Event, Key
+from ...log.events import Event, Key
 from ..frames import FRAME, spoiled, unpacked
 from ..paging import PAGE_EVENTS, Page, dense
 from ..rules import APART

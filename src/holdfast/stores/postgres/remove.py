@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...catalog import Row
-from ...events import Key, Scope
-from ...store import Lease
+from ...log.catalog import Row
+from ...log.events import Key, Scope
 from ...values.records import Remains
 from .. import rules
+from ..port import Lease
 from .columns import encode
 from .database import Link
 from .log import Entry, entry_by_id, existing, lookup

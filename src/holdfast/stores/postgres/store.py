@@ -12,18 +12,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from ... import catalog
-from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS
 from ...errors import StoreUnavailable
-from ...events import Appended, Event, Key, NewEvent, Scope
-from ...store import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from ...log import catalog
+from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...log.codec import LIMITS
+from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
 from .. import paging, rules
 from ..checked import CheckedStore
 from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
+from ..port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
 from ..rules import APART
 from . import beside, find, history, remove, schema, upkeep
 from . import log as logs

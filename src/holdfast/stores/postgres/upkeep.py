@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from ... import catalog
-from ...catalog import Project
-from ...codec import fingerprint
-from ...events import Key, Scope
-from ...store import Damage
+from ...log import catalog
+from ...log.catalog import Project
+from ...log.codec import fingerprint
+from ...log.events import Key, Scope
 from ..links import Walk
 from ..paging import PAGE_EVENTS
+from ..port import Damage
 from .beside import claimed
 from .columns import digests
 from .database import Link

@@ -7,9 +7,9 @@ import sqlite3
 from msgspec import Raw
 
 from ...errors import BlobNotFound, SessionNotFound
-from ...events import Key, Scope
-from ...store import BlobRef, Draft, Lease, Snapshot
+from ...log.events import Key, Scope
 from .. import rules
+from ..port import BlobRef, Draft, Lease, Snapshot
 from ..rules import LeaseState
 from .log import existing, known_ids
 from .payloads import Bodies, Entry, Recent

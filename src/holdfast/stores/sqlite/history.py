@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ... import catalog
-from ...catalog import Project, Row
-from ...codec import dense, erased, fingerprint
 from ...errors import InvalidValue, LogDamaged, SessionExists, StoreUnavailable
-from ...events import Event, Key, NewEvent
-from ...store import Lease
+from ...log import catalog
+from ...log.catalog import Project, Row
+from ...log.codec import dense, erased, fingerprint
+from ...log.events import Event, Key, NewEvent
 from .. import links, rules
 from ..paging import PAGE_EVENTS
+from ..port import Lease
 from .log import (
     begin,
     entry_by_id,

@@ -13,14 +13,14 @@ from operator import attrgetter
 
 import msgspec
 
-from ... import catalog
-from ...catalog import Project, Row, RowChange
 from ...errors import HoldfastError, LogDamaged
-from ...events import Event, Key, NewEvent
-from ...store import Lease
+from ...log import catalog
+from ...log.catalog import Project, Row, RowChange
+from ...log.events import Event, Key, NewEvent
 from .. import rules
 from ..links import Seal, ending
 from ..paging import Page, dense
+from ..port import Lease
 from ..rules import Extension, LeaseState
 from .payloads import Bodies, Entry, Recent, Record
 from .schema import LIVE

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Raw
 
-from ...catalog import Row
-from ...events import Event, Key, Scope
+from ...log.catalog import Row
+from ...log.events import Event, Key, Scope
 from .. import rules
 from ..frames import FRAME, packed, spoiled, unpacked
 from ..rules import APART, Extension, LeaseState

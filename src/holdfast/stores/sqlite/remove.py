@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...catalog import Row
-from ...events import Key, Scope
-from ...store import Lease
+from ...log.catalog import Row
+from ...log.events import Key, Scope
 from ...values.records import Remains
 from .. import rules
+from ..port import Lease
 from .log import entry_by_id, existing, lookup
 from .payloads import Bodies, Entry
 from .schema import DEAD, RESTORING

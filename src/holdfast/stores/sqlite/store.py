@@ -16,13 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ... import catalog
-from ...catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...codec import LIMITS
 from ...errors import InvalidValue, StoreDamaged
-from ...events import Appended, Event, Key, NewEvent, Scope
 from ...file_lock import FileLock
-from ...store import BlobRef, Damage, Draft, Durability, Lease, Snapshot, StoreInfo, wall_clock
+from ...log import catalog
+from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...log.codec import LIMITS
+from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
 from .. import paging, rules
@@ -30,6 +29,7 @@ from ..checked import CheckedStore
 from ..links import seals
 from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
+from ..port import BlobRef, Damage, Draft, Durability, Lease, Snapshot, StoreInfo, wall_clock
 from ..rules import APART, Extension
 from . import beside, find, history, remove, schema, upkeep
 from . import log as logs

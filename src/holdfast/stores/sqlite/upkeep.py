@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ... import catalog
-from ...catalog import Project
-from ...codec import fingerprint
 from ...errors import LogDamaged, StoreDamaged
-from ...events import Key, Scope
-from ...store import Damage
+from ...log import catalog
+from ...log.catalog import Project
+from ...log.codec import fingerprint
+from ...log.events import Key, Scope
 from ..links import Walk
+from ..port import Damage
 from .beside import claimed
 from .history import blank, projected
 from .log import entry_by_id, kept_of, save_row, segments

@@ -9,11 +9,11 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from ...catalog import Query
-from ...catalog.encrypted_preview import BOXED
 from ...errors import HoldfastError, InvalidValue, KeyMissing
-from ...events import Key, Scope
-from ...store import Store
+from ...log.catalog import Query
+from ...log.catalog.encrypted_preview import BOXED
+from ...log.events import Key, Scope
+from ..port import Store
 from .key_rings import Claim, DataKey, Ring, claim_of, data_key, locked, new_data_key
 from .keys import RESERVED, Master, Vault
 

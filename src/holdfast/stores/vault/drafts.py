@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...errors import KeyMissing
-from ...events import Key
-from ...store import Draft, Lease, Store
+from ...log.events import Key
+from ..port import Draft, Lease, Store
 from ..rules import join_draft
 from .key_rings import Ring, UnknownKey, Unsealed
 

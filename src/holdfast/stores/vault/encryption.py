@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from ...catalog import Pending, Row
-from ...catalog.encrypted_preview import BOXED, NEWER, Box, box_of, shown
-from ...codec import LIMITS, erased
 from ...errors import InvalidValue, KeyMissing
-from ...events import Event, Key, NewEvent
-from ...store import Snapshot
+from ...log.catalog import Pending, Row
+from ...log.catalog.encrypted_preview import BOXED, NEWER, Box, box_of, shown
+from ...log.codec import LIMITS, erased
+from ...log.events import Event, Key, NewEvent
 from .. import rules
+from ..port import Snapshot
 from . import key_rings
 from .key_rings import PLAIN, Ring, UnknownKey, Unsealed
 

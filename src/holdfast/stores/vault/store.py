@@ -15,21 +15,16 @@ from typing import TypeVar, TypeVarTuple
 
 from msgspec.structs import replace
 
-from ...catalog import Page, Parent, Pending, PendingQuery, Query, Row
-from ...codec import (
-    LIMITS,
-    check_data,
-    check_size,
-    check_stored,
-)
 from ...errors import BlobNotFound, InvalidValue, KeyMissing, LogDamaged
-from ...events import Appended, Event, Key, NewEvent, Scope
-from ...store import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
+from ...log.catalog import Page, Parent, Pending, PendingQuery, Query, Row
+from ...log.codec import LIMITS, check_data, check_size, check_stored
+from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt
 from ...values.stream_items import CaughtUp
 from .. import rules
 from ..checked import CheckedStore
 from ..frames import damaged
+from ..port import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
 from ..wrapped import WrappedStore
 from . import encryption
 from .data_keys import KeyInfo, Resealed, Rings

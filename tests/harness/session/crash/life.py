@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast import connect
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 
 from ...crash.scene import SESSION, Effects, illegal, said
 from .scene import Stage

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast import Agent, Harness, Mode, SubAgent, ToolContext, tool
 from holdfast.errors import AlreadyDecided, NotPending
 from holdfast.harness.builtins import ASKING, TASKS
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.values.pending import Ask
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import Harness, Store
 from holdfast.events import Appended, Key, NewEvent
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.store import Lease
 from holdfast.testing.faults import FaultyStore
 from holdfast.values.display import to_json

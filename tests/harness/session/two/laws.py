@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast import Event
-from holdfast.state import State, fold
+from holdfast.log.state import fold
+from holdfast.state import State
 
 from ...crash.scene import illegal
 from ...properties.test_cuts import paired

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast import Agent, Harness, Mode, tool
 from holdfast.harness.builtins import ASKING, TASKS
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.port import FromModel, FromUser, ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Use, last_input

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast import Harness, HoldfastError
-from holdfast.harness.session import Session
+from holdfast.harness.session.session import Session
 
 from ....crash.workers.talk import hear, say
 from ..crash.witness import view

@@ -1,0 +1,203 @@
+"""What to do next, from what is so. Pure: no clock, no I/O, no memory of its own.
+
+Whoever has the log can ask, at any moment, after any crash, and gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import UnsetType
+
+from ...log.state import CHILD, OpenCall, OpenItem, Run, State
+from ...values.options import STEPS
+from ..agents.limits import Bounds
+from .steps import (
+    AskOutcome,
+    CallModel,
+    Compact,
+    Conclude,
+    Expire,
+    Finish,
+    Fire,
+    Idle,
+    Plan,
+    Refuse,
+    Report,
+    RunTools,
+    Start,
+    Step,
+    Supersede,
+    Wait,
+    Warn,
+)
+
+WARNING = 0.8  # of the time that an item has: then people are told that it runs out
+SETTLED = ("denied", "answered", "expired", "superseded", "abandoned")
+ANSWERS = ("approved", "denied", "answered")
+
+
+def decide(state: State, bounds: Bounds, now: int) -> Step:
+    """The next step of a log at `now` (ms)."""
+    if (step := _by_the_clock(state, now)) is not None:
+        return step
+    if (run := state.active) is None:
+        return _idle(state, bounds)
+    return _running(state, run, bounds, now)
+
+
+def _by_the_clock(state: State, now: int) -> Step | None:
+    if not (state.pending or state.timers):
+        return None
+    items = state.pending.items()
+    if late := tuple(id for id, item in items if item.expires and item.expires <= now):
+        return Expire(late)
+    if soon := tuple(id for id, item in items if (at := _warning(item)) and at <= now):
+        return Warn(soon)
+    if rung := tuple(id for id, timer in state.timers.items() if timer.at <= now):
+        return Fire(rung)
+    return None
+
+
+def _idle(state: State, bounds: Bounds) -> Step:
+    if state.owes and (state.run is not None or (state.due is not None and not state.queue)):
+        return Report()
+    if state.queue:
+        return Start(state.queue[0].seq, _full(state, bounds, more=1))
+    due = next_due(state)
+    return Idle() if due == state.due else Plan(due)
+
+
+def _running(state: State, run: Run, bounds: Bounds, now: int) -> Step:
+    if (excess := state.excess) is not None:
+        return Refuse(excess.seq, excess.left)  # first: no other step knows these calls
+    if (end := _ending(state, run, bounds, now)) is not None:
+        return end
+    if (step := _open_calls(state)) is not None:
+        return step
+    steering = tuple(q.seq for q in state.queue if q.how == "steer")
+    if run.answered and not steering:
+        return Finish("done")
+    if (code := _spent(run, bounds)) is not None:
+        return Finish("failed", code)
+    if _full(state, bounds):
+        return Compact()
+    return CallModel(run.steps + 1, steering)
+
+
+def _full(state: State, bounds: Bounds, more: int = 0) -> bool:
+    """Whether a model would read more than it should, with so many turns more."""
+    window = state.window
+    return window.tokens > bounds.tokens or window.turns + more > bounds.turns
+
+
+def _ending(state: State, run: Run, bounds: Bounds, now: int) -> Finish | None:
+    if state.abort is not None:
+        by_message = any(q.seq == state.abort for q in state.queue)
+        return Finish("interrupted", "interrupted") if by_message else Finish("aborted", "aborted")
+    if run.crashes > bounds.crashes:
+        return Finish("failed", "crash_loop")
+    if run.crashes and bounds.recovery == "close":
+        return Finish("interrupted", "driver_lost")
+    if (until := deadline(run, bounds)) is not None and until <= now:
+        return Finish("failed", "limit_time")
+    return None
+
+
+def _open_calls(state: State) -> Step | None:
+    """What the calls of the last message want, the most urgent first."""
+    # A call within another is decided with it, as long as that one is open.
+    calls = {id: call for id, call in state.calls.items() if call.parent not in state.calls}
+    if lost := {id: call for id, call in calls.items() if call.status == "started"}:
+        return _begun(lost)
+    ready = tuple(id for id, call in calls.items() if _ready(call))
+    settled = (id for id, call in calls.items() if call.status in SETTLED or call.parent)
+    if over := tuple(id for id in settled if id not in ready):
+        return Conclude(over)
+    if ready:
+        return RunTools(ready)
+    return _asking(state) if calls else None
+
+
+def _begun(calls: Mapping[str, OpenCall]) -> Step:
+    """What to do about calls that were begun, and nobody is left who knows what came of them."""
+    if again := tuple(id for id, call in calls.items() if call.repeat and not call.parent):
+        return RunTools(again)
+    if told := tuple(id for id, call in calls.items() if call.tell or call.parent):
+        return Conclude(told)
+    return AskOutcome(tuple(calls))
+
+
+def _asking(state: State) -> Step:
+    """Wait for a person, or for sub-agents; unless somebody says something instead."""
+    asked = (id for id, item in state.pending.items() if item.call in state.calls)
+    instead = tuple(id for id in asked if not id.endswith(CHILD))  # who works is not asked
+    if instead and any(q.how == "steer" for q in state.queue):
+        return Supersede(instead)
+    due = next_due(state)
+    if state.run is None or state.run.status != "waiting":
+        return Wait(due)
+    return Idle() if due == state.due else Plan(due)
+
+
+def _ready(call: OpenCall) -> bool:
+    """Whether a call may be carried out: nobody had to be asked, or somebody has said yes; or it
+    asked something itself, and has its answer."""
+    if call.parent is not None:
+        return False
+    return call.status in (ANSWERS if call.parked else ("proposed", "approved"))
+
+
+def _spent(run: Run, bounds: Bounds) -> str | None:
+    limits = bounds.limits
+    steps = STEPS if isinstance(limits.steps, UnsetType) else limits.steps
+    for code, used, most in (
+        ("limit_steps", run.steps, run.limits.get("steps", steps)),
+        ("limit_tokens", run.tokens, run.limits.get("tokens", limits.tokens)),
+        ("limit_cost", run.cost, run.limits.get("cost", limits.cost)),
+    ):
+        if most is not None and used >= most:
+            return code
+    return None
+
+
+def deadline(run: Run, bounds: Bounds) -> int | None:
+    """When a run that is driven without a break has used up its time (ms)."""
+    seconds = run.limits.get("seconds", bounds.limits.seconds)
+    if seconds is None or run.status != "running":
+        return None
+    return run.since + int(seconds * 1000) - run.spent
+
+
+def next_due(state: State) -> int | None:
+    """When the clock alone will give something to do."""
+    times = [timer.at for timer in state.timers.values()]
+    for item in state.pending.values():
+        times.extend(at for at in (_warning(item), item.expires) if at is not None)
+    return min(times, default=None)
+
+
+def at_rest(state: State, bounds: Bounds, now: int) -> bool:
+    """Whether there is nothing that a driver, here or of a sub-agent, could do."""
+    return isinstance(decide(state, bounds, now), (Idle, Plan)) and not delegates(state)
+
+
+def delegates(state: State) -> bool:
+    """Whether all that goes on is to wait for sub-agents."""
+    if state.active is None or state.active.status != "waiting" or state.abort is not None:
+        return False
+    return bool(state.pending) and all(id.endswith(CHILD) for id in state.pending)
+
+
+def asks_within(state: State) -> bool:
+    """Whether all that goes on is to wait for a person, in calls that other calls made."""
+    calls = state.calls
+    parents = {call.parent for call in calls.values() if call.parent is not None}
+    leaves = [call for id, call in calls.items() if id not in parents]
+    return bool(parents) and all(call.status == "waiting" for call in leaves)
+
+
+def _warning(item: OpenItem) -> int | None:
+    if item.expires is None or item.warned:
+        return None
+    return item.at + int((item.expires - item.at) * WARNING)

@@ -1,0 +1,245 @@
+"""What goes on between a thread and its sub-agents' threads, in their logs. All of it may be
+done again after a crash: ids derive from the call's.
+
+A call that hands a task on begins the thread of the sub-agent, and waits as a pending item. The
+end of the sub-agent's run is the answer to that item; until its own log says that it was given,
+it is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from ...errors import HeadMoved, HoldfastError, SessionNotFound, ToolError
+from ...log import events as ev
+from ...log.codec import typed
+from ...log.events import Event, Key, NewEvent
+from ...log.state import CHILD, State
+from ...values.watch import Watch
+from ..agents.agent import DELEGATION
+from ..agents.config import check_offered
+from ..agents.subagents import SubAgent
+from ..tools.values import Park
+from .decide import next_due
+from .driver import Driving
+from .steps import Report
+
+TEXT = 100_000  # characters of its answer that the parent is told
+TITLE = 200
+FORKED = (
+    "[You are a copy of the agent above, made for one task. Do the task below and nothing else, "
+    "then say what came of it: only your last message is passed on. You cannot hand tasks on, "
+    "nor change the list of tasks.]"
+)
+
+
+def thread_of(call: str) -> str:
+    """The thread of the sub-agent that a call began."""
+    return f"sub/{call}"
+
+
+def child_of(item: str) -> str | None:
+    """The thread of the sub-agent that an item stands for, if it does."""
+    call = item.removesuffix(CHILD)
+    return None if call == item else thread_of(call)
+
+
+def model_setting(name: str | None) -> str:
+    """The name in the session's metadata of the model that was chosen for a sub-agent; without
+    one, for all."""
+    return "subagent_model" if name is None else f"subagent_model.{name}"
+
+
+def chosen(shared: State, name: str | None) -> str | None:
+    """The model that was chosen in this session for a sub-agent, or for all."""
+    for setting in (model_setting(name), model_setting(None)):
+        if isinstance(ref := shared.settings.get(setting), str):
+            return ref
+    return None
+
+
+async def begin(
+    driving: Driving,
+    call: str,
+    sub: SubAgent,
+    task: str,
+    *,
+    model: str | None,
+    forked: bool | None,
+) -> Park:
+    """Begin the thread of a sub-agent, once; what its call waits for."""
+    if not task.strip():
+        raise ToolError(problem="the task is empty")
+    copy = sub.forked if forked is None else forked
+    if not copy and sub.agent is None and sub.instructions is None:
+        raise ToolError(problem=f"{sub.name!r} has no instructions of its own: fork it")
+    ref = _model(driving, sub, model, copy)
+    making = asyncio.ensure_future(_make(driving, call, sub, task, ref, copy))
+    try:
+        await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await asyncio.wait({making})
+        if driving.failure is None and not driving.stopping:  # else the next driver goes on
+            await stop(driving, [call])
+        raise
+    thread = thread_of(call)
+    driving.config.nudge(_key(driving, thread))
+    return Park(
+        f"{sub.name}: {task}"[:TITLE],
+        what="external",
+        detail={"thread": thread, "agent": sub.name, "forked": copy},
+        id=f"{call}{CHILD}",
+    )
+
+
+def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) -> str | None:
+    """The call's, the session's choice, the sub-agent's, the one that its parent uses now."""
+    config, state = driving.config, driving.state
+    if wanted is not None:
+        try:
+            config.models.check(wanted)
+            check_offered(wanted, config.offered)
+        except HoldfastError as error:
+            raise ToolError(problem=str(error)) from error
+        return wanted
+    if (ref := chosen(driving.shared.state, sub.name) or sub.model) is not None:
+        return ref
+    child = sub.within(config.agent, forked=forked)
+    if not forked and (child.model or child.mode(None).model):
+        return None  # its own agent says so
+    return config.model_ref(state, driving.run.model)
+
+
+async def _make(
+    driving: Driving, call: str, sub: SubAgent, task: str, model: str | None, forked: bool
+) -> None:
+    config, live, thread = driving.config, driving.live, thread_of(call)
+    where = _key(driving, thread)
+    about: dict[str, Any] = {
+        "agent": f"{config.agent.key}/{sub.name}",
+        "parent": live.key.thread,
+        "title": f"{sub.name}: {task}"[:TITLE],
+        "item": f"{call}{CHILD}",
+        "call": call,
+        "approval": config.mode(driving.state).approval,
+    }
+    message = ev.MessageReceived(
+        text=f"{FORKED}\n\n{task}" if forked else task,
+        metadata={"by": DELEGATION, "parent": live.key.thread},
+        model=model,
+        limits={} if sub.steps is None else {"steps": sub.steps},
+    )
+    received = NewEvent.of("message.received", message, id=f"in:{thread}", actor=config.agent.key)
+    if forked:
+        at = driving.state.calls[call].seq - 1  # before the message that made this call
+        first = NewEvent.of("thread.forked", ev.ThreadForked(at=at, **about), id=f"began:{thread}")
+        await config.store.fork(live.key, thread, at=at, first=first)
+        await config.store.append(where, [received])
+        return
+    first = NewEvent.of("thread.created", ev.ThreadCreated(**about), id=f"began:{thread}")
+    events = [first, *_granted(driving, thread), received]
+    with contextlib.suppress(HeadMoved):  # it was begun before, with all of them
+        await config.store.append(where, events, create=True, expected=0)
+
+
+def _granted(driving: Driving, thread: str) -> list[NewEvent]:
+    """What is not asked about at the moment is not asked about in the sub-agent either."""
+    grants = driving.state.grants
+    given: list[dict[str, Any]] = [{"tool": name} for name in grants.tools]
+    given += [{"category": name} for name in grants.categories]
+    return [
+        NewEvent.of(
+            "grant.given",
+            ev.GrantGiven(driver=grants.driver or "", **one),
+            id=f"grant:{thread}:{n}",
+        )
+        for n, one in enumerate(given)
+    ]
+
+
+def _key(driving: Driving, thread: str) -> Key:
+    key = driving.live.key
+    return Key(key.tenant, key.session, thread)
+
+
+async def stop(driving: Driving, calls: list[str]) -> None:
+    """Stop the sub-agents that these calls began, if they did."""
+    for call in calls:
+        where = _key(driving, thread_of(call))
+        event = NewEvent.of(
+            "abort.requested",
+            ev.AbortRequested(reason="the parent does not wait for it any more"),
+            id=f"abort:{where.thread}",
+            actor=driving.config.agent.key,
+        )
+        with contextlib.suppress(SessionNotFound):  # it had not begun
+            await driving.config.store.append(where, [event])
+            driving.config.nudge(where)
+
+
+async def stop_all(driving: Driving) -> None:
+    """Stop all sub-agents that work for the run that ends."""
+    state = driving.state
+    begun = [id for id, call in state.calls.items() if call.name == DELEGATION]
+    # Any tool may hand a task on: then its call waits for the sub-agent.
+    begun += [id.removesuffix(CHILD) for id in state.pending if id.endswith(CHILD)]
+    await stop(driving, [*dict.fromkeys(begun)])
+
+
+async def report(driving: Driving, step: Report) -> None:
+    """Answer the call that began this thread with what came of it; then write here that it was
+    answered."""
+    sub = driving.state.sub
+    assert sub is not None
+    assert sub.item is not None
+    parent = _key(driving, sub.parent)
+    payload = ev.PendingSettled(id=sub.item, outcome="answered", answer=await _outcome(driving))
+    event = NewEvent.of(
+        "pending.settled", payload, id=f"settle:{sub.item}", actor=driving.config.agent.key
+    )
+    with contextlib.suppress(SessionNotFound):  # the parent was deleted
+        await driving.config.store.append(parent, [event])
+    done = ev.ThreadReported(item=sub.item, due=_due(driving))
+    await driving.write(NewEvent.of("thread.reported", done, id=f"reported:{sub.item}"))
+    driving.config.nudge(parent)
+
+
+def _due(driving: Driving) -> int | None:
+    return driving.now() if driving.state.queue else next_due(driving.state)
+
+
+async def _outcome(driving: Driving) -> dict[str, Any]:
+    live, run = driving.live, driving.state.run
+    about = {"thread": live.key.thread, "agent": driving.config.agent.key}
+    if run is None:
+        return {"status": "aborted", "text": "", "usage": {}, **about}
+    watch = Watch(live.key, -1)
+    watch.run = run.id
+    usage: dict[str, int] = {}
+    async for event in live.store.read(live.key, after=run.seq - 1, log=live.log):
+        watch.see(event)
+        for name, count in _used(event).items():
+            usage[name] = usage.get(name, 0) + count
+    status, code, error, _ = watch.end or (run.status, run.code, None, 0)
+    more = {"code": code, "error": error, "output": watch.output}
+    return {
+        "status": status,
+        "text": watch.text[:TEXT],
+        "usage": usage,
+        **about,
+        **{name: value for name, value in more.items() if value is not None},
+    }
+
+
+def _used(event: Event) -> dict[str, int]:
+    """What an event says was used: by a model here, or by a sub-agent of this one."""
+    payload = typed(event)
+    if isinstance(payload, ev.MessageCompleted):
+        return payload.usage
+    if isinstance(payload, ev.PendingSettled) and payload.id.endswith(CHILD):
+        answer = payload.answer if isinstance(payload.answer, dict) else {}
+        used = answer.get("usage")
+        return used if isinstance(used, dict) else {}
+    return {}

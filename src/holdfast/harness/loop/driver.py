@@ -1,0 +1,168 @@
+"""One driver of one log: what it knows, its way to write, and the run that it has taken up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from ...errors import HeadMoved
+from ...log.events import Event, NewEvent
+from ...log.state import Run, State
+from ...stores.port import Lease
+from ...values.delta import Growing
+from ..agents.config import Config
+from ..agents.limits import Bounds
+from ..live.log import Live
+from ..telemetry.logs import Log
+from ..telemetry.spans import RunSpan
+from .cancellation import Stoppable
+from .decide import deadline, decide
+from .lease import Hold
+from .steps import Step
+
+T = TypeVar("T")
+
+
+class Flight:
+    """A message in flight: the id that its event will have, and the text so far."""
+
+    def __init__(self, message: str, model: str) -> None:
+        self.message, self.model = message, model
+        self.said = Growing()
+
+    @property
+    def text(self) -> str:
+        return self.said.text
+
+
+class Driving(Stoppable):
+    """The right to drive a log, while it lasts. Everything written here is fenced."""
+
+    def __init__(self, config: Config, live: Live, shared: Live, lease: Lease, log: Log) -> None:
+        super().__init__()
+        self.config, self.live, self.log = config, live, log
+        self.shared = shared  # the log of thread `main`, which has what all threads share
+        self.hold = Hold(config, live, lease, log, self.lost)
+        self.invoke: Callable[..., Awaitable[Any]]  # how a tool calls another; the loop sets it
+        self.took: str | None = None  # the run that is driven here
+        self.uncut: str | None = None  # the run of which nothing more can be put away
+        self.judged: set[str] = set()  # calls whose judgement this driver wrote down
+        self.blobs: dict[str, bytes] = {}
+        self.flight: Flight | None = None
+        self.unhooked: list[Event] = []
+        self.turn = asyncio.Lock()  # of calls within calls, to begin
+        self._gave_way = False  # to messages that came; the next write does not
+        self._span = RunSpan(config.tracing, live.key, config.agent.key)
+
+    @property
+    def state(self) -> State:
+        return self.live.state
+
+    @property
+    def run(self) -> Run:
+        run = self.live.state.run
+        assert run is not None, "a step of a run is performed when there is one"
+        return run
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of what is decided next. Where nothing can be put away, the window has
+        none: what is too much for a model is for the model to say."""
+        bounds, run = self.config.bounds, self.state.active
+        if run is None or self.uncut is None or run.id != self.uncut:
+            return bounds
+        return replace(bounds, tokens=sys.maxsize, turns=sys.maxsize)
+
+    @property
+    def mine(self) -> bool:
+        """Whether there is no run, or this driver has taken it up."""
+        run = self.state.active
+        return run is None or (run.status == "running" and run.id == self.took)
+
+    def now(self) -> int:
+        return self.config.clock(self.live.key)
+
+    def still(self, step: Step) -> bool:
+        """Whether a step is what is to be done, also after what has come since it was decided."""
+        return decide(self.state, self.bounds, self.now()) == step
+
+    def take(self, run: str | None) -> None:
+        """This driver has begun a run, or taken it up."""
+        self._span.end(self.state.run)
+        self.took, self.log = run, self.log.bind(run=run)
+        self._span.begin(run or "")
+
+    def ready(self) -> None:
+        """Forget an earlier stop, before the next step."""
+        if self.state.abort is None:
+            self.go_on()
+
+    def event(self, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
+        """An event of the run that is going."""
+        rest.setdefault("run", self.run.id if self.state.active else None)
+        return NewEvent.of(kind, payload, **rest)
+
+    async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
+        """Append, and wait until it is folded here. False: the log grew meanwhile, and nothing
+        was written; decide again. What people are sending comes first."""
+        if expected is not None and self.live.posting and not self._gave_way:
+            self._gave_way = True
+            await self.live.posted()
+            if self.state.head != expected:
+                return False
+        self._gave_way = False
+        try:
+            head = await self.hold.append(events, expected)
+        except HeadMoved as moved:
+            await self.live.reach(moved.head)
+            return False
+        await self.live.reach(head)
+        return True
+
+    async def write_shared(self, *events: NewEvent, expected: int | None = None) -> bool:
+        """Append to what all threads share; like `write`."""
+        if self.shared is self.live:
+            return await self.write(*events, expected=expected)
+        shared, store = self.shared, self.config.store
+        try:
+            done = await store.append(shared.key, events, expected=expected, log=shared.log)
+        except HeadMoved as moved:
+            await shared.reach(moved.head)
+            return False
+        await shared.reach(done.head)
+        return True
+
+    async def watch(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` returns, or None if it was stopped: by an abort, by the end of its time,
+        by the end of the harness. Raises when the lease is lost."""
+        until = deadline(self.run, self.config.bounds) if self.state.active else None
+        left = None if until is None else max(0.0, (until - self.now() + 2) / 1000)
+        return await self.within(left, work)
+
+    def look(self, event: Event) -> None:
+        """Called with each event as it arrives."""
+        if self.config.agent.hooks:
+            self.unhooked.append(event)
+        if self.live.state.abort is not None:
+            self.halt()
+
+    @contextlib.asynccontextmanager
+    async def holding(self) -> AsyncIterator[None]:
+        """Drive, and keep the lease alive, whatever the work does."""
+        live = self.live
+        async with self.hold.kept():
+            live.driven = True
+            live.watchers.append(self.look)
+            live.endings.append(self.lost)
+            try:
+                yield
+            finally:
+                self._span.end(self.state.run)
+                live.watchers.remove(self.look)
+                live.endings.remove(self.lost)
+                live.driven = False

@@ -1,0 +1,87 @@
+"""The hold of one driver on a log: its lease, kept alive, and the writes that it allows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from ...errors import HeadMoved, LeaseLost, LogReplaced, SessionNotFound, StoreUnavailable
+from ...log.events import NewEvent
+from ...stores.port import Lease
+from ..agents.config import Config
+from ..live.debounce import Later
+from ..live.log import Live
+from ..telemetry.logs import Log
+
+
+class Hold:
+    """A lease while it lasts; `lost` is called when it does not. Everything written here is
+    fenced."""
+
+    def __init__(
+        self,
+        config: Config,
+        live: Live,
+        lease: Lease,
+        log: Log,
+        lost: Callable[[BaseException], None],
+    ) -> None:
+        self.lease = lease
+        self._config, self._store, self._live, self._log = config, config.store, live, log
+        self._lost = lost
+        self._renewal = Later(lease.ttl / 3000, self._renew)
+
+    @contextlib.asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Keep the lease alive, whatever the work does."""
+        self._renewal.ask()
+        try:
+            yield
+        finally:
+            await self._renewal.end(cut=True)
+
+    async def _renew(self) -> None:
+        try:
+            self.lease = await self._store.renew(self.lease)
+        except (LeaseLost, SessionNotFound, LogReplaced) as error:
+            self._lost(error)
+            return
+        except Exception as error:  # whatever it is, it may pass while the lease lasts
+            self._log.warning("renew_failed", category="storage", error=error)
+        self._renewal.ask()
+
+    async def append(self, events: Sequence[NewEvent], expected: int | None) -> int:
+        """Append, and the same events again while the store is away: their ids make that safe.
+        The number of the last event."""
+        live, attempts = self._live, self._config.policy.retry.storage
+        for n in range(1, attempts.times + 1):
+            try:
+                done = await self._store.append(
+                    live.key, events, expected=expected, fence=self.lease, log=live.log
+                )
+            except StoreUnavailable as error:
+                live.trouble(error)
+                self._log.error("append_failed", category="storage", error=error, attempt=n)
+                if n == attempts.times:
+                    raise
+                await asyncio.sleep(attempts.delay(n))
+            except LeaseLost as error:
+                self._lost(error)  # whatever else is being done here ends with it
+                raise
+            else:
+                return done.head
+        raise AssertionError("unreachable")
+
+    async def let_go(self) -> bool:
+        """Give the lease back, unless something came that is to be decided first."""
+        try:
+            await self._store.release(self.lease, head=self._live.state.head)
+        except HeadMoved as moved:
+            await self._live.reach(moved.head)
+            return False
+        return True
+
+    async def release(self) -> None:
+        """Give the lease back, whatever there is to do."""
+        await self._store.release(self.lease)

@@ -1,0 +1,347 @@
+"""Calling the model: choose it, show it the conversation, stream what it says, log it.
+
+The only place that calls a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...errors import HoldfastError, InvalidValue, ModelError, ModelUnavailable, StoreUnavailable
+from ...log import events as ev
+from ...log.codec import LIMITS
+from ...log.events import NewEvent, new_id
+from ...models.port import Model, ModelCall, TextChunk, ThoughtChunk, ToolSpec
+from ...stores.port import BlobRef
+from ...values.usage import normalised
+from ..faults import Fault, classify, make, public, retry_after, retryable
+from ..live.debounce import Later
+from .driver import Driving, Flight
+from .model_stream import AnswerTooLong, Said, heard
+from .policy import hidden
+from .prompt_context import Built, ContextFailed, build
+from .proposed_calls import proposed
+from .typed_output import output_spec, wanted
+
+TRIES = 3  # to end a run while messages come
+DRAFT = 0.25  # seconds between two writes of a draft
+PIECE = LIMITS.draft_bytes // 8  # characters of a draft that are written at a time
+
+
+class Failure(NamedTuple):
+    """Why no model could answer: the fault, what raised it, and which model was asked last."""
+
+    fault: Fault
+    error: BaseException | None
+    model: str | None = None
+
+
+async def call_model(driving: Driving) -> None:
+    """One model call of the run that is going, from its prompt to its message in the log. What
+    the model said is kept, however it ends."""
+    answer = await driving.watch(_answer(driving))
+    if answer is None:
+        return  # stopped; the flight has what was said, and what is decided next keeps it
+    if isinstance(answer, Failure):
+        await fail(driving, *answer)
+        return
+    built, ref, said = answer
+    run, step = driving.run.id, driving.run.steps
+    driving.log.info("model_answered", category="model", model=ref, run=run, step=step)
+    flight = driving.flight
+    try:
+        await _log(driving, built, ref, said)
+    except (InvalidValue, TypeError) as error:  # what it said is nothing that a log can hold
+        driving.flight = flight
+        await _unkept(driving, ref, error)
+
+
+async def _unkept(driving: Driving, ref: str, error: Exception) -> None:
+    """End the run of a model whose answer cannot be written down; its text is kept, if that can
+    be."""
+    lost = ModelError(model=ref, problem="the answer cannot be written down")
+    lost.__cause__ = error
+    fault = classify(lost, source="model", policy=driving.config.policy)
+    try:
+        await fail(driving, fault, lost, ref)
+    except InvalidValue:
+        driving.flight = None
+        await fail(driving, fault, lost, ref)
+
+
+async def _answer(driving: Driving) -> tuple[Built, str, Said] | Failure:
+    """What the model says, or what went wrong when no model could say it."""
+    policy = driving.config.policy
+    try:
+        built = await build(driving)
+    except ContextFailed as failed:
+        return Failure(failed.fault, failed.__cause__)
+    failure: Failure | None = None
+    first = driving.config.model_ref(driving.state, driving.run.model)
+    refs = [*dict.fromkeys(filter(None, (first, *driving.config.fallbacks)))]
+    for ref, then in zip(refs, [*refs[1:], None], strict=True):
+        try:
+            return built, ref, await _patiently(driving, _model(driving, ref), built)
+        except AnswerTooLong as error:  # another model would be asked for the same
+            return Failure(make("limit_size", str(error)), error, ref)
+        except Exception as error:  # a model of the program's own may raise anything
+            failure = Failure(classify(error, source="model", policy=policy), error, ref)
+            if then is None or (driving.flight is not None and driving.flight.text):
+                break  # a person has read some of it: another model would say it again
+            driving.log.warning("model_failed", category="model", error=failure.fault, model=ref)
+            problem = f"it could not answer; {then} is asked instead"
+            driving.live.trouble(ModelUnavailable(model=ref, problem=problem))
+    if failure is None:
+        remedy = "give the harness a default_model"
+        nobody = ModelError(model="none", problem="no model was chosen", remedy=remedy)
+        failure = Failure(classify(nobody, source="model", policy=policy), nobody)
+    return failure
+
+
+def _model(driving: Driving, ref: str) -> Model:
+    """The model of this reference; one that was chosen once may not be served any more."""
+    try:
+        return driving.config.model(ref)
+    except InvalidValue as error:
+        remedy = f"serve {ref!r} with a provider, or choose another model ({error.remedy})"
+        raise ModelError(model=ref, problem="it is not served here", remedy=remedy) from error
+
+
+async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
+    """One answer of one model, tried again as the policy says, as long as nothing was said."""
+    attempts, aborted = driving.config.policy.retry.model, driving.aborted
+    call = await _call(driving, model, built)
+    for n in range(1, attempts.times + 1):
+        said = Said()
+        driving.flight = Flight(new_id(), model.ref)
+        try:
+            await _stream(driving, model, call, said)
+        except Exception as error:
+            _check_going(aborted)
+            fault = classify(error, source="model", policy=driving.config.policy)
+            if n == attempts.times or said.begun or not retryable(fault):
+                raise
+            driving.log.warning("model_retried", category="model", error=fault, attempt=n)
+            await asyncio.sleep(attempts.delay(n, retry_after=retry_after(fault)))
+        else:
+            return said
+    raise AssertionError("unreachable")
+
+
+def _check_going(aborted: asyncio.Event) -> None:
+    """End what was told to stop and has not listened: nobody waits for it any more, and the
+    next run may be going."""
+    if aborted.is_set():
+        raise asyncio.CancelledError
+
+
+async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
+    config, live = driving.config, driving.live
+    rules = driving.shared.state.rules
+    known = config.agent.tools_in(config.mode(driving.state)).values()
+    tools = [tool for tool in known if not hidden(tool.name, tool.category, rules)]
+    output: ToolSpec | None = await output_spec(driving)
+    return ModelCall(
+        model=model.ref.partition("/")[2],
+        system=built.system,
+        messages=live.history.messages(model.ref, await _blobs(driving, model), built.notes),
+        tools=tuple(tool.spec for tool in tools),
+        output=output,
+        run=driving.run.id,
+        step=driving.run.steps,
+        session=live.key.session,
+    )
+
+
+async def _blobs(driving: Driving, model: Model) -> dict[str, bytes]:
+    """The attachments that the model is yet to see, read once while this driver drives."""
+    store, scope = driving.config.store, driving.live.key.scope
+    for part in driving.live.history.blobs(model.ref):
+        if part not in driving.blobs:
+            try:
+                driving.blobs[part] = await store.get_blob(scope, BlobRef(part, 0))
+            except HoldfastError as error:
+                driving.log.warning("blob_missing", category="storage", error=error)
+    return driving.blobs
+
+
+async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -> None:
+    flight = driving.flight
+    assert flight is not None
+    drafts = Drafts(driving, flight)
+    config, aborted = driving.config, driving.aborted
+    namespace, _, name = model.ref.partition("/")
+    with config.tracing.chat(namespace, name, driving.run.steps) as span:
+        chunks = heard(model, call)
+        try:
+            async for chunk in chunks:
+                _check_going(aborted)
+                said.add(chunk)
+                if isinstance(chunk, TextChunk):
+                    flight.said.add(chunk.text)
+                    driving.live.say(flight.message, chunk.text)
+                    drafts.grew()
+                elif isinstance(chunk, ThoughtChunk):
+                    driving.live.say(flight.message, chunk.text, thought=True)
+        finally:
+            await chunks.aclose()
+            await drafts.written()
+        if said.end is None:
+            raise ModelUnavailable(model=model.ref, problem="the answer broke off")
+        span.usage(normalised(said.end.usage), model.ref)
+        span.finish(said.end.reason)
+
+
+class Drafts:
+    """Writes the text in flight beside the log, so that any process can show it. The stream never
+    waits for it; what completes the message does."""
+
+    def __init__(self, driving: Driving, flight: Flight) -> None:
+        self._driving, self._flight = driving, flight
+        self._sent = 0
+        self._later = Later(DRAFT, self._write)
+
+    def grew(self) -> None:
+        self._later.ask()
+
+    async def _write(self) -> None:
+        driving, flight = self._driving, self._flight
+        text = flight.text[self._sent : self._sent + PIECE]
+        try:
+            await driving.config.store.put_draft(
+                driving.live.key, flight.message, self._sent, text, fence=driving.hold.lease
+            )
+            self._sent += len(text)
+        except StoreUnavailable as error:
+            driving.live.trouble(error)
+        except HoldfastError as error:
+            driving.log.warning("draft_failed", category="storage", error=error)
+            return
+        if self._sent < flight.said.length:
+            self._later.ask()
+
+    async def written(self) -> None:
+        """Write nothing more; return when what was being written is."""
+        await self._later.end()
+
+
+async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
+    """The message, and what is decided about each of its calls, in one append; with it the end
+    of the run, where nothing is left to do."""
+    flight, state = driving.flight, driving.state
+    assert flight is not None
+    assert said.end is not None
+    events: list[NewEvent] = []
+    if built.hash != state.context:
+        payload = ev.ContextBuilt(
+            hash=built.hash,
+            mode=driving.config.mode(state).name,
+            system=built.system,
+            messages=list(built.notes),
+            parts=[msgspec.to_builtins(part) for part in built.parts],
+        )
+        events.append(driving.event("context.built", payload))
+    calls, about = await proposed(driving, said.calls)
+    usage = normalised(said.end.usage)
+    price = driving.config.price
+    cost = price(ref, usage) if price is not None else None
+    message = ev.MessageCompleted(
+        text="".join(said.text),
+        parts=said.bound,
+        calls=calls,
+        model=ref,
+        usage=usage,
+        thought="".join(said.thought),
+        reason=said.end.reason,
+        cost=None if cost is None else float(cost),
+    )
+    events.append(driving.event("message.completed", message, id=flight.message))
+    events.extend(about)
+    driving.flight = None
+    ends = not (calls or about)
+    if ends and await _finished(driving, events):
+        return
+    await driving.write(*events)
+    if ends and _over(driving) and await wanted(driving) is not None:
+        await fail(driving, make("no_output"))
+
+
+async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
+    """Write what the model said and the end of the run in one append, if that is all. A message
+    that comes meanwhile and waits its turn changes nothing: then once more."""
+    for _ in range(TRIES):
+        if not _over(driving):
+            return False
+        run, head = driving.run.id, driving.state.head
+        missing = make("no_output") if await wanted(driving) is not None else None
+        if await driving.write(*events, _end(driving, missing), expected=head):
+            status = "done" if missing is None else "failed"
+            driving.log.info("run_finished", category="run", run=run, status=status)
+            if missing is not None:
+                driving.log.warning("run_failed", category="run", run=run, error=missing)
+            return True
+    return False
+
+
+def _over(driving: Driving) -> bool:
+    """Whether nothing came that the run has to see to."""
+    state = driving.state
+    return state.abort is None and not any(q.how == "steer" for q in state.queue)
+
+
+def _end(driving: Driving, fault: Fault | None) -> NewEvent:
+    if fault is None:
+        return finished(driving, "done")
+    shown = public(fault, driving.config.policy, driving.config.redactor)
+    return finished(driving, "failed", fault.code, shown.message, shown.stack)
+
+
+def finished(
+    driving: Driving,
+    status: Any,
+    code: str | None = None,
+    error: str | None = None,
+    stack: str | None = None,
+) -> NewEvent:
+    """The end of the run, with the time at which somebody has to look again."""
+    state = driving.state
+    times = [timer.at for timer in state.timers.values()]
+    due = driving.now() if state.queue or state.owes else min(times, default=None)
+    payload = ev.RunFinished(status=status, code=code, error=error, stack=stack, due=due)
+    return driving.event("run.finished", payload)
+
+
+async def fail(
+    driving: Driving, fault: Fault, error: BaseException | None = None, model: str | None = None
+) -> None:
+    """End the run because of a fault, and what raised it; what was said so far is kept."""
+    driving.live.failed(driving.run.id, error)
+    driving.log.error("run_failed", category="run", error=fault, model=model)
+    while driving.state.active is not None:
+        kept = [*interrupted(driving, fault.code), *forgotten(driving)]
+        end = _end(driving, fault)
+        if await driving.write(*kept, end, expected=driving.state.head):
+            driving.flight = None
+            return
+        if driving.state.abort is not None:
+            return  # then it ends as what it was asked to be
+
+
+def forgotten(driving: Driving) -> list[NewEvent]:
+    """What the run that ends has said to itself: nobody waits for an answer to that."""
+    mine = [q.seq for q in driving.state.queue if q.how == "steer" and q.run == driving.run.id]
+    return [driving.event("queue.changed", ev.QueueChanged(remove=mine))] if mine else []
+
+
+def interrupted(driving: Driving, reason: str | None, *, shown: bool = True) -> list[NewEvent]:
+    """What was said of a message that will not be completed."""
+    flight = driving.flight
+    if flight is None or not flight.text:
+        return []
+    payload = ev.MessageInterrupted(
+        text=flight.text, reason=reason, model=flight.model, shown=shown
+    )
+    return [driving.event("message.interrupted", payload, id=flight.message)]

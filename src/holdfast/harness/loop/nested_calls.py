@@ -1,0 +1,127 @@
+"""Calls within calls: a tool that invokes another. The inner call is decided on, logged and
+carried out like any other; the model sees only what the outer one returns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from ...errors import ToolError
+from ...log import events as ev
+from ...log.events import NewEvent
+from ...log.state import OpenCall
+from ..tools import Tool, ToolResult, as_result
+from ..tools.values import UNKNOWN
+from .driver import Driving
+from .proposed_calls import judged, outcome
+from .tool_call import Ready, carried_out, kept, prepared, refused, started
+from .tool_context import DEPTH, Acting
+
+
+async def invoke(
+    driving: Driving, outer: Acting, wanted: Tool | str, arguments: dict[str, Any], id: str
+) -> ToolResult:
+    """Carry out the inner call `id`, or give its outcome if an earlier driver has it already."""
+    if driving.state.active is None:
+        raise ToolError(problem="there is no run: tools are called within one")
+    if outer.depth >= DEPTH:
+        raise ToolError(problem=f"calls within calls go {DEPTH} deep at most")
+    config = driving.config
+    name = wanted if isinstance(wanted, str) else wanted.name
+    tool = config.agent.tools_in(config.mode(driving.state)).get(name)
+    known = None if tool is None else tool.fingerprint
+    call = ev.Call(id=id, name=name, arguments=arguments, fingerprint=known)
+    if (before := await _before(driving, call)) is not None:
+        return before
+    if id not in driving.state.calls:
+        payload = ev.ToolNested(call=call, parent=outer.call)
+        about = await judged(driving, call, tool)
+        driving.judged.add(id)
+        await driving.write(driving.event("tool.nested", payload, id=f"nest:{id}"), *about)
+    return await _settled(driving, outer, call)
+
+
+async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult:
+    """Wait for the answer, if one is needed; then do what it says."""
+    id = call.id
+    with outer.time.held():  # a person may take their time
+        while await _waits(driving, id):
+            pass
+    open = driving.state.calls.get(id)
+    if open is None:
+        return await _before(driving, call) or ToolResult(content="No result.", failed=True)
+    if open.status == "started" and not open.repeat:
+        result = ToolResult(content=UNKNOWN, failed=True, code="unknown")
+        await driving.write(outcome(driving, id, result, "unknown"))
+        return result
+    if open.status not in ("proposed", "approved", "started"):
+        said = await driving.live.payload(open.since, ev.PendingSettled)
+        if open.status == "answered" and said is not None:
+            result = as_result(said.answer)
+            await driving.write(outcome(driving, id, result))
+            return result
+        reason = said.reason if said is not None and said.reason else ""
+        result = ToolResult(content=f"This call was {open.status}. {reason}".strip(), failed=True)
+        how = "denied" if open.status == "denied" else "cancelled"
+        await driving.write(outcome(driving, id, result, how))
+        return result
+    ready = await prepared(driving, id, open)
+    if not (await _begun(driving, id, open, ready) and isinstance(ready, Ready)):
+        return await _settled(driving, outer, call)  # something came: it may be forbidden now
+    return await kept(driving, ready, await carried_out(driving, ready, outer))
+
+
+async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEvent) -> bool:
+    """Write down that a call begins, or what is to come first. False: something came, and nothing
+    was written. One at a time, or those of one tool would come between each other."""
+    async with driving.turn:
+        if driving.state.calls.get(id) != open:
+            return False
+        if not isinstance(ready, Ready):
+            return await driving.write(ready, expected=driving.state.head)
+        if refused(driving, ready):
+            return False
+        return await driving.write(started(driving, ready), expected=driving.state.head)
+
+
+async def _waits(driving: Driving, id: str) -> bool:
+    """Whether the call still waits, after something has come or its time is over. The driver is
+    busy with the outer call, so that nobody else lets the item expire."""
+    open = driving.state.calls.get(id)
+    if open is None or open.status != "waiting":
+        return False
+    item = driving.state.pending.get(open.item or "")
+    head, expires = driving.state.head, item.expires if item is not None else None
+    left = None if expires is None else max(0.0, (expires - driving.now()) / 1000)
+    try:
+        async with asyncio.timeout(left):
+            await driving.live.until(lambda: driving.state.head > head)
+    except TimeoutError:
+        late = ev.PendingSettled(id=open.item or "", outcome="expired")
+        event = driving.event("pending.settled", late, id=f"settle:{open.item}")
+        await driving.write(event, expected=head)  # it may have been extended
+    return True
+
+
+async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
+    """The outcome of an inner call that is in the log: its work is not done again. Refuses a call
+    that is not the one that stood there before."""
+    live, id = driving.live, call.id
+    given = msgspec.json.decode(msgspec.json.encode(call.arguments))
+    async for event in live.store.read(live.key, after=driving.run.seq, log=live.log):
+        if event.kind == "tool.nested" and event.id == f"nest:{id}":
+            made = event.payload(ev.ToolNested).call
+            if (made.name, made.arguments) != (call.name, given):
+                raise ToolError(problem=f"call {id} was {made.name!r} with other arguments before")
+        if event.kind == "tool.finished" and event.id == f"done:{id}":
+            said = event.payload(ev.ToolFinished)
+            text = said.content if said.content is not None else said.result
+            return ToolResult(
+                content=text if isinstance(text, str) else "",
+                data=said.result,
+                failed=said.outcome != "ok",
+                code=said.code,
+            )
+    return None

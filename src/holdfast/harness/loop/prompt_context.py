@@ -1,0 +1,199 @@
+"""What a model is shown beside the conversation: instructions, contexts, additions.
+
+Built anew before each model call, and written to the log when it is not what it was before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ...errors import InvalidValue
+from ...log import events as ev
+from ...log.events import Event, Key
+from ...log.state import State
+from ...log.transcript import Message, transcript
+from ..agents.agent import ROLES, Agent, Context, Instructions, Mode, settled
+from ..agents.config import CONTEXT
+from ..faults import Fault, classify, context_outcome
+from ..tools.values import clean
+from .driver import Driving
+
+_rendering: ContextVar[tuple[str, ...]] = ContextVar("rendering", default=())
+
+
+class Part(Struct, frozen=True, omit_defaults=True):
+    """What one context said."""
+
+    name: str
+    role: str
+    content: str
+
+
+class Built(Struct, frozen=True):
+    """All that is shown: `notes` go before the newest input; `skipped` are those that failed
+    and were not needed."""
+
+    system: str
+    notes: tuple[str, ...]
+    parts: tuple[Part, ...]
+    skipped: tuple[Fault, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        text = msgspec.json.encode((self.system, self.notes))
+        return hashlib.sha256(text).hexdigest()[:16]
+
+
+class ContextFailed(Exception):
+    """A context that is needed could not be rendered."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class Reading:
+    """What instructions and contexts are given: the session, to read. Nothing here changes it."""
+
+    def __init__(self, driving: Driving) -> None:
+        self._driving = driving
+        self.session: Key = driving.live.key
+        self.agent: Agent = driving.config.agent
+        self.run: str | None = driving.run.id if driving.state.active else None
+        self.mode: str = driving.config.mode(driving.state).name
+        self.resources: Any = driving.config.resources
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A copy of the user state."""
+        data = self._driving.shared.state.data
+        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(data))
+        return copied
+
+    @property
+    def usage(self) -> dict[str, int]:
+        return dict(self._driving.state.usage)
+
+    async def transcript(self, limit: int = 50) -> list[Message]:
+        """The last messages of the conversation, oldest first."""
+        found = transcript(await self.events(limit=20 * limit))
+        return found[-limit:]
+
+    async def events(self, limit: int = 100) -> list[Event]:
+        """The last events, oldest first."""
+        live = self._driving.live
+        last = live.store.read(live.key, reverse=True, limit=limit, log=live.log)
+        return [event async for event in last][::-1]
+
+    async def render(self, item: Context, **options: Any) -> str:
+        """What another context says. One that renders itself in the end is refused."""
+        return as_text(await rendered(self, item, options))
+
+
+async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] = {}) -> Any:
+    """What a context returns. One that renders itself in the end is refused."""
+    if item.name in _rendering.get():
+        raise RecursionError(f"context {item.name!r} renders itself")
+    token = _rendering.set((*_rendering.get(), item.name))
+    try:
+        return await settled(item.render(reading, **{**item.options, **options}))
+    finally:
+        _rendering.reset(token)
+
+
+def _parts(name: str, role: str, said: Any) -> list[Part]:
+    """What a context returned, by where it goes: several things, each perhaps with a role of its
+    own, are several parts."""
+    if isinstance(said, dict) and "content" in said:
+        role = said.get("role", role)
+        if role not in ROLES:
+            raise ValueError(f"role {role!r} is not {', '.join(ROLES)}")
+        return _parts(name, role, said["content"])
+    if isinstance(said, (list, tuple)) and any(isinstance(p, dict) and "role" in p for p in said):
+        return [part for item in said for part in _parts(name, role, item)]
+    text = as_text(said)
+    return [Part(name, role, text)] if text.strip() else []
+
+
+async def build(driving: Driving) -> Built:
+    """Render everything. Raises `ContextFailed` where what failed is needed."""
+    mode, reading = driving.config.mode(driving.state), Reading(driving)
+    policy = driving.config.policy
+    parts: list[Part] = []
+    skipped: list[Fault] = []
+    for item in driving.config.agent.contexts_in(mode):
+        try:
+            said = _parts(item.label or item.name, item.role, await rendered(reading, item))
+            check_length(item.name, sum(len(part.content) for part in (*parts, *said)))
+        except Exception as error:  # whatever a context of the program's own raises
+            fault = classify(error, source="context", policy=policy)
+            if context_outcome(policy, mode.context_failure, item.required, None) == "fail":
+                raise ContextFailed(fault) from error
+            driving.log.warning("context_skipped", category="context", error=error, name=item.name)
+            skipped.append(fault)
+            continue
+        parts.extend(said)
+    parts.extend(await _added(driving, driving.state))
+    try:
+        system = await _instructions(reading, driving.config.agent, mode)
+        size = len(system) + sum(len(part.content) for part in parts)
+        check_length("instructions and contexts", size)
+    except Exception as error:
+        raise ContextFailed(classify(error, source="context", policy=policy)) from error
+    shown = [part for part in parts if part.role == "system"]
+    text = "\n\n".join(filter(None, [system, *(f"## {p.name}\n{p.content}" for p in shown)]))
+    notes = tuple(part.content for part in parts if part.role == "message")
+    return Built(text, notes, tuple(parts), tuple(skipped))
+
+
+def check_length(what: str, size: int) -> None:
+    """Refuse to show a model more than `CONTEXT` characters beside the conversation."""
+    if size > CONTEXT:
+        raise InvalidValue(
+            field=what,
+            problem=f"makes {size} characters that are shown beside the conversation",
+            remedy=f"show at most {CONTEXT}",
+            limit=CONTEXT,
+        )
+
+
+async def _added(driving: Driving, state: State) -> list[Part]:
+    """What tools and hooks added, as long as it lasts."""
+    found = []
+    for id, shown in state.contexts.items():
+        if shown.active:
+            added = await driving.live.payload(shown.seq, ev.ContextAdded)
+            if added is not None:
+                found.append(Part(id, added.role, added.content))
+    return found
+
+
+async def _instructions(reading: Reading, agent: Agent, mode: Mode) -> str:
+    texts = [await _said(reading, told) for told in (agent.instructions, mode.instructions)]
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+async def _said(reading: Reading, told: Instructions | None) -> str:
+    if told is None or isinstance(told, str):
+        return clean(told or "")
+    return as_text(await settled(told(reading)))
+
+
+def as_text(said: Any) -> str:
+    """What a context returned, in words: text as it is, several things one below the other,
+    `{"content": …}` its content, other values as JSON, None as nothing."""
+    if said is None:
+        return ""
+    if isinstance(said, str):
+        return clean(said)
+    if isinstance(said, dict) and "content" in said:
+        return as_text(said["content"])
+    if isinstance(said, Iterable) and not isinstance(said, (dict, bytes)):
+        return "\n\n".join(filter(None, map(as_text, said)))
+    return msgspec.json.format(msgspec.json.encode(said), indent=2).decode()

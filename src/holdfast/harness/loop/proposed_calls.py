@@ -1,0 +1,194 @@
+"""What a model proposes: each of its calls checked, and allowed, asked about or refused, before
+any of them is carried out. What was decided goes into the log with the message itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...log import events as ev
+from ...log.events import NewEvent, new_id
+from ...log.state import FINAL, OPEN_CALLS, Grants
+from ...models.port import CallChunk
+from ...values.risk import level
+from ..agents.config import CALLS
+from ..tools import Approval, BadArguments, Tool, ToolResult
+from .driver import Driving
+from .policy import allowed, hidden
+from .tool_context import Acting
+from .typed_output import NUDGE, answer, wanted
+
+TITLE = 200
+NUDGES = 3  # in a row, to a model that only talks
+
+
+async def proposed(
+    driving: Driving, chunks: Sequence[CallChunk]
+) -> tuple[list[ev.Call], list[NewEvent]]:
+    """The calls as they are logged, with ids of ours, and what is decided about each."""
+    config = driving.config
+    tools = config.agent.tools_in(config.mode(driving.state))
+    output = await wanted(driving)
+    if output is not None:
+        tools = {**tools, FINAL: output}
+        if not chunks:
+            return [], [_nudge(driving)] if await _nudged(driving) < NUDGES else []
+    calls: list[ev.Call] = []
+    events: list[NewEvent] = []
+    ids: set[str | None] = set()
+    for n, chunk in enumerate(chunks):
+        found = tools.get(chunk.name)
+        call = ev.Call(
+            id=new_id(),
+            name=chunk.name,
+            arguments=chunk.arguments,
+            provider_id=chunk.id if chunk.id not in ids else None,
+            fingerprint=found.fingerprint if found else None,
+        )
+        calls.append(call)
+        ids.add(chunk.id)
+        if n < CALLS:
+            driving.judged.add(call.id)
+            events.extend(await judged(driving, call, found))
+        elif n < OPEN_CALLS:  # the rest is refused in steps of its own
+            events.append(too_many(driving, call.id))
+    return calls, events
+
+
+def too_many(driving: Driving, call: str) -> NewEvent:
+    """A call beyond those that one message may make."""
+    problem = f"At most {CALLS} calls at a time: this one was not made."
+    return outcome(driving, call, ToolResult(content=problem, failed=True))
+
+
+async def judged(
+    driving: Driving, call: ev.Call, tool: Tool | None, *, again: int = 0
+) -> list[NewEvent]:
+    """What is decided about one call: nothing to write means that it may be carried out. With
+    `again` a question is a new one, whatever became of an earlier one about the call."""
+    if tool is None:
+        problem = f"There is no tool {call.name!r} here."
+        refused = ToolResult(content=problem, failed=True, code="no_such_tool")
+        return [outcome(driving, call.id, refused)]
+    try:
+        arguments = tool.parse(call.arguments)
+    except BadArguments as error:
+        return [outcome(driving, call.id, error.result())]
+    if tool.name == FINAL:
+        return [outcome(driving, call.id, ToolResult(data=answer(call.arguments)))]
+    match await approval(driving, call, tool, arguments):
+        case "deny":
+            return [forbidden(driving, call.id)]
+        case "ask":
+            return [asked(driving, call, tool, again=again)]
+        case _:
+            return []
+
+
+async def approval(
+    driving: Driving, call: ev.Call, tool: Tool, arguments: dict[str, Any]
+) -> Approval:
+    """What is to happen with a call, by all that has a say in it now."""
+    mode = driving.config.mode(driving.state)
+    said: Approval | None
+    try:
+        judging = tool.approval_of(arguments, Acting(driving, call.id, tool.name))
+        said = await driving.watch(judging) if callable(tool.approval) else await judging
+    except Exception as error:  # what cannot be judged is put to a person
+        driving.log.error("approval_failed", category="approval", error=error, tool=tool.name)
+        said = "ask"
+    grants = driving.state.grants
+    decided, _ = allowed(
+        said or "ask",
+        mode.approval,
+        tool=tool.name,
+        category=tool.category,
+        rules=driving.shared.state.rules,
+        grants=grants if grants.driver == driving.config.owner else Grants(),
+        several=tool.approvals > 1,
+    )
+    return decided
+
+
+def denied(driving: Driving, tool: Tool) -> bool:
+    """Whether a rule or the mode says no by now, whatever was decided when it was proposed."""
+    rules, mode = driving.shared.state.rules, driving.config.mode(driving.state)
+    return hidden(tool.name, tool.category, rules) or mode.approval == "deny"
+
+
+def forbidden(driving: Driving, call: str) -> NewEvent:
+    """A call that a rule, a mode or the tool itself does not allow."""
+    result = ToolResult(content="This call is not allowed here.", code="denied")
+    return outcome(driving, call, result, "denied")
+
+
+def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> NewEvent:
+    """A person is asked. The question is bound to the tool, its version and the arguments."""
+    expires = None if tool.expires is None else driving.now() + int(tool.expires * 1000)
+    detail = {
+        "tool": tool.name,
+        "arguments": call.arguments,
+        "fingerprint": tool.fingerprint,
+        "category": tool.category,
+        "risk": tool.risk,
+        "permissions": msgspec.to_builtins(tool.permissions),
+        "mode": driving.config.mode(driving.state).name,
+    }
+    payload = ev.PendingOpened(
+        id=f"{call.id}~{again}" if again else call.id,
+        what="approval",
+        call=call.id,
+        title=title(call),
+        expires=expires,
+        detail={name: value for name, value in detail.items() if value},
+        risk=level(tool.name, call.arguments, tool.risk),
+        approvals=tool.approvals,
+    )
+    return driving.event("pending.opened", payload)
+
+
+def title(call: ev.Call) -> str:
+    """A call as people read it: `refund(order='42', cents=1999)`."""
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    listed = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    return f"{call.name}({listed})"[:TITLE]
+
+
+def outcome(
+    driving: Driving, call: str, result: ToolResult, how: Any = None, **more: Any
+) -> NewEvent:
+    """The end of a call. Its id derives from the call's, so that there is only one."""
+    text = None if result.data is None else msgspec.json.encode(result.data).decode()
+    same = text is None or text == result.content
+    payload = ev.ToolFinished(
+        call=call,
+        outcome=how or ("failed" if result.failed else "ok"),
+        result=result.content or None if result.data is None else result.data,
+        content=None if same or not result.content else result.content,
+        refs=[msgspec.to_builtins(ref) for ref in result.refs],
+        metadata=result.metadata,
+        code=result.code or ("tool_failed" if result.failed else None),
+        **more,
+    )
+    return driving.event("tool.finished", payload, id=f"done:{call}")
+
+
+async def _nudged(driving: Driving) -> int:
+    """How often the model was told to give its answer since it called something."""
+    live, found = driving.live, 0
+    read = live.store.read(live.key, after=driving.run.seq, reverse=True, log=live.log)
+    async with contextlib.aclosing(read) as events:
+        async for event in events:
+            if event.kind == "message.completed" and event.payload(ev.MessageCompleted).calls:
+                break
+            if event.kind == "message.received" and event.run == driving.run.id:
+                found += event.payload(ev.MessageReceived).text == NUDGE
+    return found
+
+
+def _nudge(driving: Driving) -> NewEvent:
+    payload = ev.MessageReceived(text=NUDGE, how="steer", metadata={"by": "holdfast"})
+    return driving.event("message.received", payload)

@@ -1,0 +1,105 @@
+"""The loop: decide, perform, again, until there is nothing to do; under a lease, so that one
+process drives a log at a time, whatever happens to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from ...cancellation import cancellable
+from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
+from ...log.events import Key
+from ..agents.config import Config
+from ..faults import classify
+from ..live.log import Live
+from .decide import decide
+from .driver import Driving
+from .hooks import catch_up, run_hooks
+from .nested_calls import invoke
+from .perform import hand_over, perform, take_up
+from .steps import BESIDE, Finish, Idle, Step
+from .tool_call import check_tools
+
+
+async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driving]) -> int:
+    """Drive a log until it waits or is done. Where somebody else drives it: how long that one's
+    lease lasts (ms), unless it is renewed."""
+    try:
+        lease = await config.store.acquire(live.key, config.owner, ttl=config.ttl)
+    except LeaseHeld as held:
+        return max(1, held.left)
+    log = config.log.bind(session=live.key.session, thread=live.key.thread)
+    driving = drives[live.key] = Driving(config, live, shared, lease, log)
+    driving.invoke = invoke
+    try:
+        async with driving.holding():
+            await _steps(driving)
+    except LeaseLost as error:
+        driving.log.warning("lease_lost", category="run", error=error)
+    except BaseException:
+        with contextlib.suppress(HoldfastError):  # so that somebody else can try at once
+            await driving.hold.release()
+        raise
+    finally:
+        drives.pop(live.key, None)
+    return 0
+
+
+async def _steps(driving: Driving) -> None:
+    await catch_up(driving)
+    await run_hooks(driving)
+    while not driving.stopping:
+        _must_be_understood(driving)
+        step = decide(driving.state, driving.bounds, driving.now())
+        if isinstance(step, Idle):
+            if await driving.hold.let_go():
+                return
+        elif not isinstance(step, BESIDE) and not driving.mine:
+            check_tools(driving)
+            await take_up(driving)
+        else:
+            driving.ready()
+            await _performed(step, driving)
+            await run_hooks(driving)
+            await _keep_snapshot(driving)
+    await hand_over(driving)
+    with contextlib.suppress(HoldfastError):
+        await driving.hold.release()
+
+
+async def _performed(step: Step, driving: Driving) -> None:
+    """Perform a step. What goes wrong in our own code, or in what a program plugged in, ends the
+    run and not the driver; what the store or the session says is for the caller."""
+    try:
+        with cancellable():
+            await perform(step, driving)
+    except Exception as error:
+        # What cannot be written is of our making, or a model's or a tool's: it ends the run.
+        if isinstance(error, HoldfastError) and not isinstance(error, InvalidValue):
+            raise
+        fault = classify(error, source="runtime", policy=driving.config.policy)
+        driving.log.error("step_failed", category="run", error=fault)
+        if driving.state.active is None:
+            raise
+        driving.live.failed(driving.run.id, error)
+        await perform(Finish("failed", fault.code), driving)
+
+
+def _must_be_understood(driving: Driving) -> None:
+    """A log that a newer version wrote is shown, never driven."""
+    if (seq := driving.state.too_new) is not None:
+        key = driving.live.key
+        raise LogDamaged(
+            problem=f"event {seq} is of a newer version: upgrade this program to drive the session",
+            tenant=key.tenant,
+            session=key.session,
+            thread=key.thread,
+            seq=seq,
+        )
+
+
+async def _keep_snapshot(driving: Driving) -> None:
+    live = driving.live
+    if (snapshot := live.snapshots.due(live.log, live.state)) is not None:
+        with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
+            await driving.config.store.save_snapshot(live.key, snapshot, fence=driving.hold.lease)

@@ -1,0 +1,341 @@
+"""Carrying out tool calls: intent into the log, then the tool, then its outcome into the log.
+
+The only place that calls a tool. Whatever a tool does, the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...errors import HoldfastError, InvalidValue, LogDamaged, ToolError, ToolMissing
+from ...log import events as ev
+from ...log.codec import typed
+from ...log.events import NewEvent
+from ...log.state import FINAL, OpenCall
+from ..faults import classify
+from ..tools import Answer, BadArguments, Park, Tool, ToolResult
+from ..tools.allowance import Allowance
+from ..tools.signature import is_async
+from ..tools.thread_runner import asked_to_stop, escaped
+from ..tools.values import clean
+from .cancellation import GRACE, forget
+from .driver import Driving
+from .hooks import run_hooks
+from .proposed_calls import TITLE, approval, asked, denied, forbidden, judged, outcome
+from .steps import RunTools
+from .tool_context import Acting
+from .typed_output import wanted
+
+STOPPED = "It was stopped while it was running; what it had done until then stands."
+
+
+class Ready(Struct, frozen=True):
+    """A call that may be carried out, with what allowed it."""
+
+    call: ev.Call
+    tool: Tool
+    arguments: Any
+    by: str
+    edited: bool = False
+    answer: Answer | None = None
+
+
+async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
+    """Carry these calls out, several at once. Each outcome is in the log as soon as it is there."""
+    ready: list[Ready] = []
+    events: list[NewEvent] = []
+    for id in ids:
+        found = await prepared(driving, id, driving.state.calls[id])
+        (ready if isinstance(found, Ready) else events).append(found)  # type: ignore[arg-type]
+    events.extend(started(driving, item) for item in ready)
+    if not driving.still(RunTools(ids)) or any(refused(driving, item) for item in ready):
+        return  # something came while they were prepared: decide again
+    if await driving.write(*events, expected=driving.state.head) and ready:
+        await run_hooks(driving)
+        await driving.watch(_all(driving, ready))
+
+
+def refused(driving: Driving, ready: Ready) -> bool:
+    """Whether a call that is about to begin is not allowed any more."""
+    open = driving.state.calls[ready.call.id]
+    begins = open.status in ("proposed", "approved") and not open.parked
+    return begins and denied(driving, ready.tool)
+
+
+def check_tools(driving: Driving) -> None:
+    """Refuse to take a run up that needs a tool which is not there, before anything is written."""
+    config, state = driving.config, driving.state
+    for call in state.calls.values():
+        needed = call.status == "approved" or (call.status == "started" and call.repeat)
+        if needed and config.agent.tool(call.name, config.mode(state)) is None:
+            session = driving.live.key.session
+            raise ToolMissing(session=session, agent=config.agent.key, tool=call.name)
+
+
+async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
+    """A call with all that it needs. A tool that is not the one that was decided on is asked
+    about again; one that is not there at all stops the driver before anything happens."""
+    call = await _call(driving, id, open)
+    config = driving.config
+    tool = config.agent.tool(open.name, config.mode(driving.state))
+    if open.name == FINAL:
+        tool = await wanted(driving)
+    if tool is None and call.fingerprint is not None:
+        key = driving.live.key
+        raise ToolMissing(session=key.session, agent=config.agent.key, tool=open.name)
+    if tool is None or (open.status == "proposed" and id not in driving.judged):
+        # Another driver judged it, and what it wrote of that is gone: nothing runs for that.
+        if about := await judged(driving, call, tool, again=driving.state.head):
+            return about[0]
+        assert tool is not None, "what is not there was refused"
+    arguments, by, edited = await _terms(driving, call, open)
+    if call.fingerprint not in (None, tool.fingerprint) and not await _agreed(driving, open, tool):
+        return asked(driving, replace(call, arguments=arguments), tool, again=open.since)
+    try:
+        parsed = tool.parse(arguments)
+    except BadArguments as error:
+        return outcome(driving, id, error.result())
+    # A person may have changed the arguments, or somebody the rules: a no still wins.
+    said_yes = open.status == "approved" and not open.parked
+    if said_yes and await approval(driving, call, tool, parsed) == "deny":
+        return forbidden(driving, id)
+    if open.status == "proposed" and denied(driving, tool):
+        return forbidden(driving, id)
+    return Ready(call, tool, arguments, by, edited, await _answer(driving, open))
+
+
+async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, str, bool]:
+    """The arguments of a call, what allows it, and whether a person changed them: now, or
+    before it was started and lost."""
+    arguments, by, edited = call.arguments, "policy", False
+    if open.started is not None:
+        before = await driving.live.payload(open.started, ev.ToolStarted)
+        if before is not None:
+            by = before.by or by
+            edited = before.arguments is not None
+            arguments = before.arguments if edited else arguments
+    if open.status == "approved":
+        by = open.item or "approval"
+        settled = await driving.live.payload(open.since, ev.PendingSettled)
+        if settled is not None and isinstance(settled.answer, dict):
+            edited = edited or "arguments" in settled.answer
+            arguments = settled.answer.get("arguments", arguments)
+    return arguments, by, edited
+
+
+async def _answer(driving: Driving, open: OpenCall) -> Answer | None:
+    """What was said to a call that had asked."""
+    event = None if open.answer is None else await driving.live.event(open.answer)
+    said = typed(event) if event is not None else None
+    if event is None or not isinstance(said, ev.PendingSettled):
+        return None
+    return Answer(outcome=said.outcome, value=said.answer, reason=said.reason, by=event.actor)
+
+
+async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
+    """Whether a person said yes to this very tool, after it had changed."""
+    if open.status != "approved" or "~" not in (open.item or ""):
+        return False
+    opened = int((open.item or "").rpartition("~")[2])
+    async for event in driving.live.store.read(driving.live.key, after=opened):
+        if event.kind == "pending.opened":
+            payload = typed(event)
+            if isinstance(payload, ev.PendingOpened) and payload.id == open.item:
+                return bool((payload.detail or {}).get("fingerprint") == tool.fingerprint)
+    return False
+
+
+async def _call(driving: Driving, id: str, open: OpenCall) -> ev.Call:
+    if open.parent is not None:
+        nested = await driving.live.payload(open.seq, ev.ToolNested)
+        calls = [nested.call] if nested else []
+    else:
+        message = await driving.live.payload(open.seq, ev.MessageCompleted)
+        calls = message.calls if message else []
+    found = next((call for call in calls if call.id == id), None)
+    if found is None:
+        raise unreadable(driving, open.seq)
+    return found
+
+
+def unreadable(driving: Driving, seq: int) -> LogDamaged:
+    """The calls of an event are not to be had any more."""
+    key = driving.live.key
+    return LogDamaged(
+        problem=f"event {seq} cannot be read any more: abort the run to go on",
+        tenant=key.tenant,
+        session=key.session,
+        thread=key.thread,
+        seq=seq,
+    )
+
+
+def started(driving: Driving, ready: Ready) -> NewEvent:
+    """The intent: after this, a call that leaves no outcome may have acted."""
+    tool = ready.tool
+    payload = ev.ToolStarted(
+        call=ready.call.id,
+        name=tool.name,
+        key=ready.call.id,
+        by=ready.by,
+        arguments=ready.arguments if ready.edited else None,
+        repeat=tool.repeat_safe,
+        tell=tool.on_unknown == "tell",
+    )
+    return driving.event("tool.started", payload)
+
+
+async def _all(driving: Driving, ready: list[Ready]) -> None:
+    everything = asyncio.Semaphore(driving.config.parallel)
+    names = {item.tool.name: item.tool.concurrency for item in ready}
+    each = {name: asyncio.Semaphore(most or len(ready)) for name, most in names.items()}
+
+    done: dict[str, ToolResult] = {}
+
+    async def one(item: Ready) -> None:
+        async with each[item.tool.name], everything:
+            try:
+                done[item.call.id] = result = await carried_out(driving, item)
+            except Park as park:
+                await _park(driving, item, park)
+                return
+        await kept(driving, item, result)
+
+    tasks = {asyncio.create_task(one(item)): item for item in ready}
+    try:
+        # When the outcome of one cannot be written, the others still come to theirs. Only what has
+        # ended is gathered: a gathering that is stopped waits for those that do not listen.
+        await asyncio.wait(tasks)
+        for error in await asyncio.gather(*tasks, return_exceptions=True):
+            if error is not None:
+                raise error
+    except asyncio.CancelledError:
+        await _cut(driving, tasks, done)
+        raise
+
+
+async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult:
+    """Write the outcome down. One that a log cannot hold, being too large or no JSON, is a
+    failure of the tool."""
+    try:
+        await driving.write(outcome(driving, ready.call.id, result))
+    except InvalidValue as error:
+        result = _failed(driving, ready.tool, error)
+        await driving.write(outcome(driving, ready.call.id, result))
+    return result
+
+
+async def _park(driving: Driving, ready: Ready, park: Park) -> None:
+    """Let a call wait; not where the answer to an item of a known id was there first."""
+    try:
+        await _asks(driving, ready, park)
+    except (InvalidValue, TypeError) as error:  # it asks what no log can hold
+        await kept(driving, ready, _failed(driving, ready.tool, error))
+
+
+async def _asks(driving: Driving, ready: Ready, park: Park) -> None:
+    event, id = _parked(driving, ready, park), ready.call.id
+    if park.id is None:
+        await driving.write(event)
+        return
+    while (call := driving.state.calls.get(id)) is not None and call.status == "started":
+        if await driving.write(event, expected=driving.state.head):
+            return
+
+
+def _parked(driving: Driving, ready: Ready, park: Park) -> NewEvent:
+    """A call that goes on when somebody has answered."""
+    expires = None if park.expires is None else driving.now() + int(park.expires * 1000)
+    payload = ev.PendingOpened(
+        id=park.id or f"{ready.call.id}!{driving.state.head}",
+        what=park.what,
+        call=ready.call.id,
+        title=park.title[:TITLE],
+        expires=expires,
+        detail={**park.detail, "tool": ready.tool.name, "arguments": ready.call.arguments},
+        parked=True,
+    )
+    return driving.event("pending.opened", payload)
+
+
+async def _cut(
+    driving: Driving, tasks: dict[asyncio.Task[None], Ready], done: dict[str, ToolResult]
+) -> None:
+    """Stop what still runs, and say so of each; what has finished is kept."""
+    running = [task for task in tasks if not task.done()]
+    for task in tasks:
+        task.add_done_callback(forget)  # one that has failed already is told of by the others
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=GRACE)
+    if driving.failure is not None:
+        return  # not ours to say any more; the next driver says that it is unknown
+    stopped = ToolResult(content=f"This call was cancelled. {STOPPED}", code="cancelled")
+    open = [item.call.id for item in tasks.values() if item.call.id in driving.state.calls]
+    for item in tasks.values():
+        if item.call.id in done and item.call.id in open:
+            await kept(driving, item, done[item.call.id])
+    events: list[NewEvent] = []
+    if not driving.stopping:  # else the next driver goes on with them, or asks
+        ended = {i.call.id for t, i in tasks.items() if t.done() and is_async(i.tool.function)}
+        for id in (id for id in open if id not in done):
+            # A thread cannot be stopped, nor who does not listen: it may still be acting.
+            how = "cancelled" if id in ended else "unknown"
+            events.append(outcome(driving, id, stopped, how))
+    if events:
+        await driving.write(*events)
+
+
+async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = None) -> ToolResult:
+    """What the tool returns, or what went wrong in words that the model can read. Whatever it
+    raises, the process goes on."""
+    tool, call = ready.tool, ready.call
+    acting = Acting(driving, call.id, tool.name, 0 if outer is None else outer.depth + 1)
+    acting.answer, acting.open = ready.answer, True
+    time = acting.time = Allowance(tool.timeout, None if outer is None else outer.time)
+    driving.log.info("tool_started", category="tool", tool=tool.name, call=call.id)
+    try:
+        with driving.config.tracing.tool(tool.name, call.id):
+            async with time:
+                result = await tool.call(tool.parse(ready.arguments), acting)
+        acting.returned = call.id in driving.state.calls
+    except TimeoutError as error:
+        problem = f"The tool did not finish within {tool.timeout:g} s." if time.over else None
+        return _failed(driving, tool, error, problem, "tool_timeout" if time.over else None)
+    except Park:
+        if outer is None:
+            raise
+        nested = ToolError(problem="a call within a call cannot wait for an answer")
+        return _failed(driving, tool, nested)
+    except asyncio.CancelledError:
+        if asked_to_stop():
+            raise
+        stray = ToolError(problem="the function was cancelled, and nobody here asked for that")
+        return _failed(driving, tool, stray)
+    except BaseException as error:  # a tool may raise anything
+        return _failed(driving, tool, escaped(error))
+    driving.log.info("tool_finished", category="tool", tool=tool.name, call=call.id)
+    return result
+
+
+def _failed(
+    driving: Driving,
+    tool: Tool,
+    error: BaseException,
+    problem: str | None = None,
+    code: str | None = None,
+) -> ToolResult:
+    fault = classify(error, source="tool", policy=driving.config.policy)
+    driving.log.warning("tool_failed", category="tool", tool=tool.name, error=fault)
+    if problem is None:
+        # Our own errors are written to be read; those of others may hold anything.
+        plain = isinstance(error, HoldfastError) or driving.config.policy.expose_internal_errors
+        problem = clean(f"The tool failed: {error}") if plain else "The tool failed."
+    code = code or fault.code
+    data = {"error": {"code": code, "message": problem, "tool": tool.name}}
+    return ToolResult(content=problem, data=data, failed=True, code=code)

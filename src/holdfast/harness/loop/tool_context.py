@@ -1,0 +1,131 @@
+"""What tools and hooks are given: the session, to read and to act on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...errors import ToolError
+from ...log import events as ev
+from ...log.codec import LIMITS
+from ..agents.subagents import told
+from ..sandbox.port import Place, Ran, Reason
+from ..tools import Answer, Tool, ToolResult
+from ..tools.allowance import Allowance
+from ..tools.tasks import summary
+from .delegation import begin, stop
+from .driver import Driving
+from .effects import Effects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DEPTH = 9  # of calls within calls
+
+
+class Acting(Effects):
+    """A `ToolContext`. `key` is the same whenever and wherever this call is carried out."""
+
+    def __init__(self, driving: Driving, call: str, name: str, depth: int = 0) -> None:
+        super().__init__(driving, call, name)
+        self.key = call
+        self.sandbox = LazyPlace(driving)
+        self.log = driving.log.bind(call=call, tool=name)
+        self.aborted: asyncio.Event = driving.aborted
+        self.answer: Answer | None = None
+        self.time = Allowance()
+        self._depth, self._nested = depth, 0
+        self.open = False  # whether it is a call in the log, which has an end
+        self.returned = False  # in time; what it left to do behind it may still speak
+
+    def _acts(self) -> Driving:
+        """Refuses what a call does when its outcome is in the log and it has not returned: it was
+        stopped, and did not listen."""
+        if self.open and not self.returned and self.call not in self._driving.state.calls:
+            raise ToolError(problem="this call is over: nothing more can come of it")
+        return self._driving
+
+    async def progress(self, data: Any) -> None:
+        """Tell those who listen how far the call is; it is written to the log."""
+        payload = ev.ProgressReported(call=self.call, data=data)
+        await self._acts().write(self._driving.event("progress.reported", payload))
+
+    async def invoke(self, tool: Tool | str, /, **arguments: Any) -> ToolResult:
+        """Call another tool of this mode; it is asked about like any other."""
+        self._nested += 1
+        invoke, id = self._acts().invoke, f"{self.call}.{self._nested}"
+        result: ToolResult = await invoke(self._driving, self, tool, arguments, id)
+        return result
+
+    @property
+    def depth(self) -> int:
+        return self._depth
+
+    async def delegate(
+        self, name: str, task: str, *, model: str | None = None, forked: bool | None = None
+    ) -> ToolResult:
+        """Hand a task to a sub-agent, and wait; what came of it, once it has ended."""
+        if self.answer is not None:
+            if self.answer.outcome != "answered":
+                await stop(self._driving, [self.call])
+            return told(self.answer)
+        if self._depth:
+            raise ToolError(problem="a call within a call cannot hand tasks on")
+        sub = next((item for item in self.agent.subagents if item.name == name), None)
+        if sub is None:
+            raise ToolError(problem=f"there is no sub-agent {name!r}")
+        raise await begin(self._acts(), self.call, sub, task, model=model, forked=forked)
+
+    @property
+    def tasks(self) -> tuple[ev.Task, ...]:
+        """The tasks of this thread."""
+        return self._driving.state.tasks
+
+    async def set_tasks(self, tasks: list[ev.Task]) -> ToolResult:
+        """Replace them; the list as the model is told of it."""
+        if (size := len(msgspec.json.encode(tasks))) > LIMITS.map_bytes:
+            raise ToolError(problem=f"the tasks have {size} bytes: keep to {LIMITS.map_bytes}")
+        payload = ev.TaskChanged(tasks=tasks)
+        await self._acts().write(self._driving.event("task.changed", payload))
+        return summary(tasks)
+
+    @property
+    def mode_after_plan(self) -> str | None:
+        """The mode to work in once a plan is approved, if this one leads to one."""
+        return self.agent.mode(self.mode).after_plan
+
+
+class LazyPlace:
+    """The session's sandbox, opened when it is first used."""
+
+    def __init__(self, driving: Driving) -> None:
+        self._driving = driving
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - it is the command's
+    ) -> Ran:
+        place = await self._place()
+        return await place.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout)
+
+    async def read(self, path: str, *, limit: int | None = None) -> bytes:
+        return await (await self._place()).read(path, limit=limit)
+
+    async def write(self, path: str, data: bytes, *, append: bool = False) -> None:
+        await (await self._place()).write(path, data, append=append)
+
+    async def list(self, pattern: str = "**/*", *, limit: int) -> list[str]:
+        return await (await self._place()).list(pattern, limit=limit)
+
+    async def close(self, reason: Reason) -> None:
+        """Nothing: the harness closes it."""
+
+    async def _place(self) -> Place:
+        return await self._driving.config.place(self._driving.live.key)

@@ -1,1 +1,0 @@
-"""The parts of a session: its verbs, its views, its threads."""

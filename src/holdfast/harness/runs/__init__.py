@@ -1,1 +1,0 @@
-"""What is done about a log: decide, perform, again, under a lease."""

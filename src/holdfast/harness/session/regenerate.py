@@ -1,0 +1,97 @@
+"""Asking again: where to fork so that a message can be answered anew, and what to send there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...errors import InvalidValue
+from ...log import events as ev
+from ...log.codec import check_count, typed
+from ...log.events import Event, NewEvent
+from ...log.state import Queued, State, fold
+from ..live.log import Live
+
+
+class Asked(Struct, frozen=True):
+    """A message as it was read, and who sent it."""
+
+    seq: int
+    message: ev.MessageReceived
+    actor: str | None = None
+
+
+class Again(Struct, frozen=True):
+    """Fork at event `at`; there the messages `dropped` are not waited for; `asked` are sent."""
+
+    at: int
+    dropped: tuple[int, ...]
+    asked: tuple[Asked, ...]
+
+    def events(self, text: str | None = None, actor: str | None = None) -> Iterator[NewEvent]:
+        """What to write into the fork; `text` are other words for the last message, and `actor`
+        is who says them, if that is not who sent it."""
+        if self.dropped:
+            yield NewEvent.of("queue.changed", ev.QueueChanged(remove=[*self.dropped]))
+        for number, one in enumerate(self.asked, 1):
+            message = one.message if number > 1 else replace(one.message, how="queue")
+            who = one.actor
+            if text is not None and number == len(self.asked):
+                message, who = replace(message, text=text), actor or who
+            yield NewEvent.of("message.received", message, actor=who)
+
+
+async def again(live: Live, seq: int) -> Again:
+    """How to ask message `seq` again. One that came while something else went on is asked where
+    a run took it up; if it joined a run, all that the run had read before is asked too.
+    `InvalidValue` where event `seq` is no message of a person."""
+    check_count("seq", seq, least=1)
+    found: dict[int, Asked] = {}
+    state = before = begun = State()
+    read: list[int] = []  # by the run that is going
+    async for event in live.store.read(live.key, log=live.log):
+        payload = typed(event) if event.kind in _TOLD else None
+        if event.seq == seq:
+            before = state
+            if not isinstance(payload, ev.MessageReceived):
+                raise _refused(seq, f"event {seq} is {event.kind}")
+        _note(found, event, payload)
+        if isinstance(payload, ev.RunStarted):
+            begun, read = state, []
+        if isinstance(payload, (ev.RunStarted, ev.ModelCalled)):
+            read += payload.inputs
+            if seq in payload.inputs:
+                break
+        state = fold((event,), state)
+    else:
+        if seq not in found:
+            raise _refused(seq, f"there is no event {seq}")
+        return Again(seq - 1, _numbers(before.queue), (found[seq],))
+    if before.safe and not before.queue:
+        return Again(seq - 1, (), (found[seq],))
+    asked = [number for number in read[: read.index(seq) + 1] if number in found]
+    return Again(begun.head, _numbers(begun.queue), tuple(found[number] for number in asked))
+
+
+_TOLD = ("message.received", "queue.changed", "run.started", "model.called")
+
+
+def _note(found: dict[int, Asked], event: Event, payload: ev.Payload | None) -> None:
+    """Keep what was sent, in the words that it had at last."""
+    if isinstance(payload, ev.MessageReceived):
+        found[event.seq] = Asked(event.seq, payload, event.actor)
+    elif isinstance(payload, ev.QueueChanged):
+        for number, one in found.items():
+            if (text := payload.texts.get(str(number))) is not None:
+                found[number] = replace(one, message=replace(one.message, text=text))
+
+
+def _numbers(queue: Sequence[Queued]) -> tuple[int, ...]:
+    return tuple(item.seq for item in queue)
+
+
+def _refused(seq: int, problem: str) -> InvalidValue:
+    remedy = "pass the number of a message.received"
+    return InvalidValue(field="seq", problem=problem, remedy=remedy)

@@ -1,0 +1,198 @@
+"""The sub-agents of one thread, as its session shows them: who works, who has worked, what they
+ask a person, and when one does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from ...cancellation import ended
+from ...errors import InvalidValue, NotPending, SessionNotFound
+from ...log import events as ev
+from ...log.catalog import Query, Row
+from ...log.events import Key, NewEvent
+from ...log.state import CHILD
+from ...stores.port import Store
+from ...values.pending import Ask
+from ...values.result import Result
+from ..live.inbox import was
+from ..live.log import Live
+from ..loop.decide import delegates
+from ..loop.delegation import child_of, chosen, model_setting
+from .base import Ground
+
+PAGE = 100
+Asks: TypeAlias = list[Ask]
+
+
+class Thread(Protocol):
+    """What is asked of the session of a sub-agent."""
+
+    async def pending(self) -> list[Ask]: ...
+
+    async def wait(self) -> Result: ...
+
+
+S = TypeVar("S", bound=Thread)
+
+
+class Child(Struct, frozen=True):
+    """A sub-agent that works or has worked: `status` is how its run stands, `calls` how often
+    it used tools."""
+
+    thread: str
+    agent: str
+    title: str
+    status: str
+    usage: dict[str, int]
+    calls: int = 0
+    pending: int = 0
+
+
+class Subagents(Generic[S]):
+    """The sub-agents that work for one thread."""
+
+    def __init__(self, ground: Ground, open: Callable[[str], Awaitable[S]]) -> None:
+        self._ground, self._live, self._open = ground, ground.live, open
+
+    @property
+    def working(self) -> list[str]:
+        """The threads of those that this one waits for."""
+        found = (child_of(id) for id in self._live.state.pending)
+        return [thread for thread in found if thread is not None]
+
+    async def list(self) -> list[Child]:
+        """All that this thread has begun, oldest first."""
+        mine = self._live.key.thread
+        rows = [row for row in await rows_of(self._live) if row.thread.startswith("sub/")]
+        return [_child(row) for row in rows if row.parent is not None and row.parent.thread == mine]
+
+    async def open(self, thread: str) -> S:
+        """The session of one: its events, its transcript, its stream. `SessionNotFound` if
+        there is none."""
+        return await self._open(thread)
+
+    def model(self, name: str | None = None) -> str | None:
+        """The model that was chosen for one of them in this session, or for all."""
+        return chosen(self._ground.shared.state, name)
+
+    async def set_model(self, ref: str | None, name: str | None = None) -> None:
+        """Let one of them, or all for which nothing else is chosen, use this model from their
+        next task on; None leaves it to what they say themselves. It holds in all threads."""
+        ground, setting = self._ground, model_setting(name)
+        if name is not None and name not in [item.name for item in ground.config.agent.subagents]:
+            remedy = "name one of the agent's sub-agents, or none for all"
+            raise InvalidValue(field="name", problem=f"is {name!r}", remedy=remedy)
+        if ref is not None:
+            ground.config.models.check(ref)
+        payload = ev.MetadataChanged(
+            set={} if ref is None else {setting: ref}, drop=[setting] if ref is None else []
+        )
+        await ground.append(NewEvent.of("metadata.changed", payload), live=ground.shared)
+
+    async def asks(self) -> Asks:
+        """What those that work ask a person, and those that work for them."""
+        found: Asks = []
+        for thread in self.working:
+            with contextlib.suppress(SessionNotFound):
+                found.extend(await (await self.open(thread)).pending())
+        return found
+
+    async def gone(self, item: str) -> bool:
+        """Whether the thread of the sub-agent that this item stands for was deleted: then only a
+        person can answer."""
+        key, thread = self._live.key, child_of(item)
+        where = Key(key.tenant, key.session, thread or "")
+        return thread is None or await self._live.store.row(where) is None
+
+    async def asked(self) -> bool:
+        """Wait as long as this thread waits for sub-agents alone. True as soon as one of them
+        waits for a person, False when the thread goes on."""
+        while delegates(self._live.state):
+            before = self.working
+            tasks = [asyncio.create_task(self._asks(thread)) for thread in before]
+            other = asyncio.create_task(self._live.until(lambda: self.working != before))  # noqa: B023
+            try:
+                await asyncio.wait([*tasks, other], return_when=asyncio.FIRST_COMPLETED)
+                if any(task.result() for task in tasks if task.done()):
+                    return True
+            finally:
+                await ended(*tasks, other)
+        return False
+
+    async def _asks(self, thread: str) -> bool:
+        """Whether one waits for a person; if it has ended, when its answer is here."""
+        try:
+            result = await (await self.open(thread)).wait()
+        except SessionNotFound:
+            return True
+        if result.status == "waiting":
+            return True
+        await self._live.until(lambda: thread not in self.working)
+        return False
+
+
+def _child(row: Row) -> Child:
+    return Child(
+        thread=row.thread,
+        agent=(row.agent or "").rpartition("/")[2],
+        title=row.title or "",
+        status=row.run or "queued",
+        usage=dict(row.usage),
+        calls=row.counts.get("calls", 0),
+        pending=len(row.pending),
+    )
+
+
+async def rows_of(live: Live) -> list[Row]:
+    """The rows of all threads of a session, oldest first."""
+    query = Query(
+        tenant=live.key.tenant, session=live.key.session, order="created", newest_first=False
+    )
+    found: list[Row] = []
+    cursor: str | None = None
+    while True:
+        page = await live.store.find(query, cursor=cursor, limit=PAGE)
+        found.extend(page.items)
+        if (cursor := page.cursor) is None:
+            return found
+
+
+async def used(live: Live) -> dict[str, int]:
+    """What all threads of a session have used."""
+    total: dict[str, int] = {}
+    for row in await rows_of(live):
+        for name, count in row.usage.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+async def holder(store: Store, key: Key, item: str | None) -> tuple[Key, str | None]:
+    """The thread in which an item waits, from `key` down through the sub-agents that work for
+    it; and the item, if it is the only one. `NotPending` where none is meant."""
+    rows = await _down(store, key)
+    open = [(row.key, id) for row in rows for id in row.pending if not id.endswith(CHILD)]
+    if item is None:
+        if len(open) == 1:
+            return open[0]
+        raise NotPending(session=key.session, item=None, pending=[id for _, id in open])
+    for row in rows:
+        if item in row.pending:
+            return row.key, item
+    for row in rows[1:]:
+        if await was(store, row.key, item):
+            return row.key, item
+    return key, item
+
+
+async def _down(store: Store, key: Key) -> list[Row]:
+    row = await store.row(key)
+    found: list[Row] = [] if row is None else [row]
+    children: list[Any] = [] if row is None else [child_of(id) for id in row.pending]
+    for thread in filter(None, children):
+        found.extend(await _down(store, Key(key.tenant, key.session, thread)))
+    return found

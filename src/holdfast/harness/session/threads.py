@@ -1,0 +1,238 @@
+"""The threads of a session: other conversations that share its user state and its rules.
+
+Each thread is a log of its own, and each that is open is a live session of its own. So to
+switch is to take another object: what goes on in the one that is left goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ...errors import HeadMoved, InvalidValue, SessionExists, SessionNotFound
+from ...log import events as ev
+from ...log.catalog import Page, Query, Row
+from ...log.codec import LIMITS, check_count, typed
+from ...log.events import Event, Key, NewEvent, key, new_id
+from ...log.transcript import ROLES, Message, transcript
+from ...sessions.changes import check_held
+from ...stores.port import Store
+from ..live.log import Live
+from .base import Opener
+from .forks import Forks, S, row_of
+from .views import ModelView, View
+
+MAIN = "main"
+Messages: TypeAlias = list[Message]
+
+
+class Settings(View):
+    """Small values that belong to one thread, by name: its metadata, which lists can be
+    filtered by. Each is written by itself, so writers at the same time lose nothing. A clone
+    begins with those of its parent; those of thread `main` are the session's metadata."""
+
+    def all(self) -> dict[str, Any]:
+        """A copy of them."""
+        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._state.settings))
+        return copied
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.all().get(name, default)
+
+    async def set(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Set some; the others stay. `InvalidValue` where they would be too many or too large."""
+        changes = {**(changes or {}), **more}
+        if changes:
+            await self._append(ev.MetadataChanged(set=changes))
+
+    async def delete(self, *names: str) -> None:
+        if names:
+            await self._append(ev.MetadataChanged(drop=[*names]))
+
+
+class Threads(Forks[S]):
+    """The threads of a session, and this one among them."""
+
+    def __init__(self, ground: S, host: Opener[S]) -> None:
+        super().__init__(ground, host)
+        self.settings = Settings(ground)
+
+    # Coming and going
+
+    async def create(self, title: str | None = None, *, id: str | None = None) -> S:
+        """A new, empty thread, in the mode and with the model of this one. `SessionExists` where
+        there is one of that name."""
+        ground, state = self._ground, self._state
+        where = self._key(new_id() if id is None else id)
+        created = ev.ThreadCreated(agent=ground.config.agent.key, title=title, parent=MAIN)
+        events = [NewEvent.of("thread.created", created)]
+        if state.mode is not None:
+            changed = ev.ModeChanged(mode=ground.config.mode(state).name)
+            events.append(NewEvent.of("mode.changed", changed))
+        if (chosen := ModelView(ground).chosen) is not None:
+            events.append(NewEvent.of("model.changed", ev.ModelChanged(model=chosen)))
+        ground.check()
+        try:
+            await ground.host.store.append(where, events, expected=0, create=True)
+        except HeadMoved:
+            raise SessionExists(
+                tenant=where.tenant, session=where.session, thread=where.thread
+            ) from None
+        return await self._host.open(where.session, where.thread)
+
+    async def switch(self, thread: str) -> S:
+        """The live session of another thread. A run that is going here goes on, and whoever
+        waits for it is answered. `SessionNotFound` where there is no such thread."""
+        self._ground.check()
+        return await self._host.open(self._ground.key.session, self._key(thread).thread)
+
+    async def delete(self, thread: str | None = None) -> None:
+        """Remove a thread, this one unless another is named; forks of it stay whole. A run that
+        is going there is aborted first. `InvalidValue` for thread `main`, `SessionNotFound`
+        where there is none, `DeletionRefused` where the session must be kept."""
+        self._ground.check()
+        await self._host.delete_thread(self._ground.key.session, self._key(thread).thread)
+
+    async def rename(self, title: str, thread: str | None = None) -> None:
+        """Give a thread another title, this one unless another is named."""
+        if not isinstance(title, str) or not title.strip():
+            raise InvalidValue(field="title", problem=f"is {title!r}", remedy="give some words")
+        ground, where = self._ground, self._key(thread)
+        ground.check()
+        event = NewEvent.of("thread.renamed", ev.ThreadRenamed(title=title))
+        if where == ground.key:
+            await ground.append(event)
+            return
+        row = await row_of(ground.host.store, where)
+        await ground.host.store.append(where, [event], log=row.log)
+
+    # Looking
+
+    async def list(
+        self,
+        *,
+        title: str | None = None,
+        label: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        parent: str | None = None,
+        forks: bool | None = None,
+        subagents: bool = False,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[Row]:
+        """The threads that answer all of these, the most recently active first: `title` is part
+        of theirs, whatever its case; `forks` shows only forks, or none; `settings` equal theirs.
+        Those of sub-agents are shown on demand. A page may be short; the last has no cursor."""
+        self._ground.check_open()
+        key, agent = self._ground.key, self._ground.config.agent.key
+        query = Query(
+            tenant=key.tenant, session=key.session, label=label, metadata=dict(settings or {})
+        )
+        while True:
+            page = await self._ground.host.store.find(query, cursor=cursor, limit=limit)
+            found = [
+                row
+                for row in page.items
+                if _answers(row, title, parent, forks) and (subagents or row.agent in (None, agent))
+            ]
+            if found or page.cursor is None:
+                return Page(items=found, cursor=page.cursor)
+            cursor = page.cursor
+
+    async def get(self, thread: str | None = None) -> Row | None:
+        """What lists show of a thread, if there is one of that name."""
+        self._ground.check_open()
+        return await self._ground.host.store.row(self._key(thread))
+
+    async def messages(self, limit: int | None = None, *, thread: str | None = None) -> Messages:
+        """The newest `limit` messages of a thread, oldest first; without a limit, all."""
+        self._ground.check_open()
+        return await messages_of(self._ground.host.store, self._key(thread), limit)
+
+    async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
+        """How the first message of each thread begins, of those that have one, without reading
+        any log. That of a fork is its own; while it has none, its parent's."""
+        self._ground.check_open()
+        wanted = None if threads is None else set(threads)
+        rows: dict[str, Row] = {}
+        key, cursor = self._ground.key, None
+        query = Query(tenant=key.tenant, session=key.session)
+        while wanted is None or wanted:
+            page = await self._ground.host.store.find(query, cursor=cursor, limit=LIMITS.page)
+            rows.update({row.thread: row for row in page.items})
+            if (cursor := page.cursor) is None:
+                break
+        firsts = {name: _first(rows, name) for name in rows if wanted is None or name in wanted}
+        return {name: text for name, text in firsts.items() if text is not None}
+
+
+def _answers(row: Row, title: str | None, parent: str | None, forks: bool | None) -> bool:
+    if title is not None and title.casefold() not in (row.title or "").casefold():
+        return False
+    if parent is not None and (row.parent is None or row.parent.thread != parent):
+        return False
+    return forks is None or forks == (row.parent is not None and row.parent.at > 0)
+
+
+def _first(rows: Mapping[str, Row], name: str) -> str | None:
+    """The first message of a thread; of a fork that has none, its parent's."""
+    while (row := rows.get(name)) is not None:
+        if row.first_message is not None or row.parent is None or row.parent.at == 0:
+            return row.first_message
+        name = row.parent.thread
+    return None
+
+
+async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> None:
+    """Refuse to delete thread `main`, what is not there or none of these agents', and what is
+    held."""
+    if where.thread == MAIN:
+        problem, remedy = "'main' is the session itself", "delete the session"
+        raise InvalidValue(field="thread", problem=problem, remedy=remedy)
+    row = await store.row(where)
+    if row is None or row.agent not in (None, *agents):
+        raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
+    main = await store.row(key(where.session, MAIN, where.tenant))
+    if main is not None:
+        check_held(main)
+
+
+async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> None:
+    """Abort the run that is going, whichever process drives it, and all that waits behind it;
+    wait until it has ended, and who waits for a sub-agent knows of it, but not for ever."""
+    if (run := live.state.active) is None:
+        return
+    waiting = [item.seq for item in live.state.queue]
+    events = [
+        NewEvent.of("queue.changed", ev.QueueChanged(remove=waiting)),
+        NewEvent.of("abort.requested", ev.AbortRequested(run=run.id, reason="deleted")),
+    ]
+    await live.store.append(live.key, events, log=live.log)
+    wake(live)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            await live.until(lambda: live.state.active is None and not live.state.owes)
+
+
+async def messages_of(store: Store, where: Key, limit: int | None = None) -> Messages:
+    """The newest `limit` messages of a thread, oldest first; without a limit, all."""
+    log = (await row_of(store, where)).log
+    if limit is None:
+        return transcript([event async for event in store.read(where, log=log)])
+    check_count("limit", limit, least=1)
+    found: list[Event] = []
+    messages, removed = 0, set[int]()
+    # A call and its outcome may be far apart, but the message with the call comes first.
+    async for event in store.read(where, reverse=True, log=log):
+        found.append(event)
+        change = typed(event) if event.kind == "queue.changed" else None
+        if isinstance(change, ev.QueueChanged):
+            removed.update(change.remove)
+        messages += event.kind in ROLES and event.seq not in removed
+        if messages == limit:
+            break
+    return transcript(reversed(found))[-limit:]

@@ -1,0 +1,1 @@
+"""Which process drives which log: drivers, recovery, signals."""

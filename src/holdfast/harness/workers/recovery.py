@@ -1,0 +1,128 @@
+"""Work that nobody does: the logs that have something to do and no driver, but for those that
+cannot be driven here; and how many of them are taken up at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
+
+from ...log.catalog import Query, is_due
+from ...log.codec import LIMITS
+from ...log.events import Key
+from ...stores.port import Store, wall_clock
+
+SWEEP = 10_000  # logs that are taken up without a pause of half a lease
+FREE = 4  # a fourth of the slots is free before the next look
+
+
+class Slots:
+    """The logs that were taken up and are being driven, at most so many at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: set[Key] = set()
+        self._freed = asyncio.Event()
+
+    @property
+    def free(self) -> int:
+        return self._most - len(self._taken)
+
+    def take(self, where: Key) -> None:
+        self._taken.add(where)
+
+    def give(self, *wheres: Key) -> None:
+        """Logs are driven no more, or need not be counted; others change nothing."""
+        self._taken.difference_update(wheres)
+        self._freed.set()
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter([*self._taken])
+
+    async def some(self) -> None:
+        """Wait until there is room for several."""
+        while self.free < max(1, self._most // FREE):
+            self._freed.clear()
+            await self._freed.wait()
+
+
+class Work:
+    """What is left undone of some agents. A log that cannot be driven is left alone until it
+    grows; in one sweep each log is taken up once."""
+
+    def __init__(self, store: Store, tenant: str, agents: Sequence[str]) -> None:
+        self._store, self._tenant, self._agents = store, tenant, agents
+        self._stuck: dict[Key, int] = {}
+        self._tried: set[Key] = set()  # in this sweep
+        self._failed: set[Key] = set()  # of those: they are due still
+        self._cursor: str | None = None  # how far the sessions behind those were gone through
+
+    def stuck(self, where: Key, head: int) -> None:
+        """A log cannot be driven as it is."""
+        self._stuck[where] = head
+
+    def driven(self, where: Key) -> None:
+        """It can."""
+        self._stuck.pop(where, None)
+
+    def vain(self, where: Key, head: int) -> bool:
+        """Whether a log is as it was when it could not be driven."""
+        return self._stuck.get(where) == head
+
+    def begin(self) -> None:
+        """A new sweep: what failed before may be tried again."""
+        self._tried.clear()
+        self._failed.clear()
+
+    def failed(self, where: Key) -> None:
+        """A log could not be opened or driven: it is left alone until the next sweep."""
+        self._tried.add(where)
+        self._failed.add(where)
+
+    async def due(self, room: int, busy: Collection[Key]) -> tuple[list[Key], bool]:
+        """The logs to drive now, those that have waited for longest first, and whether there may
+        be more: at most `room`, none that is `busy` and none twice in a sweep."""
+        # What is passed over must not hide the rest.
+        passed = len(self._stuck) + len(self._failed) + len(busy)
+        limit = min(LIMITS.page, room + passed)
+        due = await self._store.runnable(self._tenant, agents=self._agents, limit=limit)
+        found = await self._new(due, busy)
+        if not found and len(due) == LIMITS.page:
+            found = await self._behind(room, busy)
+        more = len(found) > room or (bool(found) and len(due) == limit)
+        found = found[:room]
+        self._tried.update(found)
+        return found, more and len(self._tried) < SWEEP
+
+    async def _new(self, due: Sequence[Key], busy: Collection[Key]) -> list[Key]:
+        """Those that nobody drives here, and that were not tried in this sweep."""
+        found = []
+        for where in due:
+            if where in busy or where in self._tried:
+                continue
+            if await self._same(where):
+                self._tried.add(where)
+            else:
+                found.append(where)
+        return found
+
+    async def _same(self, where: Key) -> bool:
+        if where not in self._stuck:
+            return False
+        row = await self._store.row(where)
+        return row is not None and self.vain(where, row.head)
+
+    async def _behind(self, room: int, busy: Collection[Key]) -> list[Key]:
+        """What more stuck logs hide than a look shows: it is looked for session by session, a page
+        each time. Threads beside `main` are found when fewer are stuck."""
+        query = Query(tenant=self._tenant, order="created", newest_first=False)
+        page = await self._store.find(query, cursor=self._cursor, limit=LIMITS.page)
+        now = wall_clock()
+        due = [
+            row.key
+            for row in page.items
+            if row.agent in self._agents and is_due(row, now) and not self.vain(row.key, row.head)
+        ]
+        found = await self._new(due, busy)
+        if len(found) <= room:  # else the rest of this page is next
+            self._cursor = page.cursor
+        return found

@@ -1,0 +1,199 @@
+"""Queries and pages: which rows and pending items answer, and the cursors between pages. Pure.
+
+`matches` is the meaning that every store's index must have.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from ...errors import InvalidValue
+from ..codec import LIMITS, check_count, check_name
+from ..events import to_json
+from .rows import Pending, Row, surface_name
+
+T = TypeVar("T")
+
+LONGEST = 1 << 63  # numbers in a cursor are below it
+
+
+class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which sessions to list, or with `session` which of its threads. Times as in `Row`;
+    `_from` is inclusive, `_until` exclusive."""
+
+    named: ClassVar = "Query"  # in its cursors, whatever the class is called
+
+    tenant: str = "main"
+    session: str | None = None
+    user: str | None = None
+    workspace: str | None = None
+    agent: str | None = None
+    phases: tuple[str, ...] = ()
+    run: str | None = None
+    label: str | None = None
+    surface: tuple[str, str] | None = None
+    metadata: dict[str, Any] = {}
+    created_from: int | None = None
+    created_until: int | None = None
+    active_from: int | None = None
+    active_until: int | None = None
+    stale_until: int | None = None
+    order: Literal["active", "created"] = "active"
+    newest_first: bool = True
+    total: bool = False
+
+
+class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which pending items to list, oldest first. `user` is whose sessions they are in."""
+
+    named: ClassVar = "PendingQuery"
+
+    tenant: str = "main"
+    session: str | None = None
+    what: str | None = None
+    assignee: str | None = None
+    user: str | None = None
+
+
+class Page(Struct, Generic[T], frozen=True, kw_only=True):
+    """Some of the answers; `cursor` continues behind them and is None at the end."""
+
+    items: list[T]
+    cursor: str | None = None
+    total: int | None = None
+
+
+def terms(query: Query) -> list[tuple[str, str, str]]:
+    """The query's conditions on maps, as (map, key, term)."""
+    found = [("metadata", name, term(value)) for name, value in query.metadata.items()]
+    if query.label is not None:
+        found.append(("labels", query.label, term(True)))
+    if query.surface is not None:
+        found.append(("surfaces", surface_name(*query.surface), term(None)))
+    return found
+
+
+def row_terms(row: Row) -> set[tuple[str, str, str]]:
+    """What a row offers to conditions on maps; a surface counts by its name alone."""
+    found = {("metadata", name, term(value)) for name, value in row.metadata.items()}
+    found.update(("labels", name, term(True)) for name in row.labels)
+    found.update(("surfaces", name, term(None)) for name in row.surfaces)
+    return found
+
+
+def term(value: Any) -> str:
+    """A JSON value as short text that is equal exactly when the values are."""
+    text = msgspec.json.encode(value, order="deterministic")
+    return text.decode() if len(text) <= 128 else "sha256:" + hashlib.sha256(text).hexdigest()
+
+
+def matches(query: Query, row: Row) -> bool:
+    """Whether a row answers a query; the meaning that every store's index must have."""
+    if row.tenant != query.tenant or (query.session is None and row.thread != "main"):
+        return False
+    for name in ("session", "user", "workspace", "agent", "run"):
+        if (wanted := getattr(query, name)) is not None and getattr(row, name) != wanted:
+            return False
+    if query.phases and row.phase not in query.phases:
+        return False
+    return _in_range(query, row) and set(terms(query)) <= row_terms(row)
+
+
+def _in_range(query: Query, row: Row) -> bool:
+    ranges = (
+        (row.created, query.created_from, query.created_until),
+        (row.active, query.active_from, query.active_until),
+        (row.stale_at, None, query.stale_until),
+    )
+    for value, start, end in ranges:
+        if start is not None and (value is None or value < start):
+            return False
+        if end is not None and (value is None or value >= end):
+            return False
+    return True
+
+
+def pending_matches(query: PendingQuery, item: Pending) -> bool:
+    """Whether a pending item answers a query, but for whose session it is in."""
+    return item.tenant == query.tenant and all(
+        (wanted := getattr(query, name)) is None or getattr(item, name) == wanted
+        for name in ("session", "what", "assignee")
+    )
+
+
+# Cursors
+
+
+def make_cursor(query: Query | PendingQuery, value: int, tie: int | str) -> str:
+    """A place in the answers to `query`, behind (value, tie)."""
+    text = msgspec.json.encode((_digest(query), value, tie))
+    return base64.urlsafe_b64encode(text).decode()
+
+
+def read_cursor(query: Query | PendingQuery, cursor: str) -> tuple[int, int | str]:
+    """The place that `make_cursor` named; refuses one that belongs to another query."""
+    try:
+        text = base64.urlsafe_b64decode(cursor.encode())
+        digest, value, tie = msgspec.json.decode(text, type=tuple[str, int, int | str])
+        if not all(isinstance(n, str) or -LONGEST <= n < LONGEST for n in (value, tie)):
+            raise ValueError("a number that no cursor of ours has")
+    except (AttributeError, ValueError) as error:  # msgspec's errors are ValueErrors
+        raise InvalidValue(
+            field="cursor", problem="is not one of ours", remedy="pass a page's cursor unchanged"
+        ) from error
+    if digest != _digest(query):
+        raise InvalidValue(
+            field="cursor", problem="belongs to another query", remedy="start from the first page"
+        )
+    return value, tie
+
+
+def _digest(query: Query | PendingQuery) -> str:
+    text = query.named.encode() + msgspec.json.encode(query, order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def check_query(query: Query | PendingQuery, limit: int) -> None:
+    """Refuse empty strings, bad orders and bad limits instead of taking them for "all"."""
+    check_count("limit", limit, least=1, most=LIMITS.page)
+    for name in (
+        "tenant",
+        "session",
+        "user",
+        "workspace",
+        "agent",
+        "run",
+        "label",
+        "what",
+        "assignee",
+    ):
+        value = getattr(query, name, None)
+        if value == "":
+            raise InvalidValue(field=name, problem="is empty", remedy="leave it out, or name one")
+        if value is not None:
+            check_name(name, value)
+    if isinstance(query, Query):
+        _check_find(query)
+
+
+def _check_find(query: Query) -> None:
+    if query.order not in ("active", "created"):
+        raise InvalidValue(
+            field="order", problem=f"is {query.order!r}", remedy="use 'active' or 'created'"
+        )
+    for name in query.__struct_fields__:
+        if name.endswith(("_from", "_until")) and getattr(query, name) is not None:
+            check_count(name, getattr(query, name), least=0)
+    for phase in query.phases:
+        check_name("phases", phase)
+    if query.surface is not None:
+        for part in query.surface:
+            check_name("surface", part)
+    for name in query.metadata:
+        check_name("metadata", name)
+    to_json(query.metadata)

@@ -1,0 +1,289 @@
+"""Rows: what lists show of a log, the operations that change one, and how they apply. Pure.
+
+Operations are data, so that a store knows no event kind and can keep them in its files.
+What is derived from several fields (`stale_at`, `wake`) is derived in one place, here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...errors import InvalidValue
+from ..codec import LIMITS, check_count, check_name
+from ..events import Event, Key, Scope
+from .encrypted_preview import size_of
+from .phases import MOVES
+
+
+class Parent(Struct, frozen=True):
+    """Where a thread came from: a thread of the same session, and the number it left at."""
+
+    thread: str
+    at: int = 0
+
+
+class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What lists show of one log. `created`, `changed` (of the phase), `last` and `due` are UTC
+    ms; `active`, `stale_at`, `ttl` (until stale) and `expiry` (from stale to expired) are
+    seconds, so that an index on them moves at most once a second. `link` binds all events up
+    to `head`: kept elsewhere, it proves later that none of them was changed."""
+
+    tenant: str
+    session: str
+    thread: str
+    log: str
+    head: int = 0
+    agent: str | None = None
+    title: str | None = None
+    first_message: str | None = None
+    user: str | None = None
+    workspace: str | None = None
+    phase: str = "created"
+    changed: int | None = None
+    run: str | None = None
+    due: int | None = None
+    labels: dict[str, bool] = {}
+    metadata: dict[str, Any] = {}
+    surfaces: dict[str, Any] = {}
+    pending: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    usage: dict[str, int] = {}
+    bytes: int = 0
+    parent: Parent | None = None
+    pinned: bool = False
+    hold: str | None = None
+    ttl: int | None = None
+    expiry: int | None = None
+    stale_at: int | None = None
+    wake: int | None = None
+    sealed: str | None = None
+    created: int = 0
+    active: int = 0
+    last: int = 0
+    link: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return Key(self.tenant, self.session, self.thread)
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.tenant, self.session)
+
+
+class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that a person or an outside system must answer, wherever it waits."""
+
+    tenant: str
+    session: str
+    thread: str
+    id: str
+    what: str
+    at: int
+    seq: int
+    call: str | None = None
+    title: str | None = None
+    assignee: str | None = None
+    expires: int | None = None
+    risk: str | None = None
+    approvals: int = 1
+
+
+class Op(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """One operation on a row, as data: `["put", "labels", "vip", true]` in JSON."""
+
+    do: Literal[
+        "set", "set_once", "add", "latest", "put", "put_once", "drop", "drop_draft", "seal", "move"
+    ]
+    field: str
+    key: str = ""
+    value: Any = None
+
+
+RowChange: TypeAlias = tuple[Op, ...]
+Project: TypeAlias = Callable[[Event], RowChange]
+
+SKEW = 5_000  # ms by which the clocks of those who share a store may differ
+MAPS = ("labels", "metadata", "surfaces", "pending")
+LIMITED = (*MAPS, "usage")
+
+
+def apply(
+    row: Row, events: Sequence[Event], changes: Sequence[RowChange], link: str | None = None
+) -> Row:
+    """The row after `events`, the last of which has this link; refuses a map that would outgrow
+    its limit."""
+    new: dict[str, Any] = {}
+    size = row.bytes
+    active = row.active
+    for event, change in zip(events, changes, strict=True):
+        size += size_of(event)
+        for op in change:
+            do, name = op.do, op.field
+            if do in ("set", "seal"):
+                new[name] = op.value
+            elif name == "active":
+                active = max(active, op.value)
+            elif do == "add":
+                counts = new.get(name)
+                if counts is None:
+                    counts = new[name] = dict(getattr(row, name))
+                counts[op.key] = counts.get(op.key, 0) + op.value
+            elif do == "move":
+                _move(row, new, op, event.at)
+            elif do != "drop_draft":
+                _operate(row, new, op)
+    _check_row(new)
+    if "parent" in new:
+        new["parent"] = msgspec.convert(new["parent"], Parent | None)
+    last = events[-1]
+    after = replace(row, head=last.seq, last=last.at, bytes=size, active=active, link=link, **new)
+    derived = (stale_at(after), wake(after))
+    if derived != (after.stale_at, after.wake):
+        after = replace(after, stale_at=derived[0], wake=derived[1])
+    return after
+
+
+def _move(row: Row, new: dict[str, Any], op: Op, at: int) -> None:
+    phase = new.get("phase", row.phase)
+    to = MOVES.get(op.value, {}).get(phase, phase)
+    if to != phase:
+        new["phase"] = to
+        new["changed"] = at
+
+
+def _operate(row: Row, new: dict[str, Any], op: Op) -> None:
+    name = op.field
+    value = new.get(name, getattr(row, name))
+    if op.do == "set_once":
+        if value is None:
+            new[name] = op.value
+    elif op.do == "latest":
+        new[name] = max(value, op.value)
+    else:
+        if name not in new:
+            value = new[name] = dict(value)
+        if op.do == "put":
+            value[op.key] = op.value
+        elif op.do == "put_once":
+            value.setdefault(op.key, op.value)
+        else:
+            value.pop(op.key, None)
+
+
+def _check_row(new: dict[str, Any]) -> None:
+    """Refuse what some store could not search by, and maps that would outgrow their limit."""
+    for name in ("agent", "user", "workspace"):
+        if new.get(name) is not None:
+            check_name(name, new[name])
+    for name in ("due", "ttl", "expiry"):
+        if new.get(name) is not None:
+            check_count(name, new[name], least=0)
+    for name in LIMITED:
+        if name in new:
+            _check_map(name, new[name])
+
+
+def _check_map(name: str, entries: dict[str, Any]) -> None:
+    if len(entries) > LIMITS.map_entries:
+        raise InvalidValue(
+            field=name,
+            problem=f"would have {len(entries)} entries",
+            remedy=f"keep at most {LIMITS.map_entries} at a time",
+            limit=LIMITS.map_entries,
+        )
+    for key in entries:
+        check_name(name, key, limit=LIMITS.claim_bytes if name == "surfaces" else LIMITS.name_bytes)
+    limit = LIMITS.map_bytes if name != "pending" else LIMITS.map_bytes * 8
+    if (size := len(msgspec.json.encode(entries))) > limit:
+        raise InvalidValue(
+            field=name,
+            problem=f"would have {size} bytes",
+            remedy="keep large values in events or blobs",
+            limit=limit,
+        )
+
+
+def stale_at(row: Row) -> int | None:
+    """When a sweep may suspend the session, or expire a suspended one; None while anything is
+    going on in it."""
+    busy = row.run in ("running", "waiting") or row.pending or row.due is not None or row.pinned
+    if busy or row.sealed is not None:
+        return None
+    if row.phase in ("created", "active"):
+        return None if row.ttl is None else row.active + row.ttl
+    if row.phase == "suspended" and row.expiry is not None:
+        return (row.changed or 0) // 1000 + row.expiry
+    return None
+
+
+def agrees(stored: Row, projected: Row) -> bool:
+    """Whether a stored row is what its log makes of it. Rows written before `changed` was
+    kept do not have it; links are no matter of what events say."""
+    changed = None if stored.changed is None else projected.changed
+    return stored == replace(projected, changed=changed, link=stored.link)
+
+
+def wake(row: Row) -> int | None:
+    """From when on the log wants a driver: 0 for an open run, `due` for other work."""
+    if row.sealed is not None:
+        return None
+    return 0 if row.run == "running" else row.due
+
+
+def ahead(now: int) -> int:
+    """The second after which a log cannot have been active yet; where one has been, the clock
+    was set back since."""
+    return (now + SKEW) // 1000
+
+
+def is_due(row: Row, now: int) -> bool:
+    """Whether the log wants a driver now. Where its last activity lies ahead of the clock, what
+    was due by then is due: the clock was set back, and nobody is to wait until it is there
+    again. Timers that were set to a later time still wait for it."""
+    if row.wake is None or row.wake <= now:
+        return row.wake is not None
+    return row.active > ahead(now) and row.wake < (row.active + 1) * 1000
+
+
+def unseals(change: RowChange) -> bool:
+    """Whether a change opens a sealed log again."""
+    return any(op.do == "seal" and op.value is None for op in change)
+
+
+def surface_name(surface: str, address: str) -> str:
+    """A surface binding as one name; a JSON array, so that no two can collide."""
+    return msgspec.json.encode((surface, address)).decode()
+
+
+def bound(row: Row) -> list[str]:
+    """The surfaces whose claims a session must have: none when it is over, since others may have
+    taken them."""
+    return [] if row.phase == "expired" or row.sealed is not None else list(row.surfaces)
+
+
+SURFACE_CLAIM = "surface:"  # + surface_name: the claim that belongs to an attached surface
+
+
+def _known(item: dict[str, Any]) -> dict[str, Any]:
+    """What this version knows of an item; a newer one may have written more."""
+    return {name: value for name, value in item.items() if name in Pending.__struct_fields__}
+
+
+def waiting(row: Row) -> dict[str, Any]:
+    """The open items of a log that somebody can answer: none of one that was moved."""
+    return row.pending if row.sealed is None else {}
+
+
+def pending_items(row: Row) -> list[Pending]:
+    """What waits for an answer in one log, oldest first."""
+    items = [
+        Pending(tenant=row.tenant, session=row.session, thread=row.thread, id=name, **_known(item))
+        for name, item in waiting(row).items()
+    ]
+    return sorted(items, key=lambda item: (item.at, item.seq))

@@ -1,0 +1,281 @@
+"""What may be stored, and the exact bytes it is stored as.
+
+The limits and their one check, the hash that `verify` recomputes, typed payloads.
+Every store calls `check` before it writes anything, so that all refuse the same
+values with the same error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from ..errors import InvalidValue
+from .events import KINDS, Event, Key, NewEvent, Payload, Scope
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """The sizes, depths and counts that hold on every store."""
+
+    name_bytes: int = 512
+    kind_bytes: int = 100
+    event_bytes: int = 64 << 20
+    append_events: int = 1_000
+    append_bytes: int = 128 << 20
+    depth: int = 128
+    blob_bytes: int = 64 << 20
+    draft_bytes: int = 1 << 20
+    snapshot_bytes: int = 1 << 20
+    map_entries: int = 100
+    map_bytes: int = 16 << 10
+    claim_bytes: int = 2_048
+    page: int = 1_000
+
+
+LIMITS = Limits()
+LARGEST = (1 << 53) - 1  # what every store and every reader of JSON holds exactly
+
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_WHOLE = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+_decode = msgspec.json.Decoder().decode
+_PIECE = 256 << 10  # bytes of a text that are looked at together
+_LF, _CR = 0x0A, 0x0D  # as numbers, which are found in a fifth of the time
+_BLANKS = (b" ", b"\t")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> None:
+    """Refuse a name that some store could not hold: 1 to `limit` bytes of UTF-8, no NUL."""
+    if type(value) is str and value.isascii() and 0 < len(value) <= limit and "\0" not in value:
+        return
+    if not isinstance(value, str):
+        raise InvalidValue(field=field, problem=f"is {type(value).__name__}", remedy="pass a str")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidValue(
+            field=field, problem="holds a lone surrogate", remedy="pass valid Unicode"
+        ) from error
+    if not 1 <= size <= limit:
+        raise InvalidValue(
+            field=field,
+            problem=f"has {size} bytes of UTF-8",
+            remedy=f"use 1 to {limit}",
+            limit=limit,
+        )
+    if "\0" in value:
+        raise InvalidValue(field=field, problem="holds a NUL character", remedy="remove it")
+
+
+def check_key(key: Key | Scope) -> None:
+    """Refuse a key with a part that is not a name."""
+    if not isinstance(key, (Key, Scope)):
+        raise InvalidValue(
+            field="key", problem=f"is {type(key).__name__}", remedy="make it with holdfast.key()"
+        )
+    check_name("tenant", key.tenant)
+    check_name("session", key.session)
+    if isinstance(key, Key):
+        check_name("thread", key.thread)
+
+
+def check_count(field: str, value: Any, *, least: int, most: int = LARGEST) -> None:
+    """Refuse a number that is not a whole one from `least` to `most`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidValue(
+            field=field, problem=f"is {value!r}", remedy=f"pass a whole number from {least}"
+        )
+    if value > most:
+        raise InvalidValue(
+            field=field, problem=f"is {value}", remedy=f"pass at most {most}", limit=most
+        )
+
+
+def check_size(field: str, data: Any, limit: int) -> None:
+    """Refuse bytes or text above `limit` bytes."""
+    size = len(data)
+    if size > limit:
+        raise InvalidValue(
+            field=field, problem=f"has {size} bytes", remedy=f"use at most {limit}", limit=limit
+        )
+
+
+def check(key: Key, events: Sequence[NewEvent]) -> int:
+    """Refuse an append that some store could not keep whole; called before any write. The size
+    of its data."""
+    check_key(key)
+    if not isinstance(events, Sequence):
+        raise InvalidValue(
+            field="events", problem=f"are {type(events).__name__}", remedy="pass a list of NewEvent"
+        )
+    if not 1 <= len(events) <= LIMITS.append_events:
+        raise InvalidValue(
+            field="events",
+            problem=f"holds {len(events)} events",
+            remedy=f"append 1 to {LIMITS.append_events} at a time",
+            limit=LIMITS.append_events,
+        )
+    total = 0
+    for event in events:
+        check_event(event)
+        total += len(event.data)
+    if total > LIMITS.append_bytes:
+        raise InvalidValue(
+            field="events",
+            problem=f"hold {total} bytes of data",
+            remedy="append fewer at a time",
+            limit=LIMITS.append_bytes,
+        )
+    return total
+
+
+def check_event(event: NewEvent) -> None:
+    """Refuse an event outside the limits, or whose data is not one line of JSON."""
+    if not isinstance(event, NewEvent):
+        raise InvalidValue(
+            field="events", problem=f"hold {type(event).__name__}", remedy="pass NewEvent values"
+        )
+    check_name("id", event.id)
+    if type(event.kind) is not str or event.kind not in KINDS:
+        check_name("kind", event.kind, limit=LIMITS.kind_bytes)
+    if type(event.v) is not int or event.v != 1:
+        check_count("v", event.v, least=1, most=(1 << 31) - 1)
+    if event.run is not None:
+        check_name("run", event.run)
+    if event.actor is not None:
+        check_name("actor", event.actor)
+    if event.cause is not None:
+        check_name("cause", event.cause)
+    check_data(event.data)
+
+
+def check_stored(event: Event) -> None:
+    """Refuse an event of another log that does not fit into one of ours."""
+    check_event(event)
+    if not isinstance(event, Event):
+        raise InvalidValue(field="events", problem="have no numbers", remedy="pass Event values")
+    check_count("seq", event.seq, least=1)
+    check_count("at", event.at, least=0)
+
+
+def check_data(data: Raw) -> None:
+    """Refuse data that is not one line of JSON within the size and depth limits."""
+    if not isinstance(data, Raw):
+        raise InvalidValue(
+            field="data", problem=f"is {type(data).__name__}", remedy="make it with NewEvent.of"
+        )
+    text = bytes(data)
+    if len(text) > LIMITS.event_bytes:
+        check_size("data", text, LIMITS.event_bytes)
+    if too_deep(text):
+        raise InvalidValue(
+            field="data",
+            problem=f"is nested deeper than {LIMITS.depth} levels",
+            remedy="flatten it, or store it as a JSON string",
+            limit=LIMITS.depth,
+        )
+    if _LF in text or _CR in text or text[:1] in _BLANKS or text[-1:] in _BLANKS:
+        raise InvalidValue(
+            field="data",
+            problem="has line breaks, or blanks around it",
+            remedy="make it with NewEvent.of",
+        )
+    try:
+        _decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidValue(
+            field="data", problem=f"is not JSON ({error})", remedy="make it with NewEvent.of"
+        ) from error
+
+
+def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
+    """Whether the brackets of a JSON text nest past the limit; counted here because a
+    decoder's own limit is the caller's stack, and so differs from caller to caller."""
+    if text.count(b"[") + text.count(b"{") <= limit:
+        return False
+    level = 0
+    for piece in without_strings(text):
+        for bracket in piece.translate(None, _NOT_BRACKETS):
+            level += 1 if bracket in b"[{" else -1
+            if level > limit:
+                return True
+    return False
+
+
+def too_many(text: bytes, limit: int) -> bool:
+    """Whether a JSON text holds more than about so many values; counted without decoding it, which
+    takes many times its size."""
+    if text.count(b",") + text.count(b"[") + text.count(b"{") <= limit:
+        return False
+    found = 0
+    for piece in without_strings(text):
+        found += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+        if found > limit:
+            return True
+    return False
+
+
+def without_strings(text: bytes) -> Iterator[bytes]:
+    """A JSON text without its strings, piece by piece, so that many of them cost no memory."""
+    at = 0
+    while at < len(text):
+        piece = text[at : at + _PIECE]
+        whole = _WHOLE.match(piece)
+        begun = piece.find(b'"', whole.end() if whole else 0)
+        if begun < 0:
+            yield _STRINGS.sub(b"", piece)
+            at += len(piece)
+            continue
+        yield _STRINGS.sub(b"", piece[:begun])
+        string = _STRINGS.match(text, at + begun)
+        if string is None:
+            return  # it does not end, so this is no JSON
+        at = string.end()
+
+
+def fingerprint(event: NewEvent) -> bytes:
+    """SHA-256 over the JSON array of id, kind and v, a line feed, and the data."""
+    envelope = msgspec.json.encode((event.id, event.kind, event.v))
+    return hashlib.sha256(b"\n".join((envelope, event.data))).digest()
+
+
+def erased(reason: str) -> Raw:
+    """What stands in place of data that was erased on a person's demand."""
+    return Raw(msgspec.json.encode({"erased": reason}))
+
+
+def understood(event: NewEvent) -> bool:
+    """Whether this version knows the event's kind and version. `State.too_new` says whether
+    one that it does not know keeps it from driving."""
+    return event.kind in KINDS and event.v == 1
+
+
+def typed(event: NewEvent) -> Payload | None:
+    """The payload as its kind's type, or None for what is unknown, too new or does not fit.
+
+    An erased event of a kind without required fields is an empty one: that it happened
+    still counts.
+    """
+    known = KINDS.get(event.kind)
+    if known is None or event.v != 1:
+        return None
+    try:
+        return msgspec.json.decode(event.data, type=known)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def dense(events: Iterable[Event], after: int) -> None:
+    """Refuse events whose numbers are not `after` + 1, + 2, …"""
+    for number, event in enumerate(events, after + 1):
+        if event.seq != number:
+            raise InvalidValue(
+                field="events",
+                problem=f"number {event.seq} stands where {number} belongs",
+                remedy="give all events of the log, in order",
+            )

@@ -1,0 +1,149 @@
+"""Keys, ids and the envelope of an event.
+
+An event is one fact. Its envelope is closed; whatever may grow is in `data`, one
+line of JSON text that is kept as it was given.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from ...errors import InvalidValue
+
+T = TypeVar("T")
+
+MASK48 = (1 << 48) - 1
+
+# Our own, so that a program that seeds `random` does not repeat ids; nor does a fork.
+_random = Random()  # noqa: S311 - ids must be unique, not secret
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
+class Scope(Struct, frozen=True, order=True, gc=False):
+    """Names one session."""
+
+    tenant: str
+    session: str
+
+
+class Key(Struct, frozen=True, order=True, gc=False):
+    """Names one log: a thread of a session."""
+
+    tenant: str
+    session: str
+    thread: str
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.tenant, self.session)
+
+
+def key(session: str, thread: str = "main", tenant: str = "main") -> Key:
+    """The log of `session`, with the usual thread and tenant."""
+    return Key(tenant, session, thread)
+
+
+def new_id() -> str:
+    """A UUIDv7: unique, and rising with time, so that indexes grow at their end."""
+    ms, rest = divmod(time.time_ns(), 1_000_000)
+    fraction = (rest << 12) // 1_000_000
+    low = _random.getrandbits(62) | 1 << 63
+    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{fraction:03x}-{low >> 48:04x}-{low & MASK48:012x}"
+
+
+def to_json(value: Any) -> Raw:
+    """One line of JSON; refuses what JSON cannot hold instead of changing it."""
+    try:
+        if isinstance(value, Raw):
+            return Raw(msgspec.json.format(bytes(value), indent=-1))
+        text = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        # UnicodeEncodeError, for a lone surrogate, is a ValueError; so is msgspec's own.
+        raise InvalidValue(
+            field="data", problem=f"cannot be written as JSON ({error})", remedy="use JSON values"
+        ) from error
+    # msgspec writes NaN and the infinities as null without a word.
+    if b"null" in text and _not_a_number(value):
+        raise InvalidValue(
+            field="data", problem="holds NaN or infinity", remedy="use a string or null for them"
+        )
+    return Raw(text)
+
+
+def _not_a_number(value: Any) -> bool:
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            return True
+        if isinstance(item, dict):
+            todo.extend(item.keys())
+            todo.extend(item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            todo.extend(item)
+        elif not isinstance(item, (str, int, float, type(None), Raw)):
+            todo.append(msgspec.to_builtins(item, enc_hook=str))  # a Struct, an Enum, …
+    return False
+
+
+class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
+    """A fact that is not in a log yet. Its id is the idempotency key."""
+
+    kind: str
+    data: Raw
+    id: str = field(default_factory=new_id)
+    v: int = 1
+    run: str | None = None
+    actor: str | None = None
+    cause: str | None = None
+
+    @classmethod
+    def of(cls, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
+        """An event of `kind` with `payload` (a Struct, a dict, any JSON value) encoded."""
+        return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
+
+    def numbered(self, seq: int, at: int) -> Event:
+        """The event as it stands in a log. A store asks for this once it knows the number: what
+        is to be kept may depend on it."""
+        return Event(
+            kind=self.kind,
+            data=self.data,
+            id=self.id,
+            v=self.v,
+            run=self.run,
+            actor=self.actor,
+            cause=self.cause,
+            seq=seq,
+            at=at,
+        )
+
+
+class Event(NewEvent, frozen=True, kw_only=True, gc=False):
+    """A fact in its log: `seq` is dense from 1, `at` is the store's clock, UTC in ms."""
+
+    seq: int
+    at: int
+
+    def payload(self, type: type[T]) -> T:
+        """The data decoded as `type`; fields that `type` does not know are passed over."""
+        return msgspec.json.decode(self.data, type=type)
+
+    def json(self) -> Any:
+        """The data as plain Python values."""
+        return msgspec.json.decode(self.data)
+
+
+class Appended(Struct, frozen=True, gc=False):
+    """What an append did: a number per input event, known or new; how many were new."""
+
+    seqs: tuple[int, ...]
+    head: int
+    fresh: int

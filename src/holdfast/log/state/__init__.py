@@ -1,0 +1,61 @@
+"""State: what the events of one log add up to. Pure, and bounded however long the log is.
+
+`fold` reads no clock and does no I/O, so every process that has read the same events holds the
+same state. The transcript is no part of it.
+"""
+
+from .fold import fold
+from .values import (
+    CHILD,
+    ENTRIES,
+    FINAL,
+    OPEN_CALLS,
+    OPERATIONS,
+    PATH,
+    QUEUED,
+    VERSION,
+    CallStatus,
+    Excess,
+    File,
+    Grants,
+    OpenCall,
+    OpenItem,
+    Queued,
+    Rules,
+    Run,
+    Shown,
+    State,
+    Sub,
+    Timer,
+    Window,
+)
+
+__all__ = [
+    "CHILD",
+    "ENTRIES",
+    "FINAL",
+    "OPEN_CALLS",
+    "OPERATIONS",
+    "PATH",
+    "QUEUED",
+    "VERSION",
+    "CallStatus",
+    "Excess",
+    "File",
+    "Grants",
+    "OpenCall",
+    "OpenItem",
+    "Queued",
+    "Rules",
+    "Run",
+    "Shown",
+    "State",
+    "Sub",
+    "Timer",
+    "Window",
+    "fold",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

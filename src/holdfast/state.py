@@ -1,0 +1,8 @@
+"""What the events of a log add up to: the public names of `holdfast.log.state`."""
+
+from .log.state import *
+from .log.state import __all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
