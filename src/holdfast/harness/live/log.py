@@ -24,7 +24,7 @@ from ...log.catalog import Row
 from ...log.events import Event, Key
 from ...log.state import State, fold
 from ...stores.port import Store
-from ...values.display import Stage
+from ...values.display import LiveDisplay
 from ...values.stream_items import Trouble
 from .debounce import Later
 from .drafts import Speech
@@ -53,7 +53,7 @@ class Live:
         self.row: Row | None = None  # as it was when the log was opened
         self.state = State()
         self.history = History()
-        self.stage = Stage()
+        self.stage = LiveDisplay()
         self.speech = Speech()
         self.snapshots = Snapshots()
         self.failure: HoldfastError | None = None
