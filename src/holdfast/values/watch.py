@@ -7,8 +7,8 @@ from typing import Any
 
 from ..log import events as ev
 from ..log.codec import typed
-from ..log.events import Event, Key
-from ..log.state import CHILD, FINAL
+from ..log.events import Event, Key, ids
+from ..log.state import FINAL
 from .metrics import RunTally
 from .pending import Ask
 from .result import Result, ResultStatus
@@ -48,7 +48,7 @@ class Watch:
         elif isinstance(payload, ev.PendingOpened):
             self._open.add(payload.id)
         elif item.kind == "pending.settled":
-            self._open.discard(item.id.removeprefix("settle:"))
+            self._open.discard(ids.settled_item(item.id))
         if self.run is None or item.run != self.run:
             return self.run is not None
         self._tally.add(item)
@@ -77,7 +77,7 @@ class Watch:
     @property
     def _delegates(self) -> bool:
         """Whether the run waits for sub-agents alone: nobody has to answer then."""
-        return bool(self._open) and all(id.endswith(CHILD) for id in self._open)
+        return bool(self._open) and all(ids.is_child(id) for id in self._open)
 
     def result(
         self,

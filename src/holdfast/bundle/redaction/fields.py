@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec.structs import fields
 
 from ...log import events as ev
+from ...log.events import ids
 
 What: TypeAlias = Literal[
     "keep",  # a number, a word from a list: structure, as it is
@@ -32,8 +33,8 @@ What: TypeAlias = Literal[
 ]
 
 # How ids begin and end that derive from another one: see docs/formats/log.md.
-BEFORE = r"(?:(?:in|settle|done|nest|began|grant|abort|reported|timer|contact|touch):)*"
-BEHIND = r"(?:!sub|:\d{1,9})*"
+BEFORE = rf"(?:(?:{'|'.join(ids.DERIVED)}):)*"
+BEHIND = rf"(?:{ids.CHILD}|:\d{{1,9}})*"
 
 _IDS = {"id", "call", "item", "parent", "provider_id", "run", "key"}
 _NAMES = {"agent", "model", "mode", "left", "name", "code", "on", "tool", "category", "surface"}

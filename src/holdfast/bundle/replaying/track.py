@@ -16,8 +16,8 @@ from ...harness.agents.limits import Bounds
 from ...harness.tools import Park, Ref, ToolResult
 from ...log import events as ev
 from ...log.codec import typed
-from ...log.events import Event, Key
-from ...log.state import CHILD, FINAL
+from ...log.events import Event, Key, ids
+from ...log.state import FINAL
 from ...values.options import RunLimits
 
 NEVER = 1 << 62
@@ -338,7 +338,7 @@ def parked(opened: ev.PendingOpened) -> Park:
     detail = opened.detail if isinstance(opened.detail, dict) else {}
     own = {name: value for name, value in detail.items() if name not in ("tool", "arguments")}
     what: Any = opened.what
-    known = opened.id if opened.id.endswith(CHILD) else None
+    known = opened.id if ids.is_child(opened.id) else None
     return Park(opened.title or "", what=what, detail=own, id=known)
 
 

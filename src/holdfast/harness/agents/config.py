@@ -75,11 +75,9 @@ class Config:
         return self.agent.mode(state.mode)
 
     def model_ref(self, state: State, run: str | None = None) -> str | None:
-        """Which model speaks next: the run's, the one chosen in this mode, the mode's own, the
-        one chosen last in any, the agent's, ours."""
-        mode, agent = self.mode(state), self.agent.model
-        chosen = (run, self.chosen(state), mode.model, state.model, agent, self.default_model)
-        return next((ref for ref in chosen if ref), None)
+        """The model of the next call; by default the agent's, then the harness's."""
+        mode, default = self.mode(state), self.agent.model or self.default_model
+        return state.next_model(mode.name, mode.model, default, run)
 
     def chosen(self, state: State, mode: str | None = None) -> str | None:
         """The model that was chosen in a mode; without a name, in the one that is current."""

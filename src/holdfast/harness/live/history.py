@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ...log import events as ev
 from ...log.codec import typed
-from ...log.events import Event
+from ...log.events import Event, ids
 from ...log.transcript import Message, Outcome, ToolCall, reworded, transcript
 from ...models.port import Answered, Asked, FromModel, FromTools, FromUser, PromptMessage, Text
 from ...values.media import Media
@@ -196,7 +196,7 @@ def _calls(event: Event) -> set[str]:
 
 def _ended(event: Event) -> str:
     payload = typed(event)
-    return payload.call if isinstance(payload, ev.ToolFinished) else event.id.removeprefix("done:")
+    return payload.call if isinstance(payload, ev.ToolFinished) else ids.done_call(event.id)
 
 
 def _ends_turn(event: Event) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from msgspec import UnsetType
 
-from ...log.state import CHILD, OpenCall, OpenItem, Run, State
+from ...log.events import ids
+from ...log.state import OpenCall, OpenItem, Run, State
 from ...values.options import STEPS
 from ..agents.limits import Bounds
 from .steps import (
@@ -131,7 +132,7 @@ def _begun(calls: Mapping[str, OpenCall]) -> Step:
 def _asking(state: State) -> Step:
     """Wait for a person, or for sub-agents; unless somebody says something instead."""
     asked = (id for id, item in state.pending.items() if item.call in state.calls)
-    instead = tuple(id for id in asked if not id.endswith(CHILD))  # who works is not asked
+    instead = tuple(id for id in asked if not ids.is_child(id))  # who works is not asked
     if instead and any(q.how == "steer" for q in state.queue):
         return Supersede(instead)
     due = next_due(state)
@@ -186,7 +187,7 @@ def delegates(state: State) -> bool:
     """Whether all that goes on is to wait for sub-agents."""
     if state.active is None or state.active.status != "waiting" or state.abort is not None:
         return False
-    return bool(state.pending) and all(id.endswith(CHILD) for id in state.pending)
+    return bool(state.pending) and all(ids.is_child(id) for id in state.pending)
 
 
 def asks_within(state: State) -> bool:

@@ -12,9 +12,9 @@ from msgspec import Struct
 from ...errors import HeadMoved, InvalidValue
 from ...log import events as ev
 from ...log.codec import check_name, typed
-from ...log.events import Event, NewEvent, new_id
+from ...log.events import Event, NewEvent, ids, new_id
 from ...log.state import ENTRIES
-from ..live.inputs import check_text, input_id
+from ..live.inputs import check_text, message_id
 from .base import SessionPart
 
 NAME = 128  # bytes of the source, of the kind, and of what a notice is about
@@ -105,7 +105,7 @@ class Notifications(SessionPart):
             raise InvalidValue(field="policy", problem=f"returned {chosen!r}", remedy=remedy)
         if chosen == "drop":
             return Delivery(notice, chosen, "dropped")
-        key = None if key is None else f"notice:{source}:{key}"
+        key = None if key is None else ids.notice_id(source, key)
         if chosen == "mention":
             seq = await self._mention(notice, key)
         else:
@@ -151,14 +151,14 @@ class Notifications(SessionPart):
         a call that is going on."""
         live, store = self._core.live, self._core.host.store
         payload = ev.ContextAdded(
-            id=f"notice:{notice.source}:{notice.about or new_id()}",
+            id=ids.notice_id(notice.source, notice.about or new_id()),
             content=notice.text,
             role="message",
             scope="session",
             on="model.called",
             metadata=_marked(notice),
         )
-        event = NewEvent.of("context.added", payload, id=input_id(key), actor=notice.source)
+        event = NewEvent.of("context.added", payload, id=message_id(key), actor=notice.source)
         while True:
             state = live.state
             full = len(state.contexts) >= ENTRIES and payload.id not in state.contexts

@@ -13,8 +13,7 @@ from ...cancellation import ended
 from ...errors import InvalidValue, NotPending, SessionNotFound
 from ...log import events as ev
 from ...log.catalog import Query, Row
-from ...log.events import Key, NewEvent
-from ...log.state import CHILD
+from ...log.events import Key, NewEvent, ids
 from ...stores.port import Store
 from ...values.pending import Ask
 from ...values.result import Result
@@ -174,7 +173,7 @@ async def holder(store: Store, key: Key, item: str | None) -> tuple[Key, str | N
     """The thread in which an item waits, from `key` down through the sub-agents that work for
     it; and the item, if it is the only one. `NotPending` where none is meant."""
     rows = await _down(store, key)
-    open = [(row.key, id) for row in rows for id in row.pending if not id.endswith(CHILD)]
+    open = [(row.key, id) for row in rows for id in row.pending if not ids.is_child(id)]
     if item is None:
         if len(open) == 1:
             return open[0]

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from .. import events as ev
 from ..codec import LIMITS
-from ..events import Event
+from ..events import Event, ids
 from .values import (
-    CHILD,
     ENTRIES,
     FINAL,
     OPEN_CALLS,
@@ -169,7 +168,7 @@ def _tool_nested(work: Work, event: Event, p: ev.ToolNested | None) -> None:
 
 def _tool_finished(work: Work, event: Event, p: ev.ToolFinished | None) -> None:
     work.read(event)
-    call = work.calls.pop(event.id.removeprefix("done:") if p is None else p.call, None)
+    call = work.calls.pop(ids.done_call(event.id) if p is None else p.call, None)
     if call is None and (excess := work.excess) is not None:
         work.excess = replace(excess, left=excess.left - 1) if excess.left > 1 else None
     if p is None or p.outcome != "ok":
@@ -207,7 +206,7 @@ def _pending_voted(work: Work, event: Event, p: ev.PendingVoted | None) -> None:
 
 def _pending_settled(work: Work, event: Event, p: ev.PendingSettled | None) -> None:
     work.due = event.at
-    id = event.id.removeprefix("settle:") if p is None else p.id
+    id = ids.settled_item(event.id) if p is None else p.id
     item = work.pending.pop(id, None)
     if item is None:
         _answered_early(work, event, id, p)
@@ -227,7 +226,7 @@ def _pending_settled(work: Work, event: Event, p: ev.PendingSettled | None) -> N
 
 def _answered_early(work: Work, event: Event, id: str, p: ev.PendingSettled | None) -> None:
     """A sub-agent may have ended before its call has come to wait for it."""
-    call = id.removesuffix(CHILD)
+    call = ids.child_call(id)
     if call != id and call in work.calls and work.calls[call].status == "started":
         outcome: CallStatus = "abandoned" if p is None else p.outcome
         work.mark(call, event, outcome, item=id, parked=True, answer=event.seq)
