@@ -15,10 +15,10 @@ from ...redact import Redactor
 from ...stores.port import wall_clock
 from ..faults import ErrorPolicy
 from ..sandbox.port import Sandbox
-from ..telemetry.logs import Log
+from ..telemetry.logs import BoundLog
 from ..telemetry.spans import Tracing
 from .agent import DELEGATION, Agent, Mode
-from .limits import Bounds
+from .limits import RunBounds
 from .subagents import kin, models_of
 
 PARALLEL = 10  # tools at once, in one run
@@ -43,8 +43,8 @@ class Config:
     sandbox: Sandbox
     resources: Any
     policy: ErrorPolicy
-    bounds: Bounds
-    log: Log
+    bounds: RunBounds
+    log: BoundLog
     redactor: Redactor
     tracing: Tracing
     owner: str

@@ -40,7 +40,7 @@ _KEPT = {
 }
 
 
-class Turn(Struct, frozen=True):
+class HistoryTurn(Struct, frozen=True):
     """A turn that is over: it ends with event `end`, and is about so many tokens. `edits` are
     the events that changed words of its messages while they waited."""
 
@@ -58,7 +58,7 @@ class History:
     ) -> None:
         self.upto = upto
         self.summary = summary
-        self.turns: list[Turn] = []
+        self.turns: list[HistoryTurn] = []
         self._open = list(carried)
         self._calls: set[str] = set()
         self._taken: set[int] = set()
@@ -172,7 +172,7 @@ class History:
         read, left = {m.seq for m in messages}, {e.seq for e in waiting}
         edits = [e for e in mine if e.kind == "queue.changed"]
         used = tuple(e.seq for e in edits if _edited(e) & read)
-        self.turns.append(Turn(event.seq, _tokens(mine), messages, used))
+        self.turns.append(HistoryTurn(event.seq, _tokens(mine), messages, used))
         self._open = [*waiting, *(e for e in edits if _edited(e) & left)]
         self._taken.clear()
 

@@ -100,7 +100,7 @@ async def _waits(driving: Driving, id: str) -> bool:
             await driving.live.until(lambda: driving.state.head > head)
     except TimeoutError:
         late = ev.PendingSettled(id=open.item or "", outcome="expired")
-        event = driving.event("pending.settled", late, id=ids.settle_id(open.item))
+        event = driving.event("pending.settled", late, id=ids.settle_id(late.id))
         await driving.write(event, expected=head)  # it may have been extended
     return True
 

@@ -34,10 +34,10 @@ from .steps import (
     Expire,
     Finish,
     Fire,
-    Plan,
     Refuse,
     Report,
     RunTools,
+    SetDue,
     Start,
     Step,
     Supersede,
@@ -242,7 +242,7 @@ async def _fire(driving: Driving, step: Fire) -> None:
         await driving.write(*events, expected=driving.state.head)
 
 
-async def _plan(driving: Driving, step: Plan) -> None:
+async def _plan(driving: Driving, step: SetDue) -> None:
     event = NewEvent.of("timer.planned", ev.TimerPlanned(due=step.due))
     await driving.write(event, expected=driving.state.head)
 
@@ -347,7 +347,7 @@ def _settle(
 
 
 _STEPS: dict[type[Any], Callable[[Driving, Any], Awaitable[None]]] = {
-    Plan: _plan,
+    SetDue: _plan,
     Fire: _fire,
     Warn: _warn,
     Expire: _expire,

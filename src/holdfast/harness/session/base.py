@@ -14,7 +14,7 @@ from ...stores.event_loop import OwnLoop
 from ...stores.port import Store
 from ...values.options import Content, SendOptions, check_options
 from ..agents.config import Config
-from ..agents.runtime import Runtime
+from ..agents.runtime import HarnessRuntime
 from ..live.inputs import accept
 from ..live.log import Hearer, Live
 from ..loop.typed_output import output_tool, wish
@@ -31,7 +31,7 @@ class SessionHost(Protocol[S]):
     def config(self) -> Config: ...
 
     @property
-    def runtime(self) -> Runtime: ...
+    def runtime(self) -> HarnessRuntime: ...
 
     @property
     def store(self) -> Store: ...

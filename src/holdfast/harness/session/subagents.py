@@ -38,7 +38,7 @@ class SubagentSession(Protocol):
 S = TypeVar("S", bound=SubagentSession)
 
 
-class Child(Struct, frozen=True):
+class SubagentStatus(Struct, frozen=True):
     """A sub-agent that works or has worked: `status` is how its run stands, `calls` how often
     it used tools."""
 
@@ -63,7 +63,7 @@ class Subagents(Generic[S]):
         found = (child_of(id) for id in self._live.state.pending)
         return [thread for thread in found if thread is not None]
 
-    async def list(self) -> list[Child]:
+    async def list(self) -> list[SubagentStatus]:
         """All that this thread has begun, oldest first."""
         mine = self._live.key.thread
         rows = [row for row in await rows_of(self._live) if row.thread.startswith("sub/")]
@@ -134,8 +134,8 @@ class Subagents(Generic[S]):
         return False
 
 
-def _child(row: Row) -> Child:
-    return Child(
+def _child(row: Row) -> SubagentStatus:
+    return SubagentStatus(
         thread=row.thread,
         agent=(row.agent or "").rpartition("/")[2],
         title=row.title or "",

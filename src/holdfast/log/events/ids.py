@@ -8,8 +8,18 @@ import hashlib
 CHILD = "!sub"  # ends the id of the item by which a call waits for its sub-agent
 # What ids derived from another id begin with; more than one may stand in front.
 DERIVED = (
-    "in", "settle", "done", "nest", "began", "grant", "abort", "reported", "timer", "contact", "touch"
-)  # fmt: skip
+    "in",
+    "settle",
+    "done",
+    "nest",
+    "began",
+    "grant",
+    "abort",
+    "reported",
+    "timer",
+    "contact",
+    "touch",
+)
 
 
 def settle_id(item: str) -> str:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from ...harness.live.log import Listener
 from ...harness.loop.decide import asks_within, decide, delegates
-from ...harness.loop.steps import Idle, Plan
+from ...harness.loop.steps import Idle, SetDue
 from ...harness.session.session import Session, core_of
 from ...log.events import Event
 from ...stores.port import wall_clock
@@ -154,6 +154,6 @@ def standing(session: Session) -> Reason | None:
         return None
     if asks_within(state):
         return "waiting"
-    if not isinstance(decide(state, core_of(session).config.bounds, wall_clock()), (Idle, Plan)):
+    if not isinstance(decide(state, core_of(session).config.bounds, wall_clock()), (Idle, SetDue)):
         return None
     return "finished" if state.active is None else "waiting"
