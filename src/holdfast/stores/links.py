@@ -121,7 +121,7 @@ def ending(kept: bytes | None) -> str | None:
     return link_in(kept).hex() or None
 
 
-class Walk:
+class LinkWalk:
     """Goes along the events of a log, and says where they do not follow from each other.
 
     A log whose row lost its link, because an older program wrote it, begins anew behind some

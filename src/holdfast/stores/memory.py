@@ -425,7 +425,7 @@ class MemoryStore(CheckedStore):
 
     def _verify_log(self, key: Key, log: _Log, repair: bool) -> Iterator[Damage]:
         yield from self._verify_shared(key, log)
-        walk = links.Walk(log.row, log.shared, log.kept(log.shared))
+        walk = links.LinkWalk(log.row, log.shared, log.kept(log.shared))
         yield from _verify_events(key, log, log.row.head, walk)
         yield from walk.end()
         if not catalog.agrees(log.row, row := self._rebuilt(log)):
@@ -441,7 +441,7 @@ class MemoryStore(CheckedStore):
         part, upto = log.base, log.shared
         while part is not None:
             if self._logs.get(part.row.key) is not part:
-                walk = links.Walk(log.row, part.shared, None, deleted=part.row.log)
+                walk = links.LinkWalk(log.row, part.shared, None, deleted=part.row.log)
                 yield from _verify_events(key, part, upto, walk)
             upto, part = part.shared, part.base
 
@@ -465,7 +465,7 @@ class MemoryStore(CheckedStore):
         self._wakes.wake_all()
 
 
-def _verify_events(key: Key, log: _Log, upto: int, walk: links.Walk) -> Iterator[Damage]:
+def _verify_events(key: Key, log: _Log, upto: int, walk: links.LinkWalk) -> Iterator[Damage]:
     own = zip(log.events, log.hashes, log.links, strict=True)
     for event, hash, link in islice(own, upto - log.shared):
         if fingerprint(event) == hash:

@@ -21,7 +21,7 @@ OPEN_FILES = 128
 GONE = ".gone-"  # in the name of a folder that a delete has set aside
 
 
-class Folder:
+class StoreFolder:
     """One store's folder. Used by the writer's thread; readers only ask for paths."""
 
     def __init__(self, root: Path, *, sync: bool) -> None:

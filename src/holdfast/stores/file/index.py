@@ -28,8 +28,8 @@ from ..links import ending
 from ..port import Damage
 from ..sqlite import history, remove
 from ..sqlite import log as logs
-from ..sqlite.payloads import Entry
-from .folder import Folder
+from ..sqlite.payloads import SqliteLogEntry
+from .folder import StoreFolder
 from .lines import Placed, Scanned, parse_line, scan, unfinished
 
 logger = logging.getLogger("holdfast.file")
@@ -41,7 +41,7 @@ UNREADABLE = b"x"
 _place = struct.Struct(">cQQ")
 
 
-class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JournalEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that no log tells; a line of `journal.jsonl` is a list of them. A claim
     without session was given up; `deleted` is a log, or a folder of blobs by the name that
     it was set aside under."""
@@ -55,7 +55,7 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     log: str | None = None
 
 
-_said = msgspec.json.Decoder(list[Said]).decode
+_said = msgspec.json.Decoder(list[JournalEntry]).decode
 
 
 def place(offset: int, length: int) -> bytes:
@@ -71,10 +71,10 @@ def unpack(column: bytes) -> tuple[int, int]:
 class Index:
     """Keeps the tables true to the files of one folder."""
 
-    def __init__(self, folder: Folder, project: Project) -> None:
+    def __init__(self, folder: StoreFolder, project: Project) -> None:
         self._folder = folder
         self._project = project
-        self._saying: list[Said] = []
+        self._saying: list[JournalEntry] = []
         self._journal: int | None = None  # its size as the index has it, while that is known
 
     def forget(self) -> None:
@@ -113,7 +113,7 @@ class Index:
 
     # The journal
 
-    def say(self, said: Said) -> None:
+    def say(self, said: JournalEntry) -> None:
         """Remember to write down what no log tells, for the day the index is rebuilt."""
         self._saying.append(said)
 
@@ -129,7 +129,7 @@ class Index:
         """The transaction failed."""
         self._saying.clear()
 
-    def catch_up_journal(self, conn: sqlite3.Connection) -> list[Said]:
+    def catch_up_journal(self, conn: sqlite3.Connection) -> list[JournalEntry]:
         """Take in what a process said before it died, and cut what it did not finish; what it
         said, for deletes and erasures to be carried out."""
         size = self._folder.size(self._folder.journal)
@@ -149,7 +149,7 @@ class Index:
         self.grown(conn, JOURNAL, end)
         return said
 
-    def hear_again(self, conn: sqlite3.Connection) -> list[Said]:
+    def hear_again(self, conn: sqlite3.Connection) -> list[JournalEntry]:
         """Take in the whole journal; what it says."""
         conn.execute("DELETE FROM claims")
         said = self._heard()
@@ -157,7 +157,7 @@ class Index:
             self._take_in(conn, one)
         return said
 
-    def write_anew(self, conn: sqlite3.Connection, said: list[Said]) -> None:
+    def write_anew(self, conn: sqlite3.Connection, said: list[JournalEntry]) -> None:
         """Put a journal that says this in place of the old one."""
         text = b"".join(msgspec.json.encode([one]) + b"\n" for one in said)
         self._folder.replace(self._folder.journal, text)
@@ -168,11 +168,11 @@ class Index:
         said = [*self._heard(), *self._saying]
         return {one.deleted for one in said if one.deleted is not None}
 
-    def _heard(self) -> list[Said]:
+    def _heard(self) -> list[JournalEntry]:
         journal = self._folder.journal
         return heard(journal.read_bytes()) if journal.exists() else []
 
-    def _take_in(self, conn: sqlite3.Connection, said: Said) -> None:
+    def _take_in(self, conn: sqlite3.Connection, said: JournalEntry) -> None:
         if said.claim is not None and said.session is not None:
             conn.execute(
                 "INSERT OR REPLACE INTO claims (tenant, name, session) VALUES (?, ?, ?)",
@@ -187,7 +187,9 @@ class Index:
 
     # Catching up
 
-    def catch_up(self, conn: sqlite3.Connection, entry: Entry, *, doubt: bool = False) -> Entry:
+    def catch_up(
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, doubt: bool = False
+    ) -> SqliteLogEntry:
         """The log as its file has it. With `doubt` the size alone does not tell that the index
         agrees with the file: one may have been written anew, and the other taken back."""
         path = self._folder.log(entry.row.log)
@@ -201,7 +203,9 @@ class Index:
             self._index_again(conn, entry, path)
         return logs.entry_by_id(conn, entry.id)
 
-    def _ends_at(self, conn: sqlite3.Connection, entry: Entry, path: Path, offset: int) -> bool:
+    def _ends_at(
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path, offset: int
+    ) -> bool:
         """Whether what the index knows of a file still ends where it says: if not, the file
         was written anew by a process that died before it could tell."""
         found = conn.execute(
@@ -213,7 +217,7 @@ class Index:
         line = parse_line(_read_from(path, start, length))
         return line is not None and line.id == found[0] and start + length == offset
 
-    def _has_moved(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> bool:
+    def _has_moved(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> bool:
         """Whether the last line that the index can place stands elsewhere in its file. One that
         stands nowhere is damaged, which is for the reader to find."""
         found = conn.execute(
@@ -232,7 +236,7 @@ class Index:
         placed = scan(text[start:], offset=start, seq=entry.shared).lines
         return any(p.line is not None and (p.seq, p.line.id) == last for p in placed)
 
-    def _index_again(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> None:
+    def _index_again(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> None:
         """Forget what the index has of a log's events, and read its file from the start."""
         for table in ("events", "pending", "terms"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
@@ -258,7 +262,7 @@ class Index:
     def _take_lines(
         self,
         conn: sqlite3.Connection,
-        entry: Entry,
+        entry: SqliteLogEntry,
         path: Path,
         text: bytes,
         offset: int,
@@ -295,7 +299,7 @@ class Index:
         self.grown(conn, entry.id, scanned.end)
 
     def _shared_but_gone(
-        self, conn: sqlite3.Connection, entry: Entry, scanned: Scanned
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, scanned: Scanned
     ) -> list[Placed]:
         """Numbers that forks share and the file no longer has; they are never given again."""
         last = scanned.lines[-1].seq if scanned.lines else entry.row.head
@@ -304,7 +308,9 @@ class Index:
         ).fetchone()
         return [Placed(seq, None, scanned.end, 0) for seq in range(last + 1, (upto or 0) + 1)]
 
-    def _insert(self, conn: sqlite3.Connection, entry: Entry, lines: Iterable[Placed]) -> Row:
+    def _insert(
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, lines: Iterable[Placed]
+    ) -> Row:
         events: list[Event] = []
         changes: list[RowChange] = []
         records = []
@@ -369,11 +375,11 @@ class Index:
             else:
                 yield placed
 
-    def _note(self, conn: sqlite3.Connection, entry: Entry, damage: Damage) -> None:
+    def _note(self, conn: sqlite3.Connection, entry: SqliteLogEntry, damage: Damage) -> None:
         logger.warning(
             "log %s: %s (%s) at %s", entry.row.log, damage.problem, damage.detail, damage.seq
         )
-        self.say(Said(damage=damage, log=entry.row.log))
+        self.say(JournalEntry(damage=damage, log=entry.row.log))
 
     def check_line(self, conn: sqlite3.Connection, key: Key) -> None:
         """Look at a log's file, and at those of the logs that it was forked from."""
@@ -381,7 +387,7 @@ class Index:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
 
-    def take_file(self, conn: sqlite3.Connection, entry: Entry, *, salvage: bool) -> None:
+    def take_file(self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, salvage: bool) -> None:
         """Index all lines of a log that the index has just begun."""
         path = self._folder.log(entry.row.log)
         text = path.read_bytes()
@@ -395,9 +401,9 @@ def lost(seq: int) -> Event:
     return event.numbered(seq, 0)
 
 
-def heard(text: bytes) -> list[Said]:
+def heard(text: bytes) -> list[JournalEntry]:
     """What the lines of the journal say, the readable ones."""
-    found: list[Said] = []
+    found: list[JournalEntry] = []
     for line in text.splitlines():
         try:
             found += _said(line)

@@ -41,7 +41,7 @@ class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Key(self.tenant, self.session, self.thread)
 
 
-class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event as it stands in the file. With `apart`, the data is in a file beside it and
     stands here as size and hash. `link` binds the event to those before it; beside it is the
     `salt` of its mark, or the `mark` itself where the data are erased. `first` is the number at
@@ -92,7 +92,7 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(LogLine).decode
 _header = msgspec.json.Decoder(Header).decode
 
 
@@ -125,7 +125,7 @@ def event_line(
     last: int = 0,
 ) -> bytes:
     """The line of an event; `stub` stands in place of data that is kept apart."""
-    line = Line(
+    line = LogLine(
         seq=event.seq,
         at=event.at,
         kind=event.kind,
@@ -156,7 +156,7 @@ def parse_header(text: bytes) -> Header | None:
     return header if header is not None and header.holdfast == FORMAT else None
 
 
-def parse_line(text: bytes) -> Line | None:
+def parse_line(text: bytes) -> LogLine | None:
     """The event of a line, or None if a byte of it is not what it was."""
     try:
         return _decode(text) if _whole(text) else None
@@ -168,7 +168,7 @@ class Placed(NamedTuple):
     """A line and where it stands; `line` is None where nothing can be read."""
 
     seq: int
-    line: Line | None
+    line: LogLine | None
     offset: int
     length: int
 

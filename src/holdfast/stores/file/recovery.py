@@ -21,10 +21,10 @@ from ..port import Damage
 from ..sqlite import log as logs
 from ..sqlite import remove
 from ..sqlite.schema import LIVE, RESTORING
-from .folder import GONE, Folder
-from .index import Index, Said
+from .folder import GONE, StoreFolder
+from .index import Index, JournalEntry
 from .lines import Header, parse_header, scan, unfinished
-from .payloads import InFiles
+from .payloads import FilePayloads
 
 logger = logging.getLogger("holdfast.file")
 
@@ -34,10 +34,10 @@ BLOBS = "[0-9a-f]" * 64
 class Recovery:
     """What is done with all files of a folder at once."""
 
-    def __init__(self, folder: Folder, index: Index, bodies: InFiles) -> None:
+    def __init__(self, folder: StoreFolder, index: Index, payloads: FilePayloads) -> None:
         self._folder = folder
         self._index = index
-        self._bodies = bodies
+        self._payloads = payloads
 
     def rebuild(self, conn: sqlite3.Connection) -> None:
         """Fill empty tables: nothing tells what was acknowledged, so all that can be read is."""
@@ -53,7 +53,7 @@ class Recovery:
         self._adopt(conn, deleted, salvage=salvage)
         self.check_all(conn, deleted.union(*(one.erased for one in said)))
         for one in said:
-            self._bodies.erase_again(conn, one)
+            self._payloads.erase_again(conn, one)
         self._adopt_blobs(conn, deleted)
         self._remove_orphans(conn)
 
@@ -70,7 +70,7 @@ class Recovery:
     def tidy(self, conn: sqlite3.Connection) -> None:
         """Write the journal anew with what still holds, and remove what nobody owns."""
         said = [
-            Said(claim=(tenant, name), session=session)
+            JournalEntry(claim=(tenant, name), session=session)
             for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
         ]
         # Until its file is gone for good, a deleted log must stay known as deleted.
@@ -79,7 +79,7 @@ class Recovery:
         self._folder.make_removals_durable()
         aside = {name for _, name in map(_set_aside, self._blob_folders())}
         said += [
-            Said(deleted=name)
+            JournalEntry(deleted=name)
             for name in sorted(deleted)
             if name in aside or self._folder.log(name).exists()
         ]
@@ -129,7 +129,7 @@ class Recovery:
             if header.key is not None:
                 detail = "its first event is an unfinished line"
                 torn = Damage(problem="torn", detail=detail, key=header.key, seq=1, repaired=True)
-                self._index.say(Said(damage=torn, log=header.log))
+                self._index.say(JournalEntry(damage=torn, log=header.log))
         return begun
 
     def _headers(self, known: Iterable[str]) -> Iterable[Header]:

@@ -30,9 +30,9 @@ from ..port import Damage, Durability, StoreInfo, wall_clock
 from ..sqlite import schema, upkeep
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
 from ..sqlite.store import SqliteStore, check_path, sync_folder
-from .folder import Folder
+from .folder import StoreFolder
 from .index import TABLES, Index
-from .payloads import InFiles
+from .payloads import FilePayloads
 from .recovery import Recovery
 
 logger = logging.getLogger("holdfast.file")
@@ -52,7 +52,7 @@ class FileStore(SqliteStore):
     def __init__(
         self,
         location: str,
-        folder: Folder,
+        folder: StoreFolder,
         index: Index,
         recovery: Recovery,
         presence: Presence,
@@ -62,7 +62,7 @@ class FileStore(SqliteStore):
         self._location = location
         self._folder = folder
         self._index = index
-        self._files: InFiles = rest["bodies"]
+        self._files: FilePayloads = rest["bodies"]
         self._recovery = recovery
         self._presence = presence
 
@@ -79,12 +79,12 @@ class FileStore(SqliteStore):
         level: Durability = read_option("file", "durability", durability)
         location = check_path(os.fspath(path))
         root = Path(await asyncio.to_thread(os.path.abspath, location))
-        folder = Folder(root, sync=level == "machine")
+        folder = StoreFolder(root, sync=level == "machine")
         files = Index(folder, project)
-        bodies = InFiles(folder, project, files)
-        recovery = Recovery(folder, files, bodies)
+        payloads = FilePayloads(folder, project, files)
+        recovery = Recovery(folder, files, payloads)
         file = await asyncio.to_thread(DatabaseFile, str(root / "index.db"))
-        opening = Opening(root, file, recovery, bodies)
+        opening = FolderOpener(root, file, recovery, payloads)
         conn, lock, presence = await asyncio.to_thread(opening.open)
         return cls(
             location,
@@ -96,7 +96,7 @@ class FileStore(SqliteStore):
             conn=conn,
             lock=lock,
             file=file,
-            bodies=bodies,
+            payloads=payloads,
             project=project,
             clock=clock,
             reopen=partial(opening.reopen, lock),
@@ -176,14 +176,16 @@ class Presence:
         self._lock.close()
 
 
-class Opening:
+class FolderOpener:
     """Opens the folder and its index; the index again when its files were replaced."""
 
-    def __init__(self, root: Path, file: DatabaseFile, recovery: Recovery, bodies: InFiles) -> None:
+    def __init__(
+        self, root: Path, file: DatabaseFile, recovery: Recovery, payloads: FilePayloads
+    ) -> None:
         self._root = root
         self._file = file
         self._recovery = recovery
-        self._bodies = bodies
+        self._payloads = payloads
 
     def open(self) -> tuple[sqlite3.Connection, FileLock, Presence]:
         """Open the folder, making it if it does not exist."""
@@ -258,7 +260,7 @@ class Opening:
                     return None  # which may be the log of another file
                 if dead or recover or is_copy:
                     fill = self._recovery.recover if dead else self._recovery.rebuild
-                    _fill(conn, self._bodies, fill, before)
+                    _fill(conn, self._payloads, fill, before)
                 if not self._file.remember(conn, before):
                     return None
             except sqlite3.DatabaseError as error:
@@ -283,7 +285,7 @@ class Opening:
                 conn.execute(TABLES)
                 conn.execute(MADE)
                 fill = self._recovery.recover if dead else self._recovery.rebuild
-                _fill(conn, self._bodies, fill, before)
+                _fill(conn, self._payloads, fill, before)
                 if not self._file.remember(conn, before):
                     if last:
                         raise replaced(self._file.path)
@@ -326,7 +328,7 @@ def _check_format(root: Path) -> None:
                 problem=f"{str(root)!r} has logs or an index but no format.json",
                 remedy='name another folder or, if it is a store, restore it: {"holdfast": 1}',
             )
-        Folder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
+        StoreFolder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
         sync_folder(str(path))
         sync_folder(str(root))
     try:
@@ -367,22 +369,22 @@ def _is_no_index(error: sqlite3.OperationalError) -> bool:
 
 def _fill(
     conn: sqlite3.Connection,
-    bodies: InFiles,
+    payloads: FilePayloads,
     fill: Callable[[sqlite3.Connection], None],
     file: Inode | None,
 ) -> None:
     """Make the index true to all files, in one transaction."""
     conn.execute("BEGIN IMMEDIATE")
     try:
-        bodies.begun(conn)
+        payloads.begun(conn)
         fill(conn)
-        bodies.committing(conn)
+        payloads.committing(conn)
         conn.execute("DELETE FROM made")
         conn.execute("INSERT INTO made VALUES (?)", (str(file and file[1]),))
         conn.execute("COMMIT")
     except BaseException:
         if conn.in_transaction:
             conn.execute("ROLLBACK")
-        bodies.rolled_back()
+        payloads.rolled_back()
         raise
-    bodies.committed()
+    payloads.committed()

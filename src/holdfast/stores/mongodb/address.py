@@ -30,7 +30,7 @@ DEFAULTS = {
 
 
 @dataclass(frozen=True)
-class Address:
+class MongoAddress:
     """Where a database is. Only `location` is fit to be shown."""
 
     url: str = field(repr=False)
@@ -39,7 +39,7 @@ class Address:
     patience: float
 
     @classmethod
-    def of(cls, url: str) -> Address:
+    def of(cls, url: str) -> MongoAddress:
         """The address that a URL gives, without our own options in it."""
         base, _, query = url.partition("?")
         scheme, _, rest = base.partition("://")

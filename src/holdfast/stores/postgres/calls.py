@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from asyncpg import Record
 
 from ...log.events import Key
-from .database import Database
+from .database import PostgresDatabase
 
 WRITERS = 4  # connections that append at a time
 TOGETHER = 8  # appends that share a call: a row that is locked elsewhere delays all of them
@@ -29,7 +29,7 @@ class _Waiting(NamedTuple):
 class Calls:
     """The calls of one statement, from any number of tasks."""
 
-    def __init__(self, database: Database, sql: str) -> None:
+    def __init__(self, database: PostgresDatabase, sql: str) -> None:
         self._database = database
         self._sql = sql
         self._waiting: list[_Waiting] = []

@@ -1,7 +1,7 @@
 """Connections: one pool per store, errors ridden out, and the server's clock.
 
 A `Link` is a connection that knows the name of our schema. A job is a coroutine function of
-a link; `Database.run` gives it one, in a transaction unless it is a single statement, and
+a link; `PostgresDatabase.run` gives it one, in a transaction unless it is a single statement, and
 runs it again if the connection broke. So every job must be safe to repeat.
 """
 
@@ -124,7 +124,7 @@ class Options:
         self.location = _location(parts, given, self.schema)
 
 
-class Database:
+class PostgresDatabase:
     """A pool of connections to one schema."""
 
     def __init__(self, pool: AnyPool, options: Options, *, owned: bool) -> None:
@@ -143,7 +143,7 @@ class Database:
         return f"Database({self.options.location!r})"
 
     @classmethod
-    async def open(cls, url: str, *, pool: AnyPool | None = None) -> Database:
+    async def open(cls, url: str, *, pool: AnyPool | None = None) -> PostgresDatabase:
         """Connect; with a pool of the caller's, use that one, which stays the caller's to close."""
         options = Options(url)
         if pool is not None:

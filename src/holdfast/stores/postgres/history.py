@@ -18,7 +18,7 @@ from ..port import Lease
 from .columns import encode
 from .database import Link
 from .log import (
-    Entry,
+    PostgresLogEntry,
     begin,
     entry_by_id,
     existing,
@@ -65,7 +65,7 @@ async def fork(
     await save_row(link, id, None, plan.row)
 
 
-async def _same_fork(link: Link, there: Entry, at: int, first: NewEvent) -> None:
+async def _same_fork(link: Link, there: PostgresLogEntry, at: int, first: NewEvent) -> None:
     """Refuse a fork to a thread that exists, unless it is this very fork."""
     known = await known_ids(link, there, [first.id])
     if at == 0 or there.shared != at or known.get(first.id) != at + 1:
@@ -91,7 +91,7 @@ async def begin_restore(link: Link, now: int, until: int, key: Key, parent: Pare
     return id
 
 
-async def _restoring(link: Link, id: int) -> Entry:
+async def _restoring(link: Link, id: int) -> PostgresLogEntry:
     """The log that a restore writes to, unless it was silent so long that others took it for
     dead and removed it."""
     state = await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", id)
@@ -228,7 +228,7 @@ async def drop_snapshots(link: Link, log: int) -> int:
     )
 
 
-async def projected(link: Link, project: Project, entry: Entry) -> Row:
+async def projected(link: Link, project: Project, entry: PostgresLogEntry) -> Row:
     """The row as the log's own events make it."""
     row = rules.empty_row(entry.row, entry.shared)
     while row.head < entry.row.head:

@@ -21,7 +21,7 @@ from ...log.events import Key
 from ..notify import Wakes
 from ..rules import Extension
 from .columns import encode
-from .database import Database, Link
+from .database import Link, PostgresDatabase
 from .failure import passing
 
 LOOK = 1.0  # seconds between two looks while notices arrive
@@ -31,10 +31,10 @@ LATELY = 0.2  # seconds since the last notice within which there are
 MOST = 400  # digests that fit into a notice, which has 8,000 bytes at most
 
 
-class Notices:
+class PostgresNotices:
     """Says and hears which logs grew."""
 
-    def __init__(self, database: Database, wakes: Wakes) -> None:
+    def __init__(self, database: PostgresDatabase, wakes: Wakes) -> None:
         self._database = database
         self._wakes = wakes
         self._says, self._listens = database.can_say, database.can_listen

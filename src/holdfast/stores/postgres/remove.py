@@ -17,7 +17,7 @@ from .. import rules
 from ..port import Lease
 from .columns import encode
 from .database import Link
-from .log import Entry, entry_by_id, existing, lookup
+from .log import PostgresLogEntry, entry_by_id, existing, lookup
 from .schema import DEAD, RESTORING
 
 STEP_EVENTS = 2_000
@@ -43,7 +43,7 @@ async def hide(
     return removed, rows
 
 
-async def _entries(link: Link, target: Scope | Key, fence: Lease | None) -> list[Entry]:
+async def _entries(link: Link, target: Scope | Key, fence: Lease | None) -> list[PostgresLogEntry]:
     if isinstance(target, Scope):
         ids = await link.rows(
             "SELECT id FROM hf.logs WHERE tenant = $1 AND session = $2 ORDER BY id FOR UPDATE",
@@ -68,7 +68,7 @@ async def has_threads(link: Link, scope: Scope) -> bool:
     return found is not None
 
 
-async def hide_log(link: Link, entry: Entry) -> Counter[str]:
+async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
     """Make one log unreachable, and leave of its row only what its forks need."""
     bare = Row(tenant="", session="", thread="", log=entry.row.log, head=entry.row.head)
     await link.run(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from asyncpg import exceptions as pg
 
 from ...errors import InvalidValue, StoreError, StoreTooNew
-from .database import Database, Link
+from .database import Link, PostgresDatabase
 from .functions import APPEND_1, APPEND_2
 
 TABLES = """
@@ -178,7 +178,7 @@ def outdated(schema: str) -> StoreError:
 async def schema_state(url: str) -> tuple[int, int]:
     """The version of the tables that `url` names, and the one that this program knows.
     Changes nothing."""
-    database = await Database.open(url)
+    database = await PostgresDatabase.open(url)
     try:
         version, _ = await database.run(found, whole=False)
     finally:

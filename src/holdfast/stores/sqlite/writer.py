@@ -27,7 +27,7 @@ from ...errors import HoldfastError, StoreDamaged, StoreError, StoreUnavailable
 from ...file_lock import FileLock
 from ..event_loop import OwnLoop
 from .identity import DatabaseFile, Identity, replaced
-from .payloads import Bodies, Recent
+from .payloads import PayloadStorage, Recent
 from .schema import translated
 
 T = TypeVar("T")
@@ -42,9 +42,9 @@ LOOK = 0.02  # seconds between two looks at what others commit, while somebody f
 
 
 class _Waiting:
-    """A job and who waits for it. `alone` runs outside a transaction (VACUUM needs that);
-    `tidy` keeps `Writer.recent` true itself; `done` is told the result, whoever still waits for
-    that."""
+    """A job and the future of its caller. `alone` runs outside a transaction (VACUUM needs that);
+    a `tidy` job updates `SqliteWriter.recent` itself; `done` is called with the result, also if
+    the caller was cancelled."""
 
     __slots__ = ("alone", "done", "error", "future", "job", "result", "size", "tidy")
 
@@ -68,7 +68,7 @@ class _Waiting:
         self.error: BaseException | None = None
 
 
-class Writer:
+class SqliteWriter:
     """Runs jobs on one connection in one thread, many to a transaction. While `watching` is
     true, `changed` is called on the loop when another process has committed.
 
@@ -80,7 +80,7 @@ class Writer:
         self,
         conn: sqlite3.Connection,
         lock: FileLock,
-        bodies: Bodies,
+        payloads: PayloadStorage,
         file: DatabaseFile,
         *,
         reopen: Reopen | None,
@@ -89,7 +89,7 @@ class Writer:
     ) -> None:
         self._conn = conn
         self._lock = lock
-        self._bodies = bodies
+        self._payloads = payloads
         self._file = file
         self._reopen = reopen
         self.recent: Recent = {}
@@ -244,7 +244,7 @@ class Writer:
         conn.execute("BEGIN IMMEDIATE")
         try:
             self._check_recent()
-            if self._bodies.begun(conn):
+            if self._payloads.begun(conn):
                 self._forget()
             for waiting in batch:
                 waiting.error = None
@@ -254,15 +254,15 @@ class Writer:
                     waiting.result = waiting.job(conn)
                 except HoldfastError as error:
                     waiting.error = error
-            self._bodies.committing(conn)
+            self._payloads.committing(conn)
             conn.execute("COMMIT")
         except BaseException:
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
-            self._bodies.rolled_back()
+            self._payloads.rolled_back()
             self._forget()
             raise
-        self._bodies.committed()
+        self._payloads.committed()
 
     def _check_recent(self) -> None:
         """`recent` holds the logs that were written last, as the tables have them: until another
@@ -281,7 +281,7 @@ class Writer:
 
     def _forget(self) -> None:
         self.recent.clear()
-        self._bodies.forget()
+        self._payloads.forget()
 
     async def finish(self) -> None:
         """Finish what was handed over; nothing more is taken."""
@@ -338,7 +338,7 @@ class Readers:
         self,
         connect: Callable[[], sqlite3.Connection],
         file: DatabaseFile,
-        writer: Writer,
+        writer: SqliteWriter,
         *,
         most: int = 4,
     ) -> None:

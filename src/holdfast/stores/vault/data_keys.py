@@ -24,7 +24,7 @@ AGAIN = 60.0  # seconds for which a key that is nowhere is not looked for
 TRIED = 8  # tenants whose keys are tried when a store is opened
 
 
-class KeyInfo(Struct, frozen=True):
+class DataKeyInfo(Struct, frozen=True):
     """A data key, without itself: which master key it is encrypted with now, and which was first
     when it was made. `readable`: the vault can decrypt it."""
 
@@ -131,10 +131,10 @@ class Rings:
         names = await self._store.claims(Scope(RESERVED, RESERVED))
         return [name.removeprefix(TENANT) for name in names if name.startswith(TENANT)]
 
-    async def listed(self, tenant: str) -> list[KeyInfo]:
+    async def listed(self, tenant: str) -> list[DataKeyInfo]:
         """What the store keeps of a tenant's data keys."""
         return [
-            KeyInfo(
+            DataKeyInfo(
                 tenant, claim.id, claim.master, claim.made, self._key(tenant, claim) is not None
             )
             for claim in await self._claims(tenant)

@@ -27,8 +27,8 @@ from ..frames import damaged
 from ..port import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
 from ..wrapped import WrappedStore
 from . import encryption
-from .data_keys import KeyInfo, Resealed, Rings
-from .drafts import Drafts, opened_draft
+from .data_keys import DataKeyInfo, Resealed, Rings
+from .drafts import VaultDrafts, opened_draft
 from .key_rings import ALTERED, OVERHEAD, PLAIN, Ring, UnknownKey, Unsealed
 from .keys import RESERVED, Vault
 
@@ -53,7 +53,7 @@ class VaultStore(WrappedStore, CheckedStore):
     def __init__(self, inner: Store, vault: Vault) -> None:
         super().__init__(inner)
         self._rings = Rings(inner, vault)
-        self._drafts = Drafts(inner)
+        self._drafts = VaultDrafts(inner)
 
     async def check_keys(self) -> None:
         """Refuse a vault that can read nothing of the store (`KeyMissing`)."""
@@ -301,7 +301,7 @@ class VaultStore(WrappedStore, CheckedStore):
         no more."""
         return [await self._rings.reseal(tenant) for tenant in await self._rings.tenants()]
 
-    async def data_keys(self) -> list[KeyInfo]:
+    async def data_keys(self) -> list[DataKeyInfo]:
         """The data keys of every tenant, without themselves."""
         tenants = await self._rings.tenants()
         return [key for tenant in tenants for key in await self._rings.listed(tenant)]
