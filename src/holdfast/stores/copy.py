@@ -371,7 +371,7 @@ async def _blobs(job: _Job) -> int:
     for ref in wanted:
         put = await job.target.put_blob(job.there, await job.source.get_blob(job.scope, ref))
         if put != ref:
-            raise StoreError(problem=f"blob {ref.sha256} does not agree with its name")
+            raise StoreError(problem=f"blob {ref.sha256} does not match its hash")
     return len(wanted)
 
 
@@ -408,8 +408,8 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
 
 
 async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) -> None:
-    """Seal every thread that is open, if nobody drives any of them (`LeaseHeld`). `actor` is who
-    wants it so."""
+    """Seal every open thread, unless one has a driver (`LeaseHeld`). `actor` is recorded as who did
+    it."""
     while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
         await _tell(store, open, "session.moved", {"to": to}, actor)
 
@@ -429,7 +429,7 @@ async def unseal(
 
 
 def check_place(row: Row, name: str) -> None:
-    """Refuse a thread that was moved elsewhere."""
+    """Reject a thread that was moved elsewhere."""
     if row.sealed not in (None, name):
         raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 
@@ -441,7 +441,7 @@ async def _tell(
     payload: dict[str, str],
     actor: str | None = None,
 ) -> None:
-    """Append an event to each of these threads, if nobody drives any of them."""
+    """Append an event to each of these threads, if none of them has a driver."""
     leases: list[Lease] = []
     try:
         for row in rows:

@@ -233,7 +233,7 @@ def closing(log: MeasuredLog, now: int) -> list[Event]:
 
 
 def run_ended(run: str | None = None, *, id: str | None = None) -> NewEvent:
-    """Takes away what makes a log want a driver."""
+    """The event that makes a log stop waiting for a driver."""
     ended = {"status": "interrupted", "error": "copied"}
     return NewEvent.of("run.finished", ended, run=run, id=id or new_id())
 

@@ -52,7 +52,7 @@ def _number(default: float, what: str, type: type[int] | type[float] = float) ->
 
 
 def _read_mode(text: str) -> int:
-    """The permissions of a file: the owner may read and write it, nobody may execute it."""
+    """The permissions of a file: the owner may read and write it, no one may execute it."""
     mode = int(text, 8) if _MODE.fullmatch(text) else 0
     if mode & 0o600 != 0o600 or mode & ~0o666:
         raise ValueError(text)

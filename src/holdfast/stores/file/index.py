@@ -1,8 +1,8 @@
 """The index of a file store, and how it is kept true to the files.
 
-The files are the truth. Where the index is behind them (a process died between the two)
-it catches up; where it says more than they hold (somebody damaged them) it gives way,
-and the damage is written down; where it is gone it is rebuilt from all of them.
+The files are the truth. Where the index is behind them (a process crashed between the two) it
+catches up; where it says more than they hold (somebody damaged them) it gives way, and the damage
+is written down; where it is gone it is rebuilt from all of them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _place = struct.Struct(">cQQ")
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that no log tells; a line of `journal.jsonl` is a list of them. A claim
-    without session was given up; `deleted` is a log, or a folder of blobs by the name that
-    it was set aside under."""
+    """One change that is not part of a log; a line of `journal.jsonl` is a list of them. A claim
+    without a session was given up; `deleted` is a log, or the new name of a folder of deleted
+    blobs."""
 
     claim: tuple[str, str] | None = None
     session: str | None = None
@@ -114,11 +114,12 @@ class Index:
     # The journal
 
     def say(self, said: JournalEntry) -> None:
-        """Remember to write down what no log tells, for the day the index is rebuilt."""
+        """Add an entry to the journal, from which a lost index is rebuilt."""
         self._saying.append(said)
 
     def write_down(self, conn: sqlite3.Connection) -> None:
-        """What was said in this transaction, as one line: a cut leaves all of it or nothing."""
+        """The journal entries of this transaction as one line, so that a crash leaves all or none
+        of them."""
         if self._saying:
             line = msgspec.json.encode(self._saying) + b"\n"
             start = self._folder.append(self._folder.journal, line)
@@ -130,8 +131,8 @@ class Index:
         self._saying.clear()
 
     def catch_up_journal(self, conn: sqlite3.Connection) -> list[JournalEntry]:
-        """Take in what a process said before it died, and cut what it did not finish; what it
-        said, for deletes and erasures to be carried out."""
+        """Apply journal entries of a crashed process, cut off an unfinished line, and return the
+        entries: their deletes and erasures are still to be carried out."""
         size = self._folder.size(self._folder.journal)
         if size == self._journal:
             return []
@@ -150,7 +151,7 @@ class Index:
         return said
 
     def hear_again(self, conn: sqlite3.Connection) -> list[JournalEntry]:
-        """Take in the whole journal; what it says."""
+        """Apply the whole journal, and return its entries."""
         conn.execute("DELETE FROM claims")
         said = self._heard()
         for one in said:
@@ -158,13 +159,14 @@ class Index:
         return said
 
     def write_anew(self, conn: sqlite3.Connection, said: list[JournalEntry]) -> None:
-        """Put a journal that says this in place of the old one."""
+        """Replace the journal by one with these entries."""
         text = b"".join(msgspec.json.encode([one]) + b"\n" for one in said)
         self._folder.replace(self._folder.journal, text)
         self.grown(conn, JOURNAL, len(text))
 
     def deleted(self) -> set[str]:
-        """The logs, and the folders of blobs, that were deleted, as the journal says or will."""
+        """The logs and folders of blobs that were deleted, according to the journal and the current
+        transaction."""
         said = [*self._heard(), *self._saying]
         return {one.deleted for one in said if one.deleted is not None}
 
@@ -191,7 +193,7 @@ class Index:
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, doubt: bool = False
     ) -> SqliteLogEntry:
         """The log as its file has it. With `doubt` the size alone does not tell that the index
-        agrees with the file: one may have been written anew, and the other taken back."""
+        agrees with the file: one may have been rewritten, and the other taken back."""
         path = self._folder.log(entry.row.log)
         size, known = self._folder.size(path), self._size(conn, entry.id)
         if size == known and not (doubt and size and self._has_moved(conn, entry, path)):
@@ -206,8 +208,8 @@ class Index:
     def _ends_at(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path, offset: int
     ) -> bool:
-        """Whether what the index knows of a file still ends where it says: if not, the file
-        was written anew by a process that died before it could tell."""
+        """Whether the file still ends a line where the index says so. If not, a process rewrote the
+        file and crashed before it updated the index."""
         found = conn.execute(
             "SELECT id, data FROM events WHERE log = ? AND seq = ?", (entry.id, entry.row.head)
         ).fetchone()
@@ -218,8 +220,8 @@ class Index:
         return line is not None and line.id == found[0] and start + length == offset
 
     def _has_moved(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> bool:
-        """Whether the last line that the index can place stands elsewhere in its file. One that
-        stands nowhere is damaged, which is for the reader to find."""
+        """Whether the last line that the index knows has moved within its file. A line that is
+        nowhere in the file is damaged; the reader reports that."""
         found = conn.execute(
             "SELECT seq, id, data FROM events WHERE log = ? AND substr(data, 1, 1) = ?"
             " ORDER BY seq DESC LIMIT 1",
@@ -270,8 +272,8 @@ class Index:
         listed: Row | None,
         salvage: bool = True,
     ) -> None:
-        """Index the lines of a file from `offset` on, behind what is `listed` of the log; what
-        is cut short is cut off. Without `salvage`, so is all of an unfinished transaction."""
+        """Index the lines of a file from `offset` on, behind what is `listed` of the log; what is
+        interrupted is cut off. Without `salvage`, so is all of an unfinished transaction."""
         scanned = scan(text, offset=offset, seq=entry.row.head)
         if not salvage:
             scanned = unfinished(scanned, offset, entry.row.head)
@@ -396,13 +398,13 @@ class Index:
 
 
 def lost(seq: int) -> Event:
-    """What stands for an event of which nothing can be read any more."""
+    """The placeholder of an event that cannot be read at all."""
     event = NewEvent.of(LOST, id=f"damaged:{seq}")
     return event.numbered(seq, 0)
 
 
 def heard(text: bytes) -> list[JournalEntry]:
-    """What the lines of the journal say, the readable ones."""
+    """The entries of all readable lines of the journal."""
     found: list[JournalEntry] = []
     for line in text.splitlines():
         try:

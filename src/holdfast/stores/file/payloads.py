@@ -34,7 +34,7 @@ from .lines import FORMAT, Header, event_line, header_line, parse_line
 
 @dataclass
 class Staged:
-    """What an append is about to add to a log's file, and to files beside it."""
+    """What an append is about to write to a log's file and to other files."""
 
     log: int
     path: Path
@@ -149,7 +149,7 @@ class FilePayloads:
         )
 
     def put_header(self, conn: sqlite3.Connection, key: Key) -> None:
-        """Write a log's first line anew, from what the index knows."""
+        """Rewrite a log's first line, from what the index knows."""
         entry = logs.existing(conn, key)
         path = self._path(conn, entry.id)
         lines = self._index.lines(conn, entry.id, path)
@@ -191,7 +191,7 @@ class FilePayloads:
         self._folder.make_durable()
 
     def erase_again(self, conn: sqlite3.Connection, said: JournalEntry) -> None:
-        """Carry out an erasure that somebody had written down and may not have finished."""
+        """Carry out an erasure from the journal that may not be complete."""
         for name, seqs in said.erased.items():
             found = conn.execute("SELECT id FROM logs WHERE log = ?", (name,)).fetchone()
             if found is None or not self._folder.log(name).exists():
@@ -235,7 +235,7 @@ class FilePayloads:
     def _rewrite(
         self, conn: sqlite3.Connection, log: int, path: Path, header: bytes, lines: dict[int, bytes]
     ) -> None:
-        """Write a log's file anew, and where its lines are now."""
+        """Rewrite a log's file, and where its lines are now."""
         at = len(header)
         places = []
         for seq, text in sorted(lines.items()):
@@ -328,7 +328,7 @@ def _data(text: bytes, record: Record) -> bytes:
 
 
 def _lines(path: Path, columns: Sequence[bytes]) -> list[bytes]:
-    """The lines at some places of a file, read in one stretch; empty where there is none."""
+    """The lines at these positions of a file, in one read; empty where a line is missing."""
     places = [unpack(column) if column[:1] == b"f" else None for column in columns]
     wanted = [place for place in places if place is not None]
     if not wanted:

@@ -40,11 +40,12 @@ class Recovery:
         self._payloads = payloads
 
     def rebuild(self, conn: sqlite3.Connection) -> None:
-        """Fill empty tables: nothing tells what was acknowledged, so all that can be read is."""
+        """Fill empty tables with everything that can be read: it is unknown which events were
+        acknowledged."""
         self._make_true(conn, salvage=True)
 
     def recover(self, conn: sqlite3.Connection) -> None:
-        """Catch up after a process died, or the power went: appends are there whole or not."""
+        """Catch up after a crash or power loss: each append is there completely or not at all."""
         self._make_true(conn, salvage=False)
 
     def _make_true(self, conn: sqlite3.Connection, *, salvage: bool) -> None:
@@ -58,8 +59,7 @@ class Recovery:
         self._remove_orphans(conn)
 
     def check_all(self, conn: sqlite3.Connection, rewritten: Set[str] = frozenset()) -> None:
-        """Look at the file of every log that somebody can read; those that were `rewritten` may
-        have any size."""
+        """Check the file of every readable log; the files of `rewritten` logs may have any size."""
         found = conn.execute(
             "SELECT id FROM logs WHERE state = ? OR id IN (SELECT base FROM logs)", (LIVE,)
         )
@@ -68,7 +68,7 @@ class Recovery:
             self._index.catch_up(conn, entry, doubt=entry.row.log in rewritten)
 
     def tidy(self, conn: sqlite3.Connection) -> None:
-        """Write the journal anew with what still holds, and remove what nobody owns."""
+        """Rewrite the journal with what still holds, and remove what nobody owns."""
         said = [
             JournalEntry(claim=(tenant, name), session=session)
             for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
@@ -141,7 +141,7 @@ class Recovery:
                 continue
             header = _header_of(path)
             if header is None:
-                logger.error("%s has no readable first line: left alone", path)
+                logger.error("%s has no readable first line: skipped", path)
             else:
                 yield header
 
@@ -151,7 +151,7 @@ class Recovery:
         key = header.key if header.key and not dead else Key("", "", "")
         if not dead and (older := logs.lookup(conn, key)) is not None:
             # Only the newest can be meant; the older file stays where it is.
-            logger.error("log %s has the key of log %s: left alone", older.row.log, header.log)
+            logger.error("log %s has the key of log %s: skipped", older.row.log, header.log)
             conn.execute("DELETE FROM logs WHERE id = ?", (older.id,))
             ids.pop(older.row.log, None)
         row = Row(

@@ -1,8 +1,8 @@
 """`FileStore`: the port on a folder of JSON lines, for any number of processes.
 
-The lines are the truth; `index.db` beside them answers everything that is not a plain
-read, and can be deleted at any time: who has the folder open notices, and it is rebuilt.
-All but that is the SQLite store.
+The lines are the truth; `index.db` next to them answers everything that is not a plain read, and
+can be deleted at any time: who has the folder open notices, and it is rebuilt. All but that is the
+SQLite store.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FileStore(SqliteStore):
         self._location = location
         self._folder = folder
         self._index = index
-        self._files: FilePayloads = rest["bodies"]
+        self._files: FilePayloads = rest["payloads"]
         self._recovery = recovery
         self._presence = presence
 
@@ -162,8 +162,8 @@ class FileStore(SqliteStore):
 
 
 class Presence:
-    """Shows the next who opens the folder whether everybody before left in order: each
-    process holds a locked file in `open/`, and one that is not locked belongs to the dead."""
+    """Shows whether every process that had the folder open closed it properly: each holds a locked
+    file in `open/`, and a file without a lock is left from a crash."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "open" / new_id()
@@ -214,9 +214,9 @@ class FolderOpener:
         return conn, lock, presence
 
     def reopen(self, lock: FileLock, rebuild: bool) -> sqlite3.Connection:
-        """Open the index again, under the lock: the one that is at its path now is caught up,
-        whoever put it there. Where only some of its files were replaced they do not belong
-        together, and it is rebuilt."""
+        """Open the index again, under the lock. The index at the path is updated from the files; it
+        is rebuilt if only some of its files were replaced, because then they do not belong
+        together."""
         root = self._root
         if not lock.is_at(str(root)) or not (root / "format.json").exists():
             raise replaced(str(root))
@@ -228,8 +228,8 @@ class FolderOpener:
         return conn
 
     def _index(self, *, rebuild: bool, recover: bool, dead: list[Path]) -> sqlite3.Connection:
-        """The index, filled anew with `rebuild` or if it is not there, of another version, or
-        unreadable; caught up with `recover`, after a death, or if it is a copy."""
+        """The index. It is rebuilt with `rebuild`, or if it is missing, unreadable or of another
+        version; it is updated with `recover`, after a crash, or if it is a copy."""
         conn = None if rebuild else self._whole(recover=recover, dead=bool(dead))
         for left in reversed(range(TRIES)):
             if conn is None:

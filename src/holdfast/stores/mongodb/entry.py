@@ -44,7 +44,7 @@ class Segment(NamedTuple):
 
 
 class MongoLogEntry(NamedTuple):
-    """A log as its head document tells it."""
+    """A log as stored in its head document."""
 
     log: str
     version: int
@@ -90,7 +90,7 @@ class MongoLogEntry(NamedTuple):
 
 
 def decoded(doc: Document) -> MongoLogEntry:
-    """What a head document says."""
+    """The log of a head document."""
     owner = doc.get("owner")
     token, *times = (int(doc.get(name, 0)) for name in ("token", "since", "until", "renewed"))
     return MongoLogEntry(
@@ -113,7 +113,7 @@ def decoded(doc: Document) -> MongoLogEntry:
 
 
 def row_of(doc: Document) -> Row:
-    """The row of a log; where its JSON is damaged, what the other fields tell of it."""
+    """The row of a log; if its JSON is damaged, a row from the other fields."""
     try:
         row = _row_decoder.decode(doc["doc"])
         if row.head == doc["head"]:
@@ -233,7 +233,7 @@ def listed(
 
 
 def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
-    """The log with a row made anew of its events, and the update that makes it so."""
+    """The log with its row rebuilt from its events, and the update that stores it."""
     after = entry._replace(row=row, version=entry.version + 1, erasures=entry.erasures + 1)
     after, update = listed(entry, after, anew=True)
     update["$set"]["erasures"] = after.erasures

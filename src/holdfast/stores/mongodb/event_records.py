@@ -1,8 +1,8 @@
 """Events as documents hold them, and payloads cut into chunks. Pure.
 
-A batch is a run of events with dense numbers: `first`, their `ids`, and beside them the
-rest of each as a record. The data of a record are framed (`frames`); behind the format byte
-`p` is the stub that stands for a payload kept apart, whose place `apart` names.
+A batch is a run of events with dense numbers: `first`, their `ids`, and next to them the rest of
+each as a record. The data of a record are framed (`frames`); behind the format byte `p` is the stub
+that stands for a payload kept apart, whose place `apart` names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs as wholes: fork, restore, erase, and projecting a row anew."""
+"""Logs as wholes: fork, restore, erase, and rebuilding a row."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Fork:
         known = await known_ids(self._db, parent, [self._first.id])
         if known.get(self._first.id, self._at + 1) <= self._at:
             raise InvalidValue(
-                field="first", problem="has an id of the shared events", remedy="use a new id"
+                field="first", problem="has the id of a shared event", remedy="use a new id"
             )
         settled = await self._heads.settled(parent, self._at)
         if settled is None:
@@ -241,7 +241,7 @@ class Restoring:
         dense(self._events, self._entry.row.head)
         ids = [event.id for event in self._events]
         if len(set(ids)) < len(ids) or await known_in_batches(self._db, self._entry, ids):
-            raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
+            raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
 
     async def _go_on(self) -> None:
         """Say that this restore is alive."""
@@ -274,7 +274,7 @@ def grouped(plan: Extension) -> list[Extension]:
 async def end_restore(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> None:
     """Give the restored log its key."""
     if entry.row.head == entry.shared:
-        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+        raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
     await finish(db, entry.scope)
     if not await show(db, heads, entry):
         await _check_free(heads, entry.key)
@@ -283,11 +283,12 @@ async def end_restore(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry
 
 def _discarded() -> StoreUnavailable:
     return StoreUnavailable(
-        problem="the restore was silent for too long and was discarded; send it again"
+        problem="the restore paused for too long and was discarded; "
+        "restore the session again from its first event"
     )
 
 
-# Erasing and projecting anew
+# Erasing, and rebuilding rows
 
 
 async def erase(
@@ -299,8 +300,8 @@ async def erase(
     reason: str,
     fence: Lease | None,
 ) -> dict[str, int]:
-    """Replace the data of events; rows are projected anew, snapshots dropped. Cut short, it
-    is finished by being repeated."""
+    """Replace the data of events; rows are rebuilt, snapshots are dropped. Interrupted, it is
+    finished by being repeated."""
 
     async def attempt(
         entry: MongoLogEntry | None, fresh: bool
@@ -397,7 +398,7 @@ async def projected(
 
 
 async def kept_of(db: MongoDatabase, entry: MongoLogEntry, seq: int) -> bytes | None:
-    """What is kept of the link of an event of this log, shared or its own."""
+    """The stored link of an event of this log; None if it does not exist."""
     found = await found_events(db, entry, seq - 1, seq, 1, False)
     return found[0].record.get("link") if found else None
 

@@ -1,7 +1,7 @@
 """The log: append and read.
 
-What an append comes to is decided by `rules.extend` on a copy of the head; one update of
-the head document carries it out, if the copy was the newest.
+`rules.extend` decides what an append writes on a copy of the head; one update of the head document
+carries it out, if the copy was the newest.
 """
 
 from __future__ import annotations

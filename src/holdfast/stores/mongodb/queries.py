@@ -58,7 +58,7 @@ def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
 
 
 def conditions(query: Query) -> tuple[Document, str]:
-    """What a query asks for, and the index it goes by."""
+    """What a query asks for, and the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant}
     if query.session is None:
         where["thread"] = "main"
@@ -155,7 +155,7 @@ def _place(found: tuple[int, str, Pending]) -> tuple[int, str]:
 
 
 def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
-    """What a question to the inbox asks for, and the index it goes by."""
+    """What a question to the inbox asks for, and the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant, "waits": {"$exists": True}}
     index = "waits"
     if query.assignee is not None:

@@ -104,7 +104,7 @@ async def has_threads(db: MongoDatabase, scope: Scope) -> bool:
 
 
 async def check_session(db: MongoDatabase, scope: Scope) -> None:
-    """Refuse what needs a session that is not there."""
+    """Reject what needs a session that is not there."""
     if not await has_threads(db, scope):
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
 
@@ -152,14 +152,14 @@ async def sweep(db: MongoDatabase, scope: Scope | None = None) -> None:
 
 
 async def _discard_cut(db: MongoDatabase) -> None:
-    """Restores and forks that nobody has heard of for a while are dead."""
+    """Mark restores and forks as dead that made no progress for a while."""
     late = {"state": {"$in": [RESTORING, FORKING]}, "until": {"$lt": await db.clock.now()}}
     dead = {"$set": {"state": DEAD}, "$inc": {"version": 1}}
     await db.logs.update_many(late, dead, hint="hidden")
 
 
 async def _sweep_log(db: MongoDatabase, doc: Document) -> bool:
-    """Remove what nobody shares of a dead log; whether all of it went."""
+    """Remove what no fork shares of a dead log; returns whether all of it is removed."""
     scope, log = Scope(doc["tenant"], doc["session"]), doc["_id"]
     await finish(db, scope)
     forks = await db.logs.find(named(scope, base=log), {"shared": 1}, hint="base").to_list()
@@ -207,7 +207,7 @@ async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
 
 
 async def shared_still(db: MongoDatabase, scope: Scope, logs: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; it tells of no other session."""
+    """What forks keep of the logs that a delete removed; no other session is mentioned."""
     forks: dict[str, list[Document]] = {}
     where = named(scope, base={"$in": list(logs)}, state=LIVE)
     async for doc in db.logs.find(where, {"base": 1, "shared": 1, "thread": 1}, hint="base"):

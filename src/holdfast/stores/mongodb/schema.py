@@ -116,8 +116,8 @@ class MongoDatabase:
 
 
 def check_server(hello: Document) -> bool:
-    """Whether the server is replicated (or a router of such); refuses one that is too old, or
-    not yet what it is to be."""
+    """Whether the server is replicated (or a router of such); rejects one that is too old, or not
+    yet what it is to be."""
     if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
         raise InvalidValue(
             field="url", problem="names a server older than MongoDB 6.0", remedy="upgrade it"
@@ -184,8 +184,8 @@ async def prepare(db: MongoDatabase) -> None:
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """The version of the collections that `url` names, 0 if there are none, and the one that
-    this program knows. Changes nothing."""
+    """The version of the collections that `url` names, 0 if there are no collections, and the one
+    that this program knows. Changes nothing."""
     address = MongoAddress.of(url)
     client = await address.connect()
     meta = client[address.database]["meta"]

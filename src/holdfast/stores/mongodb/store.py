@@ -1,8 +1,8 @@
 """A store in a MongoDB database: a replica set, a sharded cluster, or a standalone server.
 
-Each method checks its arguments, then runs functions of `log`, `history`, `beside`, `find`,
-`remove` and `upkeep`, again while the server is away for a moment. Whatever the number of
-sessions, a store has one client.
+Each method runs functions of `log`, `history`, `records`, `queries`, `remove` and `upkeep`, again
+while the server is unavailable for a moment. Whatever the number of sessions, a store has one
+client.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class MongoStore(CheckedStore):
         return f"MongoStore({self._address.location!r})"
 
     async def _ride(self, attempt: Callable[[], Awaitable[T]], *, long: bool = False) -> T:
-        """What an attempt returns, repeated while the server is away; it must know its own
-        work when a reply was lost. One without a reply is given up in time for another, which
-        then goes by another connection; a `long` one, of many steps or bytes, later."""
+        """What an attempt returns, repeated while the server is unavailable; it must know its own
+        work when a reply was lost. One without a reply is given up in time for another, which then
+        goes by another connection; a `long` one, of many steps or bytes, later."""
         self._own.check()
         limit = LONG if long else max(1.0, self._address.patience / 2)
 
@@ -200,7 +200,7 @@ class MongoStore(CheckedStore):
         return await self._ride(restoring.run, long=True)
 
     async def _discard(self, entry: MongoLogEntry) -> None:
-        """Give a restore up, for the reason that its caller is told; a server that is away
+        """Give a restore up, for the reason that its caller is told; a server that is unavailable
         does not take the place of it, and a later call finishes this."""
         with suppress(StoreError):
             await self._ride(lambda: history.discard(self._db, entry))

@@ -1,5 +1,4 @@
-"""Upkeep: hashes, links, numbers, rows and claims recomputed, log by log; what nobody owns
-removed."""
+"""Upkeep: recompute hashes, links, numbers, rows and claims log by log, and remove orphans."""
 
 from __future__ import annotations
 
@@ -136,7 +135,9 @@ async def _check_row(db: MongoDatabase, project: Project, entry: MongoLogEntry) 
     if not catalog.agrees(entry.row, row):
         return [Damage(problem="row", detail="differs from its log", key=entry.key)]
     if entries.listing(row) != entry.listed:
-        return [Damage(problem="row", detail="its index differs from it", key=entry.key)]
+        return [
+            Damage(problem="row", detail="the index of the row differs from the row", key=entry.key)
+        ]
     return []
 
 
@@ -154,8 +155,8 @@ async def repair(
     scope: Scope,
     log: str,
 ) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
-    is looked for once more before."""
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
+    looked for once more before."""
     found = await check_log(db, heads, project, scope, log)
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     mended = bool(lost) or any(damage.problem == "row" for damage in found)
@@ -180,7 +181,7 @@ async def repair(
 
 
 async def drop_orphans(db: MongoDatabase) -> Counter[str]:
-    """Remove what calls that died left behind: events, payloads, drafts and snapshots of logs
+    """Remove what calls that crashed left behind: events, payloads, drafts and snapshots of logs
     that are gone, and chunks that nothing points to."""
     removed: Counter[str] = Counter()
     for name in ("batches", "chunks", "drafts", "snapshots"):

@@ -37,7 +37,7 @@ class Calls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, key: Key, values: list[Any], within: float | None) -> Record:
-        """What the function answers, within so many seconds an attempt."""
+        """Call the function and return its row; each attempt has `within` seconds."""
         self._database.own_loop.check()
         if self._busy < WRITERS:
             self._busy += 1
@@ -51,7 +51,7 @@ class Calls:
         return await waiting.answer
 
     def _next(self) -> None:
-        """Let those who wait go on, as far as there is room."""
+        """Start waiting calls while there is room."""
         while self._waiting and self._busy < WRITERS:
             some, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             self._busy += 1

@@ -1,9 +1,8 @@
 """The log: append and read, and the row that goes with it.
 
-What an append comes to is decided by `rules.extend` on the log as this process knows it;
-the database checks that it still is so (see `functions.py`). After a few misses, because
-others write to the same log, it is decided under the log's lock instead, where everyone
-gets a turn.
+`rules.extend` decides what an append writes on the log as this process knows it; the database
+checks that it still is so (see `functions.py`). After a few misses, because others write to the
+same log, it is decided under the log's lock instead, where everyone gets a turn.
 """
 
 from __future__ import annotations
@@ -53,10 +52,8 @@ class PostgresLogEntry(NamedTuple):
 
 
 class KnownHeads:
-    """The logs that this process wrote to last, as it left them, and whose turn it is to write.
-
-    What is remembered may be out of date: the version says so when it is used.
-    """
+    """The logs that this process wrote to last, and a queue of writers for each. An entry may be
+    out of date; the version in the database shows that when it is used."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Key, PostgresLogEntry] = OrderedDict()
@@ -153,7 +150,7 @@ async def holder(link: Link, entry: PostgresLogEntry, seq: int) -> int:
 
 
 async def kept_of(link: Link, log: int, seq: int) -> bytes | None:
-    """What is kept of the link of an event of this log; None if there is none."""
+    """The stored link of an event of this log; None if it does not exist."""
     kept: bytes | None = await link.value(
         "SELECT link FROM hf.events WHERE log = $1 AND seq = $2", log, seq
     )
@@ -241,7 +238,7 @@ class PostgresAppend:
         return self._calls.call(self._key, values, self._within)
 
     async def _in_turn(self, link: Link) -> Appended:
-        """In one transaction: looking locks the log, so that nobody comes between."""
+        """Append in one transaction: reading the log locks it against other writers."""
         self._entry, self._known, self._looked = None, {}, False
         for _ in range(3):
             if (done := await self._try(lambda values: link.call(APPEND, *values))) is not None:

@@ -32,7 +32,7 @@ MOST = 400  # digests that fit into a notice, which has 8,000 bytes at most
 
 
 class PostgresNotices:
-    """Says and hears which logs grew."""
+    """Sends and receives notices of logs that grew."""
 
     def __init__(self, database: PostgresDatabase, wakes: Wakes) -> None:
         self._database = database
@@ -60,7 +60,7 @@ class PostgresNotices:
             self._begin(self._talk())
 
     def follow(self) -> None:
-        """Someone follows a log in this process: hear of others' appends from now on."""
+        """Start listening for appends of other processes."""
         if self._hears or self._closed:
             return
         self._hears = True
@@ -75,7 +75,7 @@ class PostgresNotices:
     # The connection
 
     async def _talk(self) -> None:
-        """Keep a connection, hear on it if someone follows, and say on it what grew."""
+        """Keep a connection open: listen on it if there is a follower, and send notices on it."""
         while True:
             try:
                 with cancellable():
@@ -163,7 +163,7 @@ class PostgresNotices:
             self._seen = {key: now.get(key) for key in keys}
 
     async def aclose(self) -> None:
-        """Say what is still to be said, and end."""
+        """Send the remaining notices, then stop."""
         self._closed = True
         tasks, self._tasks = self._tasks, []
         if tasks and self._grown:

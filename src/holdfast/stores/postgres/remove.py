@@ -1,8 +1,8 @@
 """Deleting: hide at once, then remove in bounded steps.
 
-A deleted log loses its key and its row in one transaction; its events go in later ones.
-What its forks share stays, without a name, until the last of them goes. A delete that was
-cut short leaves such unnamed logs, and the next one finishes them.
+A deleted log loses its key and its row in one transaction; its events go in later ones. What its
+forks share stays, without a name, until the last of them goes. A delete that was interrupted leaves
+such unnamed logs, and the next one finishes them.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
 
 
 async def hidden(link: Link, now: int) -> list[int]:
-    """The logs that nobody can reach and of which something can go, those whose restorer fell
-    silent included, youngest first: a log comes before those that it was forked from."""
+    """The hidden logs that have something to remove, abandoned restores included, newest first: a
+    fork comes before the log that it was forked from."""
     await link.run(
         "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
     )
@@ -140,7 +140,7 @@ async def sweep(link: Link, id: int) -> bool:
 
 
 async def shared_still(link: Link, deleted: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; it tells of no other session."""
+    """What forks keep of the logs that a delete removed; no other session is mentioned."""
     found = await link.rows(
         "SELECT dead.log, max(fork.shared), string_agg(DISTINCT fork.thread, ',')"
         " FROM hf.logs AS dead JOIN hf.logs AS fork ON fork.base = dead.id"

@@ -123,7 +123,7 @@ async def found(link: Link) -> tuple[int, int]:
 
 
 async def check(link: Link) -> bool:
-    """Whether the tables are there and new enough; refuses those of a newer program."""
+    """Whether the tables are there and new enough; rejects those of a newer program."""
     encoding = await link.value("SELECT current_setting('server_encoding')")
     if encoding != "UTF8":
         raise InvalidValue(

@@ -1,7 +1,7 @@
 """`PostgresStore`: the port on one schema of a PostgreSQL database.
 
-Each method checks its arguments, then runs a function of `log`, `read`, `history`, `beside`,
-`find`, `remove` or `upkeep` on a connection: in a transaction if it is more than one statement.
+Each method runs a function of `log`, `read`, `history`, `records`, `queries`, `remove` or `upkeep`
+on a connection: in a transaction if it is more than one statement.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PostgresStore(CheckedStore):
     async def _timed(
         self, job: Callable[[Link, int], Awaitable[T]], within: float | None = None
     ) -> T:
-        """Run a transaction that goes by the time, which is the server's at that moment."""
+        """Run a transaction that needs the time, which is the server's at that moment."""
 
         async def told(link: Link) -> T:
             return await job(link, await self._now(link))

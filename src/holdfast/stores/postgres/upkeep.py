@@ -104,7 +104,11 @@ async def _check_row(link: Link, project: Project, entry: PostgresLogEntry) -> l
     # Of a log that was moved, those of an earlier version are still there.
     waits = row.sealed is not None or {id for (id,) in items} == set(row.pending)
     if [term for (term,) in terms] != digests(row) or not waits:
-        return [Damage(problem="row", detail="its index differs from it", key=entry.row.key)]
+        return [
+            Damage(
+                problem="row", detail="the index of the row differs from the row", key=entry.row.key
+            )
+        ]
     return []
 
 
@@ -118,8 +122,8 @@ async def _check_claims(link: Link, entry: PostgresLogEntry) -> list[Damage]:
 
 
 async def repair(link: Link, project: Project, id: int) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
-    is found here, in the transaction that mends it."""
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
+    found here, in the transaction that repairs it."""
     if await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", id) != LIVE:
         return []  # deleted meanwhile
     found = await check_log(link, project, id)

@@ -1,4 +1,4 @@
-"""Logs as wholes, on a connection: fork, restore, erase, and projecting a row anew."""
+"""Logs as wholes, on a connection: fork, restore, erase, and rebuilding a row."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fork(tx: Transaction, key: Key, thread: str, *, at: int, first: NewEvent) ->
     rules.check_at(entry.row, at)
     if known_ids(conn, entry, [first.id]).get(first.id, at + 1) <= at:
         raise InvalidValue(
-            field="first", problem="has an id of the shared events", remedy="use a new id"
+            field="first", problem="has the id of a shared event", remedy="use a new id"
         )
     base = holder(conn, entry, at)
     row = rules.new_row(target, now, at=at, base=links.link_in(kept_of(conn, base, at)))
@@ -90,7 +90,7 @@ def restore_some(
     dense(events, row.head)
     ids = [event.id for event in events]
     if len(set(ids)) < len(ids) or known_ids(conn, entry, ids):
-        raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
+        raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
     if row.head == entry.shared:
         row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
     changes = [project(event) for event in events]
@@ -114,7 +114,7 @@ def end_restore(conn: sqlite3.Connection, payloads: PayloadStorage, key: Key, lo
     """Give the restored log its key."""
     entry = _restoring(conn, log)
     if entry.row.head == entry.shared:
-        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+        raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
     if lookup(conn, key) is not None:
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
     conn.execute(
@@ -125,7 +125,7 @@ def end_restore(conn: sqlite3.Connection, payloads: PayloadStorage, key: Key, lo
     save_row(conn, entry.id, None, entry.row)
 
 
-# Erasing and projecting anew
+# Erasing, and rebuilding rows
 
 
 def erase(
@@ -137,7 +137,7 @@ def erase(
     reason: str,
     fence: Lease | None,
 ) -> dict[str, int]:
-    """Replace the data of events; rows are projected anew, snapshots dropped."""
+    """Replace the data of events; rows are rebuilt, snapshots are dropped."""
     entry = payloads.current(conn, existing(conn, key))
     numbers = rules.check_seqs(entry.row, seqs)
     if fence is not None:

@@ -77,7 +77,7 @@ def _entry(conn: sqlite3.Connection, record: Record) -> SqliteLogEntry:
 
 
 def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
-    """A log's row; where its document is damaged, what the other columns tell of it."""
+    """A log's row; if its document is damaged, a row from the other columns."""
     try:
         return _row_decoder.decode(doc)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
@@ -120,7 +120,7 @@ def holder(conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int) -> int:
 
 
 def kept_of(conn: sqlite3.Connection, log: int, seq: int) -> bytes | None:
-    """What is kept of the link of an event of this log; None if there is none."""
+    """The stored link of an event of this log; None if it does not exist."""
     found = conn.execute("SELECT link FROM events WHERE log = ? AND seq = ?", (log, seq)).fetchone()
     return None if found is None else found[0]
 
@@ -216,8 +216,8 @@ def _hope(
     entry: SqliteLogEntry,
     decide: Callable[[dict[str, int]], Extension],
 ) -> Extension | None:
-    """Append as if all ids were new, which they nearly always are: the index on them tells.
-    None if that is not how it is; then nothing is written."""
+    """Append under the assumption that all ids are new, which is nearly always true; the unique
+    index verifies it. Returns None, with nothing written, if it is not."""
     if entry.base is not None:
         return None
     try:

@@ -35,7 +35,7 @@ class SqliteLogEntry(NamedTuple):
 
 
 class KeptHash(NamedTuple):
-    """What is kept with an event beside itself: its hash and its link."""
+    """What is stored with an event: its hash and its link."""
 
     hash: bytes
     link: bytes | None
@@ -45,7 +45,7 @@ Recent = dict[Key, SqliteLogEntry]  # the logs that were written last, for whoev
 
 
 class PayloadStorage(Protocol):
-    """Keeps the data of events and blobs, and remembers what no log tells."""
+    """Stores the data of events and blobs, and changes that are not part of a log."""
 
     lossy: bool
     """Whether an event can be lost so that something stands for it."""
@@ -126,7 +126,7 @@ class PayloadStorage(Protocol):
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
     ) -> None:
-        """A name went to a session, or to nobody."""
+        """A name was claimed by a session, or given up."""
         ...
 
 

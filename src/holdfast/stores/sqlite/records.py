@@ -1,4 +1,5 @@
-"""What stands beside the log, on a connection: leases, drafts, snapshots, blobs, claims."""
+"""What a store keeps in addition to the log, on a connection: leases, drafts, snapshots, blobs,
+claims."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Deleting on a connection: hide at once, then remove in bounded steps.
 
-A deleted log loses its key and its row in one transaction; its events go in later
-ones. What its forks share stays, without a name, until the last of them goes. A
-delete that was cut short leaves such unnamed logs, and the next one finishes them.
+A deleted log loses its key and its row in one transaction; its events go in later ones. What its
+forks share stays, without a name, until the last of them goes. A delete that was interrupted leaves
+such unnamed logs, and the next one finishes them.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _sweep_log(conn: sqlite3.Connection, payloads: PayloadStorage, id: int) -> b
 
 
 def shared_still(conn: sqlite3.Connection, deleted: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; it tells of no other session."""
+    """What forks keep of the logs that a delete removed; no other session is mentioned."""
     remains = []
     for log in deleted:
         upto, threads = conn.execute(

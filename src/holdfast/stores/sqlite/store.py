@@ -1,8 +1,7 @@
 """`SqliteStore`: the port on one SQLite file, for any number of processes.
 
-Each method checks its arguments, then runs a function of `log`, `history`, `beside`,
-`find`, `remove` or `upkeep` inside a transaction: of the writer if it changes something, of
-a reader if not.
+Each method runs a function of `log`, `history`, `records`, `queries`, `remove` or `upkeep` inside a
+transaction: of the writer if it changes something, of a reader if not.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class SqliteStore(CheckedStore):
         clock: Callable[[], int] = wall_clock,
     ) -> SqliteStore:
         """Open the file, creating or migrating it; safe for many processes at once. A file that is
-        created gets the permissions `mode`, and so do those beside it."""
+        created gets the permissions `mode`, and so do the files that belong to it."""
         level: Durability = read_option("sqlite", "durability", durability)
         private = read_option("sqlite", "mode", f"{mode:04o}")
         name = check_path(os.fspath(path))

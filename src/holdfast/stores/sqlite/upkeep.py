@@ -157,7 +157,9 @@ def _check_row(
     # Of a log that was moved, those of an earlier version are still there.
     waits = row.sealed is not None or open_items == set(row.pending)
     if listed != catalog.row_terms(row) or not waits:
-        yield Damage(problem="row", detail="its index differs from it", key=entry.row.key)
+        yield Damage(
+            problem="row", detail="the index of the row differs from the row", key=entry.row.key
+        )
 
 
 def _check_claims(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Iterator[Damage]:
@@ -170,8 +172,8 @@ def _check_claims(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Iterator[D
 def repair(
     conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, log: str
 ) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
-    is found here, in the transaction that mends it."""
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
+    found here, in the transaction that repairs it."""
     entry = _live(conn, log)
     found = [] if entry is None else _check(conn, payloads, project, entry)
     if entry is None or not found:

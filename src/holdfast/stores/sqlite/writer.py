@@ -1,11 +1,10 @@
 """The one thread that writes and watches, and the pool of connections that read.
 
-Every job waiting is carried out in one transaction, so that many sessions share one
-fsync. A refused job (a `HoldfastError`) writes nothing and does not disturb its
-neighbours; a failed transaction fails all of its jobs as `StoreUnavailable`. A job
-that was handed over runs even when its caller is cancelled: ids make the retry safe.
-While somebody follows, what other processes commit is noticed by the same connection, to
-which its own commits are no news.
+Every job waiting is carried out in one transaction, so that many sessions share one fsync. A
+refused job (a `HoldfastError`) writes nothing and does not disturb its neighbours; a failed
+transaction fails all of its jobs as `StoreUnavailable`. A job that was handed over runs even when
+its caller is cancelled: ids make the retry safe. While a follower exists, what other processes
+commit is noticed by the same connection, to which its own commits are no news.
 
 Each batch begins with a look whether the files are still those that were opened. A database that
 can be rebuilt is opened again then, and rebuilt when it is damaged; any other is not used any more.
@@ -358,8 +357,8 @@ class Readers:
         )
 
     async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of a short job. All that are asked for in one round of the loop are one job
-        of a thread: handing it over costs more than to read a row."""
+        """The result of a short job. All that are requested in one round of the loop are one job of
+        a thread: handing it over costs more than to read a row."""
 
         def soon() -> asyncio.Future[T]:
             if not self._gathered:
@@ -371,7 +370,7 @@ class Readers:
         return await self._renewing(soon)
 
     async def _renewing(self, begin: Callable[[], asyncio.Future[T]]) -> T:
-        """What a read comes to, begun again as often as the database was opened again."""
+        """The result of a read, repeated each time the database was reopened meanwhile."""
         damage: StoreDamaged | None = None
         for _ in range(RENEWALS):
             self._check_open()
