@@ -16,7 +16,7 @@ from ..values.options import Content, RunLimits, SendOptions, check_options
 from ..values.result import Result
 from ..values.status import Status
 from ..values.stream_items import CaughtUp, Item
-from ..values.watch import Watch
+from ..values.watch import MessageWatch
 from .feed import Feed
 from .location import ThreadLocation
 
@@ -131,8 +131,8 @@ class Stream:
 
     async def _run(self) -> str | None:
         """The run that took the message up."""
-        watch = Watch(Key("", self._place.session, self._place.thread), self.seq or 0)
-        for event in await read_events(self._place, after=watch.input - 1):
+        watch = MessageWatch(Key("", self._place.session, self._place.thread), self.seq or 0)
+        for event in await read_events(self._place, after=max(0, (self.seq or 0) - 1)):
             watch.see(event)
             if watch.run is not None:
                 break
