@@ -140,6 +140,22 @@ class Live:
         if (delta := self.speech.say(message, text, thought=thought)) is not None:
             self.audience.tell(delta)
 
+    @contextlib.contextmanager
+    def driven_by(
+        self, look: Callable[[Event], None], lost: Callable[[HoldfastError], None]
+    ) -> Iterator[None]:
+        """While this process drives the log. `look` is called with each event, `lost` if the log
+        is gone."""
+        self.driven = True
+        self.watchers.append(look)
+        self.endings.append(lost)
+        try:
+            yield
+        finally:
+            self.watchers.remove(look)
+            self.endings.remove(lost)
+            self.driven = False
+
     def trouble(self, error: HoldfastError, *, stuck: bool = False) -> None:
         """Tell everyone. `stuck`: nobody drives this log until something comes."""
         self.stuck = error if stuck else self.stuck
