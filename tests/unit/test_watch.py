@@ -114,7 +114,6 @@ def test_a_queued_message_is_done_when_only_a_person_can_bring_it_on() -> None:
     watch, events = watched()
     state = fold(events)
     assert not watch.is_done(state, lambda: None)
-    assert watch.end is None
     assert watch.is_done(state, lambda: "waiting")
     assert watch.end is not None
     assert (watch.end.status, watch.end.final) == ("queued", False)

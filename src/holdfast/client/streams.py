@@ -126,13 +126,13 @@ class Stream:
             return
         except InvalidValue:
             pass  # it does not wait: it was taken up
-        if (run := await self._run()) is not None:
+        if (run := await self._run(self.seq)) is not None:
             await place.call("POST", "/abort", Status, body=wire.Abort(reason=reason, run=run))
 
-    async def _run(self) -> str | None:
-        """The run that took the message up."""
-        watch = MessageWatch(Key("", self._place.session, self._place.thread), self.seq or 0)
-        for event in await read_events(self._place, after=max(0, (self.seq or 0) - 1)):
+    async def _run(self, seq: int) -> str | None:
+        """The run that took up message `seq`."""
+        watch = MessageWatch(Key("", self._place.session, self._place.thread), seq)
+        for event in await read_events(self._place, after=seq - 1):
             watch.see(event)
             if watch.run is not None:
                 break
