@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from holdfast.client import Client, Session
-from holdfast.errors import Forbidden
+from holdfast.errors import HoldfastError
 
 from ..contracts import routes
 
@@ -125,6 +125,6 @@ async def test_a_verb_asks_for_its_operation(operation: str) -> None:
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(refuse))
     async with http, Client("http://server.test", key="hk_x", http=http) as client:
-        with pytest.raises(Forbidden):
+        with pytest.raises(HoldfastError):
             await done(VERBS[operation](client, client.session("s")))
     assert operation_of(asked[0]) == operation
