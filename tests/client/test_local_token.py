@@ -230,7 +230,7 @@ async def test_a_token_that_others_could_read_is_not_shown() -> None:
     async with running(port) as token:
         await asyncio.to_thread(token.path.chmod, 0o640)
         async with Client(f"http://127.0.0.1:{port}", patience=SOON) as client:
-            with pytest.raises(InvalidValue, match="may be read by others") as told:
+            with pytest.raises(InvalidValue, match="can be read by others") as told:
                 await client.list()
             assert isinstance(told.value, HoldfastError)
             assert token.token not in str(told.value)
