@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -107,7 +108,10 @@ def part(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
-GRAPH = {module: set(imports(module, path.read_text())) for module, path in MODULES.items()}
+@cache
+def graph() -> dict[str, set[str]]:
+    """What each module imports. Read on demand: every worker of pytest imports this file."""
+    return {module: set(imports(module, path.read_text())) for module, path in MODULES.items()}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +134,7 @@ def test_every_form_of_import_is_seen(module: str, source: str, found: str) -> N
 def test_imports_point_one_way() -> None:
     wrong = [
         f"{module} imports {target}"
-        for module, targets in GRAPH.items()
+        for module, targets in graph().items()
         for target in targets & set(MODULES)
         if part(module) != part(target) and LINES[part(target)] >= LINES[part(module)]
     ]
@@ -143,7 +147,7 @@ def test_imports_point_one_way_within_the_harness() -> None:
     wrong = [
         f"{module} imports {target}"
         for module in inside
-        for target in GRAPH[module] & set(inside)
+        for target in graph()[module] & set(inside)
         if (own := module.split(".")[2]) != (other := target.split(".")[2])
         if own in FLOORS and FLOORS.get(other, len(FLOORS)) >= FLOORS[own]
     ]
@@ -152,7 +156,7 @@ def test_imports_point_one_way_within_the_harness() -> None:
 
 @pytest.mark.parametrize(("name", "may"), [("values", PURE), ("wire", PURE | {"wire"})])
 def test_values_and_wire_import_the_pure_core_alone(name: str, may: set[str]) -> None:
-    inside = {module: targets for module, targets in GRAPH.items() if part(module) == name}
+    inside = {module: targets for module, targets in graph().items() if part(module) == name}
     assert inside
     wrong = [
         f"{module} imports {target}"
@@ -182,14 +186,14 @@ def test_every_module_has_a_place_in_the_layout() -> None:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    TopologicalSorter({module: targets - {module} for module, targets in GRAPH.items()}).prepare()
+    TopologicalSorter({module: targets - {module} for module, targets in graph().items()}).prepare()
 
 
 def test_the_core_imports_msgspec_and_the_standard_library_alone() -> None:
     known = {*sys.stdlib_module_names, "msgspec", "holdfast"}
     wrong = [
         f"{module} imports {target}"
-        for module, targets in GRAPH.items()
+        for module, targets in graph().items()
         if not module.startswith(DRIVERS) and part(module) in CORE
         for target in targets
         if target.split(".")[0] not in known
