@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..log import events as ev
 from ..log.codec import typed
 from ..log.events import Event
-from ..log.state import CHILD, CallStatus, File, State, fold
+from ..log.state import CHILD, CallStatus, FileChanges, State, fold
 from .delta import Delta, TextPieces
 from .risk import risk
 from .usage import Usage, spent
@@ -141,7 +141,7 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: dict[str, ToolShown] = {}
     pending: dict[str, ItemShown] = {}
     subagents: dict[str, SubagentShown] = {}
-    files: dict[str, File] = {}
+    files: dict[str, FileChanges] = {}
     tasks: tuple[ev.Task, ...] = ()
     previous_tasks: tuple[ev.Task, ...] = ()
     error: Problem | None = None
