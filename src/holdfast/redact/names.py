@@ -31,7 +31,7 @@ DEFAULT_KEYS = (
 # How a name says it. `key`: whatever stands under it is secret. `token`, `tokens`: texts are, and
 # numbers count them. `weak`: only what looks like a secret by itself is one.
 SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}  # names of secrets in plain words
-HEADERS = {("authorization",), ("proxy", "authorization"), ("cookie",), ("set", "cookie")}
+HEADERS = {"authorization", "cookie", "cookies"}  # the last words of headers that `http` reads
 SECRETS = ("key", "token", "tokens", "weak")
 NAME = 128  # characters of a name that are looked at
 

@@ -34,7 +34,8 @@ class Looks(enum.Enum):
     RANDOM = "it is long and random"
 
 
-NO_VALUE = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN}
+UNRESOLVED = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER}
+NO_VALUE = UNRESOLVED | {Looks.PLAIN}
 NO_SECRET = NO_VALUE | {Looks.LABEL}
 _PLAIN = frozenset(
     listed(
@@ -247,3 +248,43 @@ def entropy(value: str) -> float:
     """Bits a character."""
     size = len(value)
     return -sum(n / size * math.log2(n / size) for n in Counter(value).values())
+
+
+# An address, a reference, a place in a file, code.
+_OTHER = re.compile(
+    r"://|^[$%{<]|\.\w{1,4}:\d|\(|'\)|^[\w.+-]+@[\w-]+\.[\w.]+$|^--?\w|^\w+\[|=>|;$"
+)
+# Letters with a sign among them that no word has.
+_SIGNED_WORD = re.compile(r"(?=.{6,64}\Z)[^\W\d_]{2,}[!#$^~+][^\W\d_]{2,}[!#$^~+]{0,2}")
+_LEET = re.compile(r"[a-z]\d[a-z]", re.IGNORECASE)
+_WORD_AND_NUMBER = re.compile(r"(?=\D{4})[^\W\d_]+[-_]*\d+")
+
+
+def is_plausible(value: str) -> bool:
+    """Whether it can be a secret where the text says that one follows."""
+    value = value[:LONGEST]
+    if _OTHER.search(value) or (value.count("/") > 1 and not random(value)):
+        return False
+    shape = looks(value)
+    if shape is Looks.ID:
+        return True
+    if not DIGIT.search(value):
+        return (shape is Looks.RANDOM and len(value) >= 24) or bool(_SIGNED_WORD.fullmatch(value))
+    if shape is Looks.MIXED:
+        return mixed(value) or _WORD_AND_NUMBER.fullmatch(value) is not None
+    return shape is Looks.RANDOM
+
+
+def is_strong(value: str) -> bool:
+    """Whether it is a secret even if nothing says so: digits among letters, and signs or capitals,
+    as in no word."""
+    if _OTHER.search(value) or looks(value) not in (Looks.MIXED, Looks.RANDOM):
+        return False
+    if not mixed(value):
+        return _SIGNED_WORD.fullmatch(value) is not None
+    capitals = any(c.isupper() for c in value) and any(c.islower() for c in value)
+    if value.count("/") > 1 or value.count(".") > 1:
+        return random(value) and capitals
+    if value.isalnum():
+        return capitals and (_LEET.search(value) is not None or random(value))
+    return capitals or _LEET.search(value) is not None
