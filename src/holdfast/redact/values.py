@@ -1,5 +1,5 @@
-"""What a value looks like by itself: a reference to one elsewhere, a placeholder, a type, a label, a
-word, a password as people make them, or the random text of a machine."""
+"""What a value looks like without its name: a reference, a placeholder, a type, a label, a word, a
+password, or random characters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .spans import only_placeholders
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
-LONGEST = 256  # characters of a value that are looked at
+LONGEST = 256  # characters of a value that are examined
 
 
 class Looks(enum.Enum):
-    """What a value looks like, from nothing to a secret."""
+    """What a value looks like, from nothing to a secret. The texts are reasons in reviews."""
 
     EMPTY = "it is empty, or masked already"
     REFERENCE = "it says where to find a value"
@@ -130,7 +130,7 @@ _ALGORITHM = re.compile(
 
 
 def looks(value: str) -> Looks:
-    """What it looks like; of a long one, by its beginning."""
+    """What a value looks like; of a long one, its beginning."""
     return _looks(value[:LONGEST])
 
 
@@ -171,7 +171,7 @@ def _sentence(value: str) -> Looks:
 
 
 def _token(value: str) -> Looks:
-    """What a run without blanks looks like."""
+    """What a text without spaces looks like."""
     if _CALL.match(value):
         return Looks.REFERENCE
     if _UUID.fullmatch(value):
@@ -202,12 +202,12 @@ def _token(value: str) -> Looks:
 
 
 def _odd(value: str) -> bool:
-    """Whether digits stand in it as nobody writes them in a name."""
+    """Whether it has digits in positions that are unusual in names."""
     return any(c.isdigit() for c in value) and bool(re.search(r"\d[a-z]|[a-z]\d[A-Z]", value))
 
 
 def random(value: str) -> bool:
-    """Whether a machine drew it: long, and no letter more common than chance makes it."""
+    """Whether it looks generated: long and of high entropy."""
     if len(value) < 16:
         return False
     value = value[:LONGEST]
@@ -219,7 +219,7 @@ def random(value: str) -> bool:
 
 
 def is_distinct(value: str) -> bool:
-    """Whether it is told apart from words, numbers and names wherever it stands."""
+    """Whether it cannot be a word, a number or a name in any text."""
     if (
         not 8 <= len(value) <= LONGEST
         or any(c.isspace() for c in value)
@@ -230,8 +230,7 @@ def is_distinct(value: str) -> bool:
 
 
 def mixed(value: str) -> bool:
-    """Whether it is made as people make passwords that a form accepts: letters and digits, and
-    marks or capitals among them."""
+    """Whether it has letters and digits, as most password rules require."""
     value = value.strip("\"'`.,;:()[]{}<>")
     if not 6 <= len(value) <= 128:
         return False
@@ -245,7 +244,7 @@ def mixed(value: str) -> bool:
 
 
 def entropy(value: str) -> float:
-    """Bits a character."""
+    """Bits per character."""
     size = len(value)
     return -sum(n / size * math.log2(n / size) for n in Counter(value).values())
 

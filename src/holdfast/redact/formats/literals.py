@@ -61,7 +61,7 @@ def quoted(text: str, at: int) -> Literal | None:
 
 
 def literals(text: str, at: int, gap: re.Pattern[str], limit: int) -> Iterator[Literal]:
-    """The literal at `at` and those that follow, each behind a match of `gap`."""
+    """The literal at `at` and those that follow, each after a match of `gap`."""
     for _ in range(limit):
         literal = quoted(text, at)
         if literal is None:

@@ -82,7 +82,7 @@ def named_values(text: str, names: list[SecretName]) -> Iterator[Pair | Span]:
 
 
 def _is_value(text: str, at: int) -> bool:
-    """Whether the name is the value of a field that holds names."""
+    """Whether the name is the value of a field for names, such as `name:`."""
     start = at
     while (
         start > 0 and at - start < 128 and (text[start - 1].isalnum() or text[start - 1] in "/._:-")

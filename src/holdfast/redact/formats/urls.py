@@ -22,7 +22,7 @@ def urls(text: str) -> Iterator[Span]:
 
 
 def _credentials(text: str, start: int, end: int, *, web: bool) -> tuple[int, int] | None:
-    """Where the secret of a URL is whose authority goes from `start` to `end`."""
+    """Where the secret is in the authority of a URL, which goes from `start` to `end`."""
     if "@" not in text[start:end]:
         # A password with an unescaped slash looks like a host, its port and a path.
         port = text.find(":", start, end)
