@@ -216,35 +216,33 @@ INNER = 1 << 16  # characters of a run that are decoded
 def encoded(text: str) -> Iterator[tuple[int, int, str]]:
     """Runs of base64 and hexadecimal that encode a text: start, end, and that text."""
     for found in _BASE64.finditer(text):
-        run = found[0]
-        if run.islower() or run.isupper() or run.isdigit():
-            if _HEX.fullmatch(run) and (inner := _hexadecimal(run)) is not None:
-                yield found.start(), found.end(), inner
-            continue  # base64 of a text has letters of both cases
-        lines = run.splitlines()
-        if len(lines) > 1 and len({len(line) for line in lines[:-1]}) > 1:
-            # Not one wrapped block: decode each line.
-            yield from _lines(found)
-        elif (inner := _base64("".join(line.strip(" \t>") for line in lines))) is not None:
+        lines = found[0].splitlines()
+        inner = None
+        if len({len(line) for line in lines[:-1]}) <= 1:  # one run, or a wrapped block
+            inner = _inner("".join(line.strip(" \t>") for line in lines))
+        if inner is not None:
             yield found.start(), found.end(), inner
         elif len(lines) > 1:
             yield from _lines(found)
-        elif _HEX.fullmatch(run) and (inner := _hexadecimal(run)) is not None:
-            yield found.start(), found.end(), inner
-
-
-def _hexadecimal(run: str) -> str | None:
-    return _text(bytes.fromhex(run.removeprefix("0x")[:INNER]))
 
 
 def _lines(found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
+    """The lines of a match that encode a text each."""
     at = found.start()
     for line in found[0].splitlines(keepends=True):
         bare = line.strip(" \t>\r\n")
-        if len(bare) >= 16 and (inner := _base64(bare)) is not None:
+        if len(bare) >= 16 and (inner := _inner(bare)) is not None:
             begin = at + line.index(bare)
             yield begin, begin + len(bare), inner
         at += len(line)
+
+
+def _inner(run: str) -> str | None:
+    """The text that a run encodes. Base64 of a text has letters of both cases."""
+    one_case = run.islower() or run.isupper() or run.isdigit()
+    if not one_case and (text := _base64(run)) is not None:
+        return text
+    return _text(bytes.fromhex(run.removeprefix("0x")[:INNER])) if _HEX.fullmatch(run) else None
 
 
 def _base64(run: str) -> str | None:
@@ -271,15 +269,10 @@ def _text(data: bytes) -> str | None:
         data = _unzipped(data)
     if len(data) < 8:
         return None
-    if data[:64].count(0) >= min(len(data), 64) // 3:
-        code = "utf-16-be" if data[:1] == b"\0" else "utf-16-le"
-        try:
-            plain = data[: len(data) // 2 * 2].decode(code)
-        except UnicodeDecodeError:
-            return None
-    else:
-        try:
-            plain = data.decode()
-        except UnicodeDecodeError:
-            return None
+    wide = data[:64].count(0) >= min(len(data), 64) // 3
+    code = ("utf-16-be" if data[:1] == b"\0" else "utf-16-le") if wide else "utf-8"
+    try:
+        plain = data[: len(data) // 2 * 2 if wide else None].decode(code)
+    except UnicodeDecodeError:
+        return None
     return None if _CONTROL.search(plain) else plain

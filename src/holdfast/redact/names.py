@@ -19,14 +19,14 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-DEFAULT_KEYS = (
-    *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "token", "credential"),
-    *("authorization", "cookie", "api_key", "apikey", "private_key", "access_key", "secret_key"),
-    *("encryption_key", "signing_key", "connection_string", "account_key", "master_key"),
-    *("auth_key", "service_key", "client_key", "subscription_key", "application_key", "app_key"),
-    *("ssh_key", "license_key", "deploy_key", "webhook_key", "auth_header", "basic_auth", "jwt"),
-    *("otp", "totp", "recovery_code", "backup_code", "seed_phrase", "mnemonic", "client_key_data"),
-    *("passwort", "kennwort", "contraseña", "contrasena", "senha", "mot_de_passe"),
+DEFAULT_KEYS = listed(
+    """
+password passwd pwd passphrase passcode secret token credential authorization cookie api_key
+apikey private_key access_key secret_key encryption_key signing_key connection_string account_key
+master_key auth_key service_key client_key subscription_key application_key app_key ssh_key
+license_key deploy_key webhook_key auth_header basic_auth jwt otp totp recovery_code backup_code
+seed_phrase mnemonic client_key_data passwort kennwort contraseña contrasena senha mot_de_passe
+"""
 )
 SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}  # names of secrets in plain words
 HEADERS = {"authorization", "cookie", "cookies"}  # the last words of headers that `http` reads
@@ -142,16 +142,18 @@ for env
     )
 )
 # A name that continues with these words is about a secret.
-_ABOUT = {
-    *("count", "counts", "limit", "limits", "budget", "usage", "used", "left", "total", "cost"),
-    *("price", "rate", "size", "length", "type", "name", "policy", "ttl", "expiry", "expires"),
-    *("expiration", "required", "params", "config", "consent", "jar", "schema", "list", "field"),
-    *("label", "placeholder", "reset", "strength", "prompt", "url", "uri", "path", "file", "arn"),
-    *("ref", "version", "status", "kind", "format", "prefix", "parser", "validator", "provider"),
-    *("manager", "service", "handler", "middleware", "endpoint", "created", "updated", "rotation"),
-}
+_ABOUT = frozenset(
+    listed(
+        """
+count counts limit limits budget usage used left total cost price rate size length type name
+policy ttl expiry expires expiration required params config consent jar schema list field label
+placeholder reset strength prompt url uri path file arn ref version status kind format prefix
+parser validator provider manager service handler middleware endpoint created updated rotation
+"""
+    )
+)
 # Words before `tokens` that make them secrets; other tokens are counted.
-_OWNED = {"access", "refresh", "auth", "oauth", "api", "bearer", "session", "csrf", "device"}
+_OWNED = frozenset(listed("access refresh auth oauth api bearer session csrf device"))
 # Names in one word: `PGPASSWORD`, `clientsecret`, `authtoken`, `dbpass`.
 _JOINED = re.compile(
     r"[^\W\d_]+(?:passwords?|passwd|passphrase|secrets?|apikeys?|secretkey|accesskey|privatekey"
@@ -243,8 +245,8 @@ class Names:
         return self._labels.get(parts)
 
     def _said(self, name: str) -> tuple[str | None, bool]:
-        """How a name in a text marks its value, and whether the words before it may belong to it. The
-        name may be a dotted path."""
+        """How a name in a text marks its value, and whether the words before it may belong to it.
+        The name may be a dotted path."""
         own = name.rpartition(".")[2]
         says = self.find(own)
         if own != name and says in (None, "weak") and (whole := self.find(name)):
@@ -253,7 +255,7 @@ class Names:
         return says, weak and own == name and (words(own) or ("",))[-1] in _LAST
 
     def _is_own(self, parts: tuple[str, ...]) -> bool:
-        """Whether it contains a name that the host has added, and no word that changes its meaning."""
+        """Whether it contains a name that the host has added, and no word that changes it."""
         for start in range(len(parts)):
             for end in range(start + 1, min(start + self._longest, len(parts)) + 1):
                 if parts[end : end + 1] and parts[end] in _ABOUT:

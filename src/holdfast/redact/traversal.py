@@ -21,9 +21,9 @@ from .values import Looks, looks
 DEPTH, VALUES = 128, 1_000_000  # how deep values may be nested, and how many there may be
 
 _SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
-_SCHEMA = {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "format"}
-_INSIDE = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-_SAMPLES = {"default", "example", "examples", "const", "enum"}
+_SCHEMA = frozenset(listed("type $ref anyOf oneOf allOf enum const format"))
+_INSIDE = frozenset(listed("properties patternProperties $defs definitions dependentSchemas"))
+_SAMPLES = frozenset(listed("default example examples const enum"))
 _NAMES = listed(
     """
 name key keyname variablename secretname parametername parameterkey header field variable path
@@ -40,7 +40,7 @@ namespace optional id $ref secretref keyname command keyring external secret_nam
 """
     )
 )
-_JWK = {"d", "p", "q", "dp", "dq", "qi", "k"}
+_JWK = frozenset(listed("d p q dp dq qi k"))
 _SURROGATE = re.compile(r"[\ud800-\udfff]")  # half a character, which no encoding has
 _COUNTED = ("token", "tokens", "weak")  # numbers with these names are counts
 

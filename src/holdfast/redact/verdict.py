@@ -11,7 +11,7 @@ import enum
 import re
 from typing import NamedTuple
 
-from .names import HEADERS, NOUNS, SPOKEN, words
+from .names import HEADERS, NOUNS, SPOKEN, listed, words
 from .values import LONGEST, NO_VALUE, Looks, entropy, looks, mixed
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
@@ -50,7 +50,7 @@ _ALWAYS = {Looks.RANDOM, Looks.MIXED}
 _WORDY = {Looks.WORD, Looks.PHRASE}
 _FIRM = {Syntax.LINE, Syntax.QUOTED, Syntax.OPTION, Syntax.CELL}
 _LOOSE = {Syntax.CALL, Syntax.BARE, Syntax.PROSE}
-_PINS = {"pin", "puk", "otp", "totp", "code", "codes", "passcode", "pincode", "tan", "密码"}
+_PINS = frozenset(listed("pin puk otp totp code codes passcode pincode tan 密码"))
 _DIGITS = re.compile(r"\d[\d -]{2,10}\d")
 _NOTHING = {"none", "null", "true", "false", "undefined", "string", "str"}
 
