@@ -22,25 +22,25 @@ WINDOW, OVERLAP = 1 << 14, 1 << 10  # characters of a window, and of its overlap
 
 # Each plugin, and texts in lower case of which one must occur before it runs.
 PLUGINS = {
-    "artifactory.ArtifactoryDetector": ("akc", "ap"),
-    "aws.AWSKeyDetector": ("a3t", "akia", "asia", "abia", "acca", "aws"),
-    "azure_storage_key.AzureStorageKeyDetector": ("accountkey=",),
-    "cloudant.CloudantDetector": ("clou", "cl_", "cl-", "clapi", "clkey", "clp", "cltoken"),
-    "discord.DiscordBotTokenDetector": (".",),
-    "github_token.GitHubTokenDetector": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    "gitlab_token.GitLabTokenDetector": ("gl", "gr1348941"),
-    "ibm_cloud_iam.IbmCloudIamDetector": ("key", "pwd", "pass", "token"),
-    "ibm_cos_hmac.IbmCosHmacDetector": ("secret",),
-    "mailchimp.MailchimpDetector": ("-us",),
-    "openai.OpenAIDetector": ("t3blbkfj",),
-    "pypi_token.PypiTokenDetector": ("pypi-",),
-    "sendgrid.SendGridDetector": ("sg.",),
-    "slack.SlackDetector": ("xox", "hooks.slack"),
-    "softlayer.SoftlayerDetector": ("softlayer", "sl_", "sl-", "slapi", "slkey", "slp", "sltoken"),
-    "square_oauth.SquareOAuthDetector": ("sq0csp",),
-    "stripe.StripeDetector": ("k_live_",),
-    "telegram_token.TelegramBotTokenDetector": (":",),
-    "twilio.TwilioKeyDetector": ("ac", "sk"),
+    "artifactory.ArtifactoryDetector": "akc ap",
+    "aws.AWSKeyDetector": "a3t akia asia abia acca aws",
+    "azure_storage_key.AzureStorageKeyDetector": "accountkey=",
+    "cloudant.CloudantDetector": "clou cl_ cl- clapi clkey clp cltoken",
+    "discord.DiscordBotTokenDetector": ".",
+    "github_token.GitHubTokenDetector": "ghp_ gho_ ghu_ ghs_ ghr_",
+    "gitlab_token.GitLabTokenDetector": "gl gr1348941",
+    "ibm_cloud_iam.IbmCloudIamDetector": "key pwd pass token",
+    "ibm_cos_hmac.IbmCosHmacDetector": "secret",
+    "mailchimp.MailchimpDetector": "-us",
+    "openai.OpenAIDetector": "t3blbkfj",
+    "pypi_token.PypiTokenDetector": "pypi-",
+    "sendgrid.SendGridDetector": "sg.",
+    "slack.SlackDetector": "xox hooks.slack",
+    "softlayer.SoftlayerDetector": "softlayer sl_ sl- slapi slkey slp sltoken",
+    "square_oauth.SquareOAuthDetector": "sq0csp",
+    "stripe.StripeDetector": "k_live_",
+    "telegram_token.TelegramBotTokenDetector": ":",
+    "twilio.TwilioKeyDetector": "ac sk",
 }
 # Everything that they find has a run of this length or one of these prefixes.
 _RUN = re.compile(r"[\w+/=-]{20}|xox|AKC|AP[\dA-F]")
@@ -97,7 +97,7 @@ def _load() -> tuple[str, tuple[Plugin, ...]] | None:
             module, _, kind = name.partition(".")
             made = getattr(importlib.import_module(f"detect_secrets.plugins.{module}"), kind)()
             rule = f"detect-{module.removesuffix('_token').replace('_', '-')}"
-            plugins.append((rule, hints, made))
+            plugins.append((rule, tuple(hints.split()), made))
     except (ImportError, AttributeError):
         return None
     return f"detect-secrets {version}", tuple(plugins)

@@ -36,10 +36,10 @@ class LabelledPattern(NamedTuple):
 
 class PersonalKind(NamedTuple):
     """A kind of personal data. `patterns` find it: their last group, or the whole match without
-    one. `valid` confirms a match, and `names` are those of fields that contain it."""
+    one. `valid` confirms a match, and `names` are the names of its fields."""
 
     patterns: tuple[str | LabelledPattern, ...]
-    names: tuple[str, ...] = ()
+    names: str = ""
     valid: Valid | None = None
 
 
@@ -113,7 +113,7 @@ KINDS: dict[str, PersonalKind] = {
             r"(?<![\w.+%-])[A-Za-z0-9][\w.+%-]{0,63}"
             r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})\.){1,8}[A-Za-z]{2,24}",
         ),
-        ("email", "e_mail", "email_address", "mail"),
+        "email e_mail email_address mail",
     ),
     "phone": PersonalKind(
         (
@@ -127,17 +127,17 @@ KINDS: dict[str, PersonalKind] = {
                 sign=_MAY_BE,
             ),
         ),
-        ("phone", "phone_number", "mobile", "telephone", "fax", "cell"),
+        "phone phone_number mobile telephone fax cell",
         _phone,
     ),
     "card": PersonalKind(
         (r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\w-])",),
-        ("card_number", "credit_card", "pan", "cvv", "cvc"),
+        "card_number credit_card pan cvv cvc",
         _card,
     ),
     "iban": PersonalKind(
         (r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)",),
-        ("iban",),
+        "iban",
         _iban,
     ),
     "account": PersonalKind(
@@ -149,7 +149,7 @@ KINDS: dict[str, PersonalKind] = {
                 sign=_MAY_BE,
             ),
         ),
-        ("account_number", "routing_number", "sort_code", "bank_account", "bic", "swift_code"),
+        "account_number routing_number sort_code bank_account bic swift_code",
     ),
     "ip": PersonalKind(
         (
@@ -157,7 +157,7 @@ KINDS: dict[str, PersonalKind] = {
             r"(?<![\w:.])(?:[0-9A-Fa-f]{1,4}:){2,7}(?::?[0-9A-Fa-f]{1,4}){1,7}(?![\w:])",
             r"(?<![\w:.])::(?:[0-9A-Fa-f]{1,4}:){0,6}[0-9A-Fa-f]{1,4}(?![\w:])",
         ),
-        ("ip", "ip_address", "remote_addr", "client_ip"),
+        "ip ip_address remote_addr client_ip",
         _ip,
     ),
     "mac": PersonalKind(
@@ -165,7 +165,7 @@ KINDS: dict[str, PersonalKind] = {
             r"(?<![\w:-])(?:(?:[0-9A-Fa-f]{2}:){5}|(?:[0-9A-Fa-f]{2}-){5})[0-9A-Fa-f]{2}(?![\w:-])",
             r"(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])",
         ),
-        ("mac_address",),
+        "mac_address",
     ),
     "ssn": PersonalKind(
         (
@@ -174,7 +174,7 @@ KINDS: dict[str, PersonalKind] = {
                 "ssn|social security", r"\d{3}[- ]?\d{2}[- ]?\d{4}", more=_NUMBER, sign=_MAY_BE
             ),
         ),
-        ("ssn", "social_security_number"),
+        "ssn social_security_number",
     ),
     "national_id": PersonalKind(
         (
@@ -187,11 +187,11 @@ KINDS: dict[str, PersonalKind] = {
             ),
             r"(?<!\w)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?\d{2}){3} ?[A-D](?!\w)",
         ),
-        ("national_id", "tax_id", "nino", "nhs_number", "bsn", "pesel", "cpf", "personal_id"),
+        "national_id tax_id nino nhs_number bsn pesel cpf personal_id",
     ),
     "passport": PersonalKind(
         (_labelled("passport|reisepass", _CODE, more=_NUMBER, sign=_MAY_BE),),
-        ("passport", "passport_number"),
+        "passport passport_number",
     ),
     "driver_license": PersonalKind(
         (
@@ -202,7 +202,7 @@ KINDS: dict[str, PersonalKind] = {
                 sign=_MAY_BE,
             ),
         ),
-        ("driver_license", "drivers_license", "license_number"),
+        "driver_license drivers_license license_number",
     ),
     "birth": PersonalKind(
         (
@@ -213,7 +213,7 @@ KINDS: dict[str, PersonalKind] = {
                 sign=_MAY_BE,
             ),
         ),
-        ("date_of_birth", "dob", "birthday", "birth_date", "birthdate", "born"),
+        "date_of_birth dob birthday birth_date birthdate born",
     ),
     "address": PersonalKind(
         (
@@ -225,10 +225,8 @@ KINDS: dict[str, PersonalKind] = {
             rf"(?<!\w)\d{{1,5}}[a-z]? (?:[A-Z][\w.'-]{{1,30}} ){{1,4}}{_STREET}{_TOWN}",
             rf"(?<!\w)[A-ZÄÖÜ][\w.-]{{2,30}}{_GERMAN}",
         ),
-        (
-            *("address", "street", "street_address", "home_address", "postal_address"),
-            *("shipping_address", "billing_address"),
-        ),
+        "address street street_address home_address postal_address shipping_address "
+        "billing_address",
     ),
     "postcode": PersonalKind(
         (
@@ -237,7 +235,7 @@ KINDS: dict[str, PersonalKind] = {
             ),
             r"(?<!\w)[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)",
         ),
-        ("zip", "zip_code", "postcode", "postal_code", "plz"),
+        "zip zip_code postcode postal_code plz",
     ),
     "name": PersonalKind(
         (
@@ -249,21 +247,19 @@ KINDS: dict[str, PersonalKind] = {
             r"(?<!\w)(?:Mr|Mrs|Ms|Miss|Dr|Prof|Herr|Frau)\.? "
             r"([A-ZÄÖÜ][\w'’-]{1,30}(?: [A-ZÄÖÜ][\w'’-]{1,30}){0,2})",
         ),
-        (
-            *("full_name", "first_name", "last_name", "given_name", "family_name", "surname"),
-            *("display_name", "user_name", "customer_name", "patient_name", "maiden_name"),
-        ),
+        "full_name first_name last_name given_name family_name surname display_name "
+        "user_name customer_name patient_name maiden_name",
     ),
     "user": PersonalKind(
         (_labelled("user name|login|handle|screen name", r"[\w.@-]{3,64}"),),
-        ("user", "username", "login", "handle", "user_id", "assignee"),
+        "user username login handle user_id assignee",
     ),
     "location": PersonalKind(
         (
             r"(?<![\w.-])-?\d{1,2}\.\d{3,10}\s{0,2}[,;/ ]\s{0,2}-?\d{1,3}\.\d{3,10}(?![\w.])",
             rf"(?<!\w){_ANGLE}[NS],? {_ANGLE}[EW]",
         ),
-        ("latitude", "longitude", "lat", "lng", "lon", "geolocation", "coordinates"),
+        "latitude longitude lat lng lon geolocation coordinates",
         _place,
     ),
     "plate": PersonalKind(
@@ -274,15 +270,15 @@ KINDS: dict[str, PersonalKind] = {
                 sign=_MAY_BE,
             ),
         ),
-        ("license_plate", "number_plate", "kennzeichen"),
+        "license_plate number_plate kennzeichen",
     ),
     "vehicle": PersonalKind(
         (_labelled("vin|vehicle identification number", "[A-HJ-NPR-Z0-9]{17}", sign=_MAY_BE),),
-        ("vin",),
+        "vin",
     ),
     "device": PersonalKind(
         (_labelled("imei|serial number|device id|udid", r"[A-Za-z0-9][A-Za-z0-9-]{6,40}"),),
-        ("imei", "serial_number", "device_id", "udid", "advertising_id"),
+        "imei serial_number device_id udid advertising_id",
     ),
     "medical": PersonalKind(
         (
@@ -293,7 +289,7 @@ KINDS: dict[str, PersonalKind] = {
                 sign=_MAY_BE,
             ),
         ),
-        ("mrn", "medical_record_number", "patient_id", "insurance_number"),
+        "mrn medical_record_number patient_id insurance_number",
     ),
     "wallet": PersonalKind(
         (
@@ -301,14 +297,14 @@ KINDS: dict[str, PersonalKind] = {
             r"(?<!\w)bc1[ac-hj-np-z02-9]{25,71}(?!\w)",
             r"(?<!\w)[13][a-km-zA-HJ-NP-Z1-9]{25,34}(?!\w)",
         ),
-        ("wallet", "wallet_address"),
+        "wallet wallet_address",
     ),
     "health": PersonalKind(
         (
             _labelled("diagnosis|blood type|diagnose|medication", r"[^\n.;\"'{}\[\]]{2,80}"),
             r"(?i:\bdiagnosed with )([^\n.;\"'{}\[\]]{2,80})",
         ),
-        ("diagnosis", "blood_type", "medication", "medical_history"),
+        "diagnosis blood_type medication medical_history",
     ),
     "salary": PersonalKind(
         (
@@ -317,7 +313,7 @@ KINDS: dict[str, PersonalKind] = {
                 r"(?:[€$£]|EUR |USD )?\d[\d.,]{2,12}(?: ?(?:[€$£]|EUR|USD|GBP))?",
             ),
         ),
-        ("salary", "income"),
+        "salary income",
     ),
     "belief": PersonalKind(
         (
@@ -326,7 +322,7 @@ KINDS: dict[str, PersonalKind] = {
                 r"[^\W\d_][\w -]{2,40}",
             ),
         ),
-        ("religion", "ethnicity", "nationality", "sexual_orientation", "political_party", "gender"),
+        "religion ethnicity nationality sexual_orientation political_party gender",
     ),
 }
 
@@ -364,7 +360,7 @@ def chosen(kinds: Iterable[str]) -> tuple[str, ...]:
 
 def labels(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The names of fields that contain these kinds."""
-    return {kind: KINDS[kind].names for kind in kinds}
+    return {kind: tuple(KINDS[kind].names.split()) for kind in kinds}
 
 
 def checks(kinds: Iterable[str]) -> list[str]:
