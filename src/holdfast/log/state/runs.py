@@ -22,11 +22,11 @@ from .values import (
     PATH,
     QUEUED,
     CallStatus,
-    ChangedFile,
     Excess,
+    FileChanges,
     OpenCall,
     OpenItem,
-    QueuedMessage,
+    QueuedInput,
     Run,
 )
 from .work import StateDraft, Step
@@ -37,7 +37,7 @@ def _message_received(work: StateDraft, event: Event, p: ev.MessageReceived | No
     if p is None:
         return
     work.read(event)
-    queued = QueuedMessage(event.seq, p.how, run=event.run)
+    queued = QueuedInput(event.seq, p.how, run=event.run)
     first = p.how == "interrupt"
     work.queue = (queued, *work.queue) if first else (*work.queue, queued)
     if first and work.run is not None and work.run.open:
@@ -183,9 +183,9 @@ def _file_changed(work: StateDraft, event: Event, ref: Any) -> None:
     known = ref if isinstance(ref, dict) and ref.get("kind") == "file" else {}
     path, role = known.get("value"), known.get("role")
     if role in ("created", "modified") and isinstance(path, str) and len(path) <= PATH:
-        before = work.files.get(path, ChangedFile((), event.at))
+        before = work.files.get(path, FileChanges((), event.at))
         did = (*before.operations, role)[-OPERATIONS:]
-        files = {**work.files, path: ChangedFile(did, before.at)}
+        files = {**work.files, path: FileChanges(did, before.at)}
         work.files = dict(list(files.items())[-ENTRIES:])
 
 

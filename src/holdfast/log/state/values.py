@@ -102,7 +102,7 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
     voters: tuple[str, ...] = ()
 
 
-class QueuedMessage(Struct, frozen=True, omit_defaults=True):
+class QueuedInput(Struct, frozen=True, omit_defaults=True):
     """A message that no run has taken up; `text` is the event that changed its words, `run`
     the run that sent it."""
 
@@ -157,7 +157,7 @@ class Timer(Struct, frozen=True):
     at: int
 
 
-class ChangedFile(Struct, frozen=True, omit_defaults=True):
+class FileChanges(Struct, frozen=True, omit_defaults=True):
     """A file that tools changed: what they did to it, oldest first, and when (ms) first."""
 
     operations: tuple[str, ...]
@@ -187,7 +187,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: dict[str, OpenCall] = {}
     excess: Excess | None = None
     pending: dict[str, OpenItem] = {}
-    queue: tuple[QueuedMessage, ...] = ()
+    queue: tuple[QueuedInput, ...] = ()
     abort: int | None = None
     driven: int = 0
     due: int | None = None
@@ -203,7 +203,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     grants: Grants = Grants()
     tasks: tuple[ev.Task, ...] = ()
     tasks_before: tuple[ev.Task, ...] = ()
-    files: dict[str, ChangedFile] = {}
+    files: dict[str, FileChanges] = {}
     contexts: dict[str, Shown] = {}
     context: str | None = None
     window: Window = Window()

@@ -1,11 +1,12 @@
-"""The URL of a store: what is ours in it, what is the driver's, and what may be shown."""
+"""The URL of a MongoDB store: our own options, the driver's options, and the part that may be
+shown."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from pymongo import AsyncMongoClient
 from pymongo.driver_info import DriverInfo
@@ -13,7 +14,7 @@ from pymongo.errors import ConfigurationError, InvalidURI
 from pymongo.uri_parser import split_options
 
 from ...errors import InvalidValue
-from ..retry import PATIENCE
+from ..options import OPTIONS, parse_query, read_options
 from .entry import Document
 
 DATABASE = "holdfast"
@@ -30,7 +31,7 @@ DEFAULTS = {
 
 
 @dataclass(frozen=True)
-class Address:
+class MongoAddress:
     """Where a database is. Only `location` is fit to be shown."""
 
     url: str = field(repr=False)
@@ -39,7 +40,7 @@ class Address:
     patience: float
 
     @classmethod
-    def of(cls, url: str) -> Address:
+    def of(cls, url: str) -> MongoAddress:
         """The address that a URL gives, without our own options in it."""
         base, _, query = url.partition("?")
         scheme, _, rest = base.partition("://")
@@ -50,7 +51,7 @@ class Address:
         ours: list[str] = []
         theirs: list[str] = []
         for part in filter(None, query.split("&")):
-            (ours if part.partition("=")[0] == "patience" else theirs).append(part)
+            (ours if part.partition("=")[0] in OPTIONS["mongodb"] else theirs).append(part)
         database = unquote(database) or DATABASE
         if scheme == "mongodb":
             hosts = ",".join(
@@ -64,7 +65,7 @@ class Address:
             + "&".join(theirs),
             location=f"{hosts}/{database}",
             database=database,
-            patience=_seconds(dict(parse_qsl("&".join(ours), keep_blank_values=True))),
+            **read_options("mongodb", parse_query("&".join(ours))),
         )
 
     async def connect(self) -> AsyncMongoClient[Document]:
@@ -89,7 +90,7 @@ class Address:
 
 
 def _check_option(option: str) -> None:
-    """Refuse an option that the driver would pass over with a warning."""
+    """Reject an option that the driver would pass over with a warning."""
     try:
         split_options(option, validate=True, warn=False)
         return
@@ -97,22 +98,9 @@ def _check_option(option: str) -> None:
         name = option.partition("=")[0]
     raise InvalidValue(
         field="url",
-        problem=f"has an option that is not known, or not with this value: {name!r}",
-        remedy="leave it out, or see the driver's list of them",
+        problem=f"has an unknown option, or an invalid value: {name!r}",
+        remedy="remove it, or see the driver's list of options",
     )
-
-
-def _seconds(options: dict[str, str]) -> float:
-    text = options.get("patience", str(PATIENCE))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 1 <= seconds <= 3_600:
-        raise InvalidValue(
-            field="url", problem=f"has patience={text!r}", remedy="give seconds, 1 to 3600"
-        )
-    return seconds
 
 
 def _unusable(problem: str) -> InvalidValue:

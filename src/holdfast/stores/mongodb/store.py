@@ -1,8 +1,8 @@
 """A store in a MongoDB database: a replica set, a sharded cluster, or a standalone server.
 
-Each method checks its arguments, then runs functions of `log`, `history`, `beside`, `find`,
-`remove` and `upkeep`, again while the server is away for a moment. Whatever the number of
-sessions, a store has one client.
+Each method runs functions of `log`, `history`, `records`, `queries`, `remove` and `upkeep`, again
+while the server is unavailable for a moment. Whatever the number of sessions, a store has one
+client.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pymongo import AsyncMongoClient
 
 from ...errors import StoreError, StoreUnavailable
 from ...log import catalog
-from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...log.codec import LIMITS, check_stored
+from ...log.catalog import Parent, Project, Row
+from ...log.codec import LIMITS
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
@@ -26,22 +26,22 @@ from .. import rules
 from ..checked import CheckedStore
 from ..event_loop import OwnLoop
 from ..notify import Wakes, follow
-from ..port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from ..paging import batches
+from ..port import BlobRef, Damage, Lease, StoreInfo
 from ..retry import patiently
 from ..rules import APART
-from . import beside, find, history, remove, upkeep
-from .address import Address
-from .entry import Document, Entry
+from . import history, queries, records, remove, upkeep
+from .address import MongoAddress
+from .entry import Document, MongoLogEntry
 from .failure import passing, translated
-from .heads import Heads
-from .log import Append, Bounds, Guards, read_page
-from .schema import VERSION, Database, opened
-from .wake import Watch
+from .heads import MongoHeads
+from .log import Guards, MongoAppend, ReadBounds, read_page
+from .methods import on_database, on_heads
+from .schema import VERSION, MongoDatabase, opened
+from .wake import ChangeWatch
 
 T = TypeVar("T")
 
-RESTORE_BYTES = 4 << 20
-RESTORE_EVENTS = 1_000
 LARGE = 1 << 20  # bytes above which a call counts as long
 LONG = 60.0  # seconds for one attempt of a long call
 
@@ -53,8 +53,8 @@ class MongoStore(CheckedStore):
 
     def __init__(
         self,
-        db: Database,
-        address: Address,
+        db: MongoDatabase,
+        address: MongoAddress,
         client: AsyncMongoClient[Document] | None,
         project: Project,
     ) -> None:
@@ -62,9 +62,9 @@ class MongoStore(CheckedStore):
         self._address = address
         self._client = client
         self._project = project
-        self._heads = Heads(db, patience=address.patience)
+        self._heads = MongoHeads(db, patience=address.patience)
         self._wakes = Wakes()
-        self._watch = Watch(db, self._wakes)
+        self._watch = ChangeWatch(db, self._wakes)
 
     @classmethod
     async def open(
@@ -78,7 +78,7 @@ class MongoStore(CheckedStore):
         """Open the database that `url` names, making its collections and indexes if need be;
         safe for many processes at once. A `client` of the caller's is used instead of an own
         one, and never closed. Without `clock` the server's clock counts."""
-        address = Address.of(url)
+        address = MongoAddress.of(url)
         own = await address.connect() if client is None else None
         used = own if client is None else client
         assert used is not None
@@ -100,9 +100,9 @@ class MongoStore(CheckedStore):
         return f"MongoStore({self._address.location!r})"
 
     async def _ride(self, attempt: Callable[[], Awaitable[T]], *, long: bool = False) -> T:
-        """What an attempt returns, repeated while the server is away; it must know its own
-        work when a reply was lost. One without a reply is given up in time for another, which
-        then goes by another connection; a `long` one, of many steps or bytes, later."""
+        """What an attempt returns, repeated while the server is unavailable; it must know its own
+        work when a reply was lost. One without a reply is given up in time for another, which then
+        goes by another connection; a `long` one, of many steps or bytes, later."""
         self._own.check()
         limit = LONG if long else max(1.0, self._address.patience / 2)
 
@@ -128,7 +128,7 @@ class MongoStore(CheckedStore):
         create: bool = False,
     ) -> Appended:
         guards = Guards(expected, fence, log, create)
-        appending = Append(self._db, self._heads, self._project, key, events, guards)
+        appending = MongoAppend(self._db, self._heads, self._project, key, events, guards)
         large = sum([len(event.data) for event in events]) > LARGE
         done = await self._ride(appending.run, long=large)
         self._wakes.tell(key, appending.written)
@@ -145,8 +145,8 @@ class MongoStore(CheckedStore):
         log: str | None = None,
         inline: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        bounds = Bounds(after, before, limit, reverse, inline)
-        entry: Entry | None = None
+        bounds = ReadBounds(after, before, limit, reverse, inline)
+        entry: MongoLogEntry | None = None
         while True:
             page = await self._ride(
                 partial(read_page, self._db, self._heads, key, bounds, log, entry), long=True
@@ -162,8 +162,7 @@ class MongoStore(CheckedStore):
             if bounds.limit == 0 or (reverse and bounds.before == after + 1):
                 return
 
-    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        return await self._ride(lambda: history.link_of(self._db, self._heads, key, seq, log))
+    link = on_heads(history.link_of)
 
     async def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
@@ -186,16 +185,7 @@ class MongoStore(CheckedStore):
         await self._sweep(key.scope)  # discards what a restorer that died left behind
         entry = await self._ride(lambda: history.begin_restore(self._db, self._heads, key, parent))
         try:
-            some: list[Event] = []
-            size = 0
-            async for event in events:
-                check_stored(event)
-                some.append(event)
-                size += len(event.data)
-                if size >= RESTORE_BYTES or len(some) == RESTORE_EVENTS:
-                    entry = await self._restore_some(entry, some)
-                    some, size = [], 0
-            if some:
+            async for some in batches(events):
                 entry = await self._restore_some(entry, some)
             await self._ride(partial(history.end_restore, self._db, self._heads, entry), long=True)
         except StoreUnavailable:
@@ -205,12 +195,12 @@ class MongoStore(CheckedStore):
             raise
         self._wakes.wake(key)
 
-    async def _restore_some(self, entry: Entry, events: list[Event]) -> Entry:
+    async def _restore_some(self, entry: MongoLogEntry, events: list[Event]) -> MongoLogEntry:
         restoring = history.Restoring(self._db, self._project, entry, events)
         return await self._ride(restoring.run, long=True)
 
-    async def _discard(self, entry: Entry) -> None:
-        """Give a restore up, for the reason that its caller is told; a server that is away
+    async def _discard(self, entry: MongoLogEntry) -> None:
+        """Give a restore up, for the reason that its caller is told; a server that is unavailable
         does not take the place of it, and a later call finishes this."""
         with suppress(StoreError):
             await self._ride(lambda: history.discard(self._db, entry))
@@ -260,71 +250,43 @@ class MongoStore(CheckedStore):
         entry = await self._ride(lambda: self._heads.read(key))
         return entry.row if entry else None
 
-    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        return await self._ride(lambda: find.find(self._db, query, cursor, limit))
-
-    async def pending(
-        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[Pending]:
-        return await self._ride(lambda: find.pending(self._db, query, cursor, limit))
-
-    async def claim(
-        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
-    ) -> Scope:
-        return await self._ride(lambda: beside.claim(self._db, tenant, name, owner, instead_of))
-
-    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        await self._ride(lambda: beside.unclaim(self._db, tenant, name, owner))
-
-    async def claims(self, owner: Scope) -> list[str]:
-        return await self._ride(lambda: beside.claims(self._db, owner))
+    find = on_database(queries.find)
+    pending = on_database(queries.pending)
+    claim = on_database(records.claim)
+    unclaim = on_database(records.unclaim)
+    claims = on_database(records.claims)
 
     # Driving
 
-    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        return await self._ride(lambda: find.runnable(self._db, tenant, agents, limit))
+    runnable = on_database(queries.runnable)
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        leasing = beside.Leasing(self._db, self._heads)
+        leasing = records.Leasing(self._db, self._heads)
         return await self._ride(lambda: leasing.acquire(key, owner, ttl, steal))
 
     async def renew(self, lease: Lease) -> Lease:
-        leasing = beside.Leasing(self._db, self._heads)
+        leasing = records.Leasing(self._db, self._heads)
         return await self._ride(lambda: leasing.renew(lease))
 
     async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        leasing = beside.Leasing(self._db, self._heads)
+        leasing = records.Leasing(self._db, self._heads)
         await self._ride(lambda: leasing.release(lease, head))
 
-    async def put_draft(
-        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
-    ) -> None:
-        await self._ride(
-            lambda: beside.put_draft(self._db, self._heads, key, message, offset, text, fence)
-        )
+    put_draft = on_heads(records.put_draft)
+    drafts = on_heads(records.drafts)
 
-    async def drafts(self, key: Key) -> list[Draft]:
-        return await self._ride(lambda: beside.drafts(self._db, self._heads, key))
-
-    # Beside it
+    # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         name = rules.blob_name(data, sha256)
-        return await self._ride(lambda: beside.put_blob(self._db, scope, data, name), long=True)
+        return await self._ride(lambda: records.put_blob(self._db, scope, data, name), long=True)
 
-    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        return await self._ride(lambda: beside.get_blob(self._db, scope, ref, checked), long=True)
-
-    async def blobs(self, scope: Scope) -> list[BlobRef]:
-        return await self._ride(lambda: beside.blobs(self._db, scope))
-
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        await self._ride(lambda: beside.save_snapshot(self._db, self._heads, key, snapshot, fence))
-
-    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        return await self._ride(lambda: beside.load_snapshot(self._db, self._heads, key, version))
+    get_blob = on_database(records.get_blob, long=True)
+    blobs = on_database(records.blobs)
+    save_snapshot = on_heads(records.save_snapshot)
+    load_snapshot = on_heads(records.load_snapshot)
 
     # Upkeep
 

@@ -1,7 +1,7 @@
 """Connections: one pool per store, errors ridden out, and the server's clock.
 
 A `Link` is a connection that knows the name of our schema. A job is a coroutine function of
-a link; `Database.run` gives it one, in a transaction unless it is a single statement, and
+a link; `PostgresDatabase.run` gives it one, in a transaction unless it is a single statement, and
 runs it again if the connection broke. So every job must be safe to repeat.
 """
 
@@ -14,14 +14,15 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 from asyncpg import Connection, Pool, Record
 
 from ...errors import InvalidValue, StoreUnavailable
 from ..event_loop import OwnLoop
-from ..retry import PATIENCE, patiently
+from ..options import parse_query, read_options
+from ..retry import patiently
 from .failure import broken, passing, translated
 
 T = TypeVar("T")
@@ -30,7 +31,6 @@ AnyPool: TypeAlias = "Pool[Record]"
 CONNECT = 10.0  # seconds that a new connection may take
 SLOW = 60.0  # seconds that a statement may take that moves much; others have half the patience
 FOR_EVER = 86_400.0  # seconds for what may take as long as it takes
-POOL = 10  # connections at most
 # Every statement has its index: so the plan is the same for a small table and a large one.
 PLANS = dict.fromkeys(
     (
@@ -44,7 +44,6 @@ PLANS = dict.fromkeys(
     "off",
 )
 FLUSHED = "SELECT set_config('synchronous_commit', 'on', true)"
-NAME = re.compile("[a-z_][a-z0-9_]{0,47}")
 HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::(\d*))?")  # with its port
 CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
@@ -84,7 +83,7 @@ class Link:
         return await self.conn.fetchval(self._sql(sql), *values, timeout=self._within)
 
     async def run(self, sql: str, *values: Any) -> int:
-        """Execute, and say how many rows it touched."""
+        """Execute a statement and return how many rows it changed."""
         done = await self.conn.execute(self._sql(sql), *values, timeout=self._within)
         words = done.split()
         return int(words[-1]) if words[-1:] and words[-1].isdigit() else 0
@@ -108,25 +107,24 @@ def _in_schema(sql: str, schema: str) -> str:
 
 
 class Options:
-    """What a URL says to us; the rest of it is the driver's."""
+    """Holdfast's own options of a URL; all others are passed to the driver."""
 
     def __init__(self, url: str) -> None:
         parts = _split(url)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.schema = check_schema(given.pop("schema", "holdfast"))
-        self.pooled = _pooler(given.pop("pooler", "none"))
-        self.listen_url = given.pop("listen_url", None)
-        self.patience = _number("patience", given.pop("patience", None), PATIENCE)
-        self.connections = int(_number("connections", given.pop("connections", None), POOL))
-        self.migrates = (
-            _choice("migrate", given.pop("migrate", "auto"), ("auto", "never")) == "auto"
-        )
+        given = parse_query(parts.query)
+        ours = read_options("postgres", given)
+        self.schema: str = ours["schema"]
+        self.pooled = ours["pooler"] == "transaction"
+        self.listen_url: str | None = ours["listen_url"]
+        self.patience: float = ours["patience"]
+        self.connections: int = ours["connections"]
+        self.migrates = ours["migrate"] == "auto"
         query = urlencode(given, quote_via=quote)
         self.url = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
         self.location = _location(parts, given, self.schema)
 
 
-class Database:
+class PostgresDatabase:
     """A pool of connections to one schema."""
 
     def __init__(self, pool: AnyPool, options: Options, *, owned: bool) -> None:
@@ -145,7 +143,7 @@ class Database:
         return f"Database({self.options.location!r})"
 
     @classmethod
-    async def open(cls, url: str, *, pool: AnyPool | None = None) -> Database:
+    async def open(cls, url: str, *, pool: AnyPool | None = None) -> PostgresDatabase:
         """Connect; with a pool of the caller's, use that one, which stays the caller's to close."""
         options = Options(url)
         if pool is not None:
@@ -197,7 +195,7 @@ class Database:
         """Run a single statement on a connection that is kept at hand: getting one from the
         pool and giving it back costs a tenth of an append."""
         if self._closed:
-            raise StoreUnavailable(problem="the store was closed")
+            raise StoreUnavailable(problem="the store is closed")
         conn, prepared = self._kept.pop() if self._kept else (await self.pool.acquire(), None)
         try:
             result = await job(Link(conn, self.options.schema, within or self._quick, prepared))
@@ -215,7 +213,7 @@ class Database:
     @asynccontextmanager
     async def _link(self, within: float | None) -> AsyncGenerator[Link, None]:
         if self._closed:
-            raise StoreUnavailable(problem="the store was closed")
+            raise StoreUnavailable(problem="the store is closed")
         async with self.pool.acquire() as conn:
             try:
                 yield Link(conn, self.options.schema, within or self._quick)
@@ -237,16 +235,17 @@ class Database:
 
     @property
     def can_listen(self) -> bool:
-        """Whether they can be heard: not through a pooler that hands out connections by the
+        """Whether notices can be received: not through a pooler that assigns connections per
         transaction."""
         return self.can_say and (not self.options.pooled or self.options.listen_url is not None)
 
     @asynccontextmanager
     async def apart(self) -> AsyncGenerator[Any, None]:
-        """A connection held for long, beside the pool; of the caller's pool, if it is that."""
+        """A connection outside the pool that is held for long; from the caller's pool if that is
+        used."""
         options = self.options
         if self._closed:
-            raise StoreUnavailable(problem="the store was closed")
+            raise StoreUnavailable(problem="the store is closed")
         if not self._owned and options.listen_url is None:
             async with self.pool.acquire(timeout=CONNECT) as held:
                 yield held
@@ -281,7 +280,7 @@ class Database:
             self._clock_at = (heard, now)
 
     def clock(self) -> int:
-        """The server's time in ms, as far as it was heard."""
+        """The server's time in ms, estimated from its last answer."""
         at, now = self._clock_at
         return now + int((time.monotonic() - at) * 1000)
 
@@ -345,43 +344,6 @@ def unreadable() -> InvalidValue:
         problem="is not a PostgreSQL URL",
         remedy="write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters escaped",
     )
-
-
-def check_schema(name: str) -> str:
-    """The schema's name, if it is one that needs no quoting."""
-    if not NAME.fullmatch(name) or name.startswith("pg_"):
-        raise InvalidValue(
-            field="schema",
-            problem=f"is {name!r}",
-            remedy="use 1 to 48 of a-z, 0-9 and _, not beginning with a digit or pg_",
-        )
-    return name
-
-
-def _pooler(value: str) -> bool:
-    return _choice("pooler", value, ("none", "transaction")) == "transaction"
-
-
-def _choice(field: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise InvalidValue(
-            field=field, problem=f"is {value!r}", remedy=f"use {' or '.join(choices)}"
-        )
-    return value
-
-
-def _number(field: str, value: str | None, default: float) -> float:
-    if value is None:
-        return default
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1.0
-    if not 1 <= number <= 3_600:
-        what = "seconds" if field == "patience" else field
-        remedy = f"give a number of {what}, 1 to 3600"
-        raise InvalidValue(field=field, problem=f"is {value!r}", remedy=remedy)
-    return number
 
 
 def _location(parts: Any, given: dict[str, str], schema: str) -> str:

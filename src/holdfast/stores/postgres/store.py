@@ -1,7 +1,7 @@
 """`PostgresStore`: the port on one schema of a PostgreSQL database.
 
-Each method checks its arguments, then runs a function of `log`, `read`, `history`, `beside`,
-`find`, `remove` or `upkeep` on a connection: in a transaction if it is more than one statement.
+Each method runs a function of `log`, `read`, `history`, `records`, `queries`, `remove` or `upkeep`
+on a connection: in a transaction if it is more than one statement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ...errors import StoreUnavailable
 from ...log import catalog
-from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...log.catalog import Parent, Project, Row
 from ...log.codec import LIMITS
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
@@ -23,15 +23,16 @@ from .. import paging, rules
 from ..checked import CheckedStore
 from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
-from ..port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from ..port import BlobRef, Damage, Lease, StoreInfo
 from ..rules import APART
-from . import beside, find, history, remove, schema, upkeep
+from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
 from . import read as reading
 from .calls import Calls
-from .database import CLOCK, FOR_EVER, SLOW, AnyPool, Database, Link
-from .log import Append, Heads
-from .notices import Notices
+from .database import CLOCK, FOR_EVER, SLOW, AnyPool, Link, PostgresDatabase
+from .log import KnownHeads, PostgresAppend
+from .methods import runs
+from .notices import PostgresNotices
 
 T = TypeVar("T")
 
@@ -42,17 +43,17 @@ class PostgresStore(CheckedStore):
     """Sessions in a PostgreSQL database. Open it with `holdfast.connect("postgresql://…")`."""
 
     def __init__(
-        self, database: Database, *, project: Project, clock: Callable[[], int] | None
+        self, database: PostgresDatabase, *, project: Project, clock: Callable[[], int] | None
     ) -> None:
         self._database = database
         self._run = database.run
         self._project = project
         self._given_clock = clock
         self._clock = clock or database.clock
-        self._heads = Heads()
+        self._heads = KnownHeads()
         self._calls = Calls(database, logs.APPEND)
         self._wakes = Wakes()
-        self._notices = Notices(database, self._wakes)
+        self._notices = PostgresNotices(database, self._wakes)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.options.location!r})"
@@ -71,7 +72,7 @@ class PostgresStore(CheckedStore):
         With `pool`, its connections are used, the URL gives options only, and `aclose` leaves
         the pool open. Without `clock`, the time is the server's.
         """
-        database = await Database.open(url, pool=pool)
+        database = await PostgresDatabase.open(url, pool=pool)
         try:
             if not await database.run(schema.check, whole=False):
                 if not database.options.migrates:
@@ -87,7 +88,7 @@ class PostgresStore(CheckedStore):
     async def _timed(
         self, job: Callable[[Link, int], Awaitable[T]], within: float | None = None
     ) -> T:
-        """Run a transaction that goes by the time, which is the server's at that moment."""
+        """Run a transaction that needs the time, which is the server's at that moment."""
 
         async def told(link: Link) -> T:
             return await job(link, await self._now(link))
@@ -110,7 +111,7 @@ class PostgresStore(CheckedStore):
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
-        append = Append(
+        append = PostgresAppend(
             self._database,
             self._calls,
             self._heads,
@@ -160,8 +161,7 @@ class PostgresStore(CheckedStore):
             page = await self._run(lambda link: _at_one_moment(link, key, bounds), within=SLOW)
         return page
 
-    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        return await self._run(lambda link: logs.link_of(link, key, seq, log), whole=False)
+    link = runs(logs.link_of)
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
@@ -255,73 +255,42 @@ class PostgresStore(CheckedStore):
         entry = await self._run(lambda link: logs.lookup(link, key), whole=False)
         return entry.row if entry else None
 
-    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        return await self._run(lambda link: find.find(link, query, cursor, limit), whole=False)
-
-    async def pending(
-        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[Pending]:
-        return await self._run(lambda link: find.pending(link, query, cursor, limit), whole=False)
-
-    async def claim(
-        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
-    ) -> Scope:
-        return await self._run(
-            lambda link: beside.claim(link, tenant, name, owner, instead_of), whole=False
-        )
-
-    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        await self._run(lambda link: beside.unclaim(link, tenant, name, owner), whole=False)
-
-    async def claims(self, owner: Scope) -> list[str]:
-        return await self._run(lambda link: beside.claims(link, owner), whole=False)
+    find = runs(queries.find)
+    pending = runs(queries.pending)
+    claim = runs(records.claim)
+    unclaim = runs(records.unclaim)
+    claims = runs(records.claims)
 
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        return await self._timed(lambda link, now: find.runnable(link, now, tenant, agents, limit))
+        return await self._timed(
+            lambda link, now: queries.runnable(link, now, tenant, agents, limit)
+        )
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        acquire = beside.Acquire(key, owner, ttl, steal)
+        acquire = records.Acquire(key, owner, ttl, steal)
         return await self._run(lambda link: acquire(link, lambda: self._now(link)))
 
     async def renew(self, lease: Lease) -> Lease:
-        return await self._timed(lambda link, now: beside.renew(link, now, lease))
+        return await self._timed(lambda link, now: records.renew(link, now, lease))
 
-    async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        await self._run(lambda link: beside.release(link, lease, head))
+    release = runs(records.release, whole=True)
+    put_draft = runs(records.put_draft)
+    drafts = runs(records.drafts, whole=True)
 
-    async def put_draft(
-        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
-    ) -> None:
-        await self._run(
-            lambda link: beside.put_draft(link, key, message, offset, text, fence), whole=False
-        )
-
-    async def drafts(self, key: Key) -> list[Draft]:
-        return await self._run(lambda link: beside.drafts(link, key))
-
-    # Beside it
+    # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         name = rules.blob_name(data, sha256)
-        return await self._run(lambda link: beside.put_blob(link, scope, data, name), within=SLOW)
+        return await self._run(lambda link: records.put_blob(link, scope, data, name), within=SLOW)
 
-    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        return await self._run(
-            lambda link: beside.get_blob(link, scope, ref, checked), whole=False, within=SLOW
-        )
-
-    async def blobs(self, scope: Scope) -> list[BlobRef]:
-        return await self._run(lambda link: beside.blobs(link, scope), whole=False)
-
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        await self._run(lambda link: beside.save_snapshot(link, key, snapshot, fence))
-
-    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        return await self._run(lambda link: beside.load_snapshot(link, key, version), whole=False)
+    get_blob = runs(records.get_blob, within=SLOW)
+    blobs = runs(records.blobs)
+    save_snapshot = runs(records.save_snapshot, whole=True)
+    load_snapshot = runs(records.load_snapshot)
 
     # Upkeep
 

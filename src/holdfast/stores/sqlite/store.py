@@ -1,8 +1,7 @@
 """`SqliteStore`: the port on one SQLite file, for any number of processes.
 
-Each method checks its arguments, then runs a function of `log`, `history`, `beside`,
-`find`, `remove` or `upkeep` inside a transaction: of the writer if it changes something, of
-a reader if not.
+Each method runs a function of `log`, `history`, `records`, `queries`, `remove` or `upkeep` inside a
+transaction: of the writer if it changes something, of a reader if not.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 from ...errors import InvalidValue, StoreDamaged
 from ...file_lock import FileLock
 from ...log import catalog
-from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...log.catalog import Parent, Project, Row
 from ...log.codec import LIMITS
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
@@ -28,14 +27,16 @@ from .. import paging, rules
 from ..checked import CheckedStore
 from ..links import seals
 from ..notify import Wakes, follow
+from ..options import read_option
 from ..paging import batches, read_in_pages
-from ..port import BlobRef, Damage, Draft, Durability, Lease, Snapshot, StoreInfo, wall_clock
+from ..port import BlobRef, Damage, Durability, Lease, StoreInfo, wall_clock
 from ..rules import APART, Extension
-from . import beside, find, history, remove, schema, upkeep
+from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
 from .identity import DatabaseFile, inode, replaced
-from .payloads import Bodies, InDatabase
-from .writer import Readers, Reopen, Writer
+from .payloads import PayloadStorage, TablePayloads
+from .transaction import Transaction, reads, writes
+from .writer import Readers, Reopen, SqliteWriter
 
 MODE = 0o600  # who may open a file that is created: its owner
 RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
@@ -55,7 +56,7 @@ class SqliteStore(CheckedStore):
         conn: sqlite3.Connection,
         lock: FileLock,
         file: DatabaseFile,
-        bodies: Bodies,
+        payloads: PayloadStorage,
         project: Project,
         clock: Callable[[], int],
         reopen: Reopen | None = None,
@@ -66,13 +67,13 @@ class SqliteStore(CheckedStore):
         self._project = project
         self._clock = clock
         self._lock = lock
-        self._bodies = bodies
+        self._payloads = payloads
         self._closed = False
         self._wakes = Wakes()
-        self._writer = Writer(
+        self._writer = SqliteWriter(
             conn,
             lock,
-            bodies,
+            payloads,
             file,
             reopen=reopen,
             watching=lambda: bool(self._wakes),
@@ -91,24 +92,28 @@ class SqliteStore(CheckedStore):
         clock: Callable[[], int] = wall_clock,
     ) -> SqliteStore:
         """Open the file, creating or migrating it; safe for many processes at once. A file that is
-        created gets the permissions `mode`, and so do those beside it."""
-        level = check_durability(durability)
+        created gets the permissions `mode`, and so do the files that belong to it."""
+        level: Durability = read_option("sqlite", "durability", durability)
+        private = read_option("sqlite", "mode", f"{mode:04o}")
         name = check_path(os.fspath(path))
         file = await asyncio.to_thread(DatabaseFile, name)
-        conn, lock = await asyncio.to_thread(_open, file, SYNCHRONOUS[level], check_mode(mode))
+        conn, lock = await asyncio.to_thread(_open, file, SYNCHRONOUS[level], private)
         return cls(
             name,
             durability=level,
             conn=conn,
             lock=lock,
             file=file,
-            bodies=InDatabase(),
+            payloads=TablePayloads(),
             project=project,
             clock=clock,
         )
 
     def _connect(self) -> sqlite3.Connection:
         return schema.connect(self._file.path, synchronous="NORMAL")
+
+    def _transaction(self, conn: sqlite3.Connection) -> Transaction:
+        return Transaction(conn, self._payloads, self._writer.recent, self._project, self._clock)
 
     # The log
 
@@ -127,7 +132,7 @@ class SqliteStore(CheckedStore):
         def job(conn: sqlite3.Connection) -> Extension:
             return logs.append(
                 conn,
-                self._bodies,
+                self._payloads,
                 self._writer.recent,
                 self._project,
                 self._clock(),
@@ -169,23 +174,17 @@ class SqliteStore(CheckedStore):
 
     async def _page(self, key: Key, **bounds: Any) -> paging.Page:
         return await self._readers.run(
-            lambda conn: logs.read_page(conn, self._bodies, key, **bounds)
+            lambda conn: logs.read_page(conn, self._payloads, key, **bounds)
         )
 
-    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        return await self._readers.run(lambda conn: logs.link_of(conn, key, seq, log))
+    link = reads(logs.link_of)
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
         return follow(self, self._wakes, key, after, log, begun=self._writer.watch)
 
-    async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        await self._writer.run(
-            lambda conn: history.fork(
-                conn, self._bodies, self._project, self._clock(), key, thread, at, first
-            )
-        )
+    fork = writes(history.fork)
 
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
@@ -200,7 +199,7 @@ class SqliteStore(CheckedStore):
             async for some in batches(events):
                 await self._restore_some(entry.row.log, some)
             await self._writer.run(
-                lambda conn: history.end_restore(conn, self._bodies, key, entry.row.log)
+                lambda conn: history.end_restore(conn, self._payloads, key, entry.row.log)
             )
         except BaseException:
             await asyncio.shield(self._discard(entry.row.log))
@@ -210,7 +209,7 @@ class SqliteStore(CheckedStore):
     async def _restore_some(self, log: str, events: list[Event]) -> None:
         await self._writer.run(
             lambda conn: history.restore_some(
-                conn, self._bodies, self._project, self._clock() + RESTORE_MS, log, events
+                conn, self._payloads, self._project, self._clock() + RESTORE_MS, log, events
             )
         )
 
@@ -224,13 +223,15 @@ class SqliteStore(CheckedStore):
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
         removed = await self._writer.run(
-            lambda conn: history.erase(conn, self._bodies, self._project, key, seqs, reason, fence)
+            lambda conn: history.erase(
+                conn, self._payloads, self._project, key, seqs, reason, fence
+            )
         )
         return Receipt(removed=removed, remains=self._left_behind())
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
         removed, rows = await self._writer.run(
-            lambda conn: remove.hide(conn, self._bodies, target, fence)
+            lambda conn: remove.hide(conn, self._payloads, target, fence)
         )
         for row in rows:
             self._wakes.wake(row.key)
@@ -241,7 +242,9 @@ class SqliteStore(CheckedStore):
         return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
 
     async def _sweep(self) -> None:
-        while await self._writer.run(lambda conn: remove.sweep(conn, self._bodies, self._clock())):
+        while await self._writer.run(
+            lambda conn: remove.sweep(conn, self._payloads, self._clock())
+        ):
             pass
 
     def _left_behind(self) -> tuple[Remains, ...]:
@@ -264,87 +267,45 @@ class SqliteStore(CheckedStore):
         entry = await self._readers.run_soon(lambda conn: logs.lookup(conn, key))
         return entry.row if entry else None
 
-    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        return await self._readers.run(lambda conn: find.find(conn, query, cursor, limit))
-
-    async def pending(
-        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[Pending]:
-        return await self._readers.run(lambda conn: find.pending(conn, query, cursor, limit))
-
-    async def claim(
-        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
-    ) -> Scope:
-        return await self._writer.run(
-            lambda conn: beside.claim(conn, self._bodies, tenant, name, owner, instead_of)
-        )
-
-    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        await self._writer.run(lambda conn: beside.unclaim(conn, self._bodies, tenant, name, owner))
-
-    async def claims(self, owner: Scope) -> list[str]:
-        return await self._readers.run(lambda conn: beside.claims(conn, owner))
+    find = reads(queries.find)
+    pending = reads(queries.pending)
+    claim = writes(records.claim)
+    unclaim = writes(records.unclaim)
+    claims = reads(records.claims)
 
     # Driving
 
-    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        return await self._readers.run(
-            lambda conn: find.runnable(conn, self._clock(), tenant, agents, limit)
-        )
-
-    async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
-    ) -> Lease:
-        recent = self._writer.recent
-        return await self._writer.run(
-            lambda conn: beside.acquire(conn, recent, self._clock(), key, owner, ttl, steal),
-            tidy=True,
-        )
-
-    async def renew(self, lease: Lease) -> Lease:
-        recent = self._writer.recent
-        return await self._writer.run(
-            lambda conn: beside.renew(conn, recent, self._clock(), lease), tidy=True
-        )
-
-    async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        recent = self._writer.recent
-        await self._writer.run(lambda conn: beside.release(conn, recent, lease, head), tidy=True)
+    runnable = reads(queries.runnable)
+    acquire = writes(records.acquire, tidy=True)
+    renew = writes(records.renew, tidy=True)
+    release = writes(records.release, tidy=True)
 
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        recent = self._writer.recent
         await self._writer.run(
-            lambda conn: beside.put_draft(conn, recent, key, message, offset, text, fence),
+            lambda conn: records.put_draft(
+                self._transaction(conn), key, message, offset, text, fence
+            ),
             size=len(text),
             tidy=True,
         )
 
-    async def drafts(self, key: Key) -> list[Draft]:
-        return await self._readers.run(lambda conn: beside.drafts(conn, key))
+    drafts = reads(records.drafts)
 
-    # Beside it
+    # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         name = rules.blob_name(data, sha256)
         return await self._writer.run(
-            lambda conn: beside.put_blob(conn, self._bodies, scope, data, name), size=len(data)
+            lambda conn: records.put_blob(self._transaction(conn), scope, data, name),
+            size=len(data),
         )
 
-    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        return await self._readers.run(
-            lambda conn: beside.get_blob(conn, self._bodies, scope, ref, checked)
-        )
-
-    async def blobs(self, scope: Scope) -> list[BlobRef]:
-        return await self._readers.run(lambda conn: beside.blobs(conn, scope))
-
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        await self._writer.run(lambda conn: beside.save_snapshot(conn, key, snapshot, fence))
-
-    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        return await self._readers.run(lambda conn: beside.load_snapshot(conn, key, version))
+    get_blob = reads(records.get_blob)
+    blobs = reads(records.blobs)
+    save_snapshot = writes(records.save_snapshot)
+    load_snapshot = reads(records.load_snapshot)
 
     # Upkeep
 
@@ -372,8 +333,8 @@ class SqliteStore(CheckedStore):
             return [upkeep.malformed(error)]
 
     async def _check_log(self, log: str, key: Key, *, repair: bool) -> list[Damage]:
-        check = partial(upkeep.check_log, bodies=self._bodies, project=self._project, log=log)
-        mend = partial(upkeep.repair, bodies=self._bodies, project=self._project, log=log)
+        check = partial(upkeep.check_log, payloads=self._payloads, project=self._project, log=log)
+        mend = partial(upkeep.repair, payloads=self._payloads, project=self._project, log=log)
         found: list[Damage] = []
         try:
             if found := await self._readers.run(check):
@@ -462,26 +423,6 @@ def sync_folder(path: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def check_durability(value: str) -> Any:
-    """The level, if it is one."""
-    if value not in SYNCHRONOUS:
-        raise InvalidValue(
-            field="durability", problem=f"is {value!r}", remedy="use 'process' or 'machine'"
-        )
-    return value
-
-
-def check_mode(value: int) -> int:
-    """The permissions, if they let the owner read and write, and nobody execute."""
-    if value & 0o600 != 0o600 or value & ~0o666:
-        raise InvalidValue(
-            field="mode",
-            problem=f"is {value:#05o}",
-            remedy="use 0600, or what others may do too, such as 0640 or 0660",
-        )
-    return value
 
 
 def check_path(path: str) -> str:
