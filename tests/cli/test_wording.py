@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import NewEvent, Store, key
-from holdfast.cli.failure import REMEDIES
+from holdfast.cli.error_report import REMEDIES
 
 from .conftest import Cli, write
 
@@ -157,7 +157,7 @@ def test_an_error_speaks_of_the_command_line(place: Path, url: str, cli: Cli, wo
 
 def test_a_bundle_that_cannot_go_on_is_told_with_options(place: Path, cli: Cli) -> None:
     said = cli("import", "redacted.zip", "--as", "a").err
-    assert "--accept-redacted goes on with it as it is, --read-only imports it to be read" in said
+    assert "--accept-redacted continues with the redacted content, --read-only imports" in said
     assert cli("import", "redacted.zip", "--as", "a", "--accept-redacted").code == 0
     assert cli("import", "redacted.zip", "--as", "b", "--read-only").code == 0
     said = cli("import", "shared.zip", "--as", "c").err
