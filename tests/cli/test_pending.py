@@ -182,7 +182,7 @@ def test_what_cannot_be_decided_says_why(inbox: str, cli: Cli) -> None:
     unknown = cli("deny", "one", "p9")
     assert unknown.code == 1
     assert "item 'p9'" in unknown.err
-    assert "`holdfast pending` lists what waits" in unknown.err
+    assert "`holdfast pending` lists pending items" in unknown.err
     assert cli("approve", "nobody").err.startswith("error: no thread 'main' of session 'nobody'")
     assert cli("approve", "one", "--actor", "ann").code == 0
     late = cli("deny", "one", "only")

@@ -209,6 +209,7 @@ PROGRAMS = {
     # In the program of the agent, where tools are written:
     "harness/tools/jsonschema.py": ["write it as f(arguments) or f(arguments, context)"],
     "harness/tools/signature.py": ["make the tool of a bound method: tool(thing.method)"],
+    "stores/checked.py": ["pass a str"],
     "stores/rules.py": ["pass a str"],
 }
 
