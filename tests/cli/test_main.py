@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import StoreUnavailable
 from holdfast.cli import sessions
-from holdfast.cli.app import VERBS, options_behind_verb
+from holdfast.cli.app import GROUPS, VERBS, options_behind_verb
 from holdfast.cli.options import data_folder, default_store
 from holdfast.stores.address import place
 from holdfast.stores.memory import MemoryStore
@@ -107,6 +107,29 @@ def test_wrong_usage_is_one_line_and_exit_code_2(cli: Cli, wrong: list[str]) -> 
     told = json.loads(cli(*wrong, "--json").err)
     assert told["code"] == "usage"
     assert told["fields"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("show a b", "unexpected argument 'b'; see: holdfast show --help"),
+        ("export a b.zip", "unexpected argument 'b.zip'; name the file with --out FILE; see: "),
+        ("show", "show needs SESSION; see: holdfast show --help"),
+        ("copy", "copy needs --to; see: holdfast copy --help"),
+    ],
+)
+def test_wrong_arguments_are_named(cli: Cli, words: str, told: str) -> None:
+    assert cli(*words.split()).err.startswith(f"error: {told}")
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *GROUPS])
+def test_the_first_line_of_help_is_that_of_the_list(cli: Cli, verb: str) -> None:
+    if verb in VERBS:
+        assert VERBS[verb][2] in " ".join(cli(verb, "--help").out.split())
+        return
+    for function, summary in GROUPS[verb][2].items():
+        assert summary in " ".join(cli(verb, function.rstrip("_"), "--help").out.split())
+        assert summary in " ".join(cli(verb, "--help").out.replace("│", " ").split())
 
 
 def test_a_mistyped_verb_gets_a_suggestion(cli: Cli) -> None:

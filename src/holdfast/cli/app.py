@@ -7,7 +7,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
+from cyclopts import (
+    App,
+    CycloptsError,
+    Group,
+    MissingArgumentError,
+    Parameter,
+    UnknownCommandError,
+    UnusedCliTokensError,
+)
 
 from ..errors import HoldfastError
 from . import error_report
@@ -224,7 +232,7 @@ def run(arguments: Sequence[str]) -> int:
         group = tokens[0] if tokens[0] in GROUPS else None
         return error_report.report_usage(message, group, json=json)
     except (CycloptsError, error_report.UsageError) as error:
-        return error_report.report_usage(str(error), verb, json=json)
+        return error_report.report_usage(_usage(error, verb), verb, json=json)
     except HoldfastError as error:
         return error_report.report(error, json=json, options=_options(app, verb))
     except KeyboardInterrupt:
@@ -232,6 +240,17 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _discard_stdout()
         return BROKEN_PIPE
+
+
+def _usage(error: Exception, verb: str | None) -> str:
+    """Return the message of a usage error, in our words where the parser's are unclear."""
+    match error:
+        case UnusedCliTokensError(unused_tokens=[first, *_]):
+            hint = "; name the file with --out FILE" if verb == "export" else ""
+            return f"unexpected argument {first!r}{hint}"
+        case MissingArgumentError(argument=argument) if argument is not None:
+            return f"{verb} needs {argument.name}"
+    return str(error)
 
 
 def _verb(tokens: Sequence[str]) -> str | None:

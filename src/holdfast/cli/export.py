@@ -24,7 +24,7 @@ from ..bundle.unseal import unseal_session
 from ..bundle.write import export_bundle, review_bundle
 from ..errors import HoldfastError, InvalidValue
 from ..log.events import Scope
-from ..redact.funnel import SHORTEST
+from ..redact import SHORTEST
 from ..stores.measure import threads_of
 from ..stores.port import Store
 from .bundle_files import Format, file_name, loss_json, placed, save_bundle, show_loss

@@ -155,15 +155,16 @@ class _Findings:
 
     def __init__(self, out: Output) -> None:
         self._out = out
-        self.damaged = self.repaired = self.unlinked = self._beyond_repair = 0
+        self.damaged = self.repaired = self.unlinked = self._broken = 0
+        self._unreadable = False  # the store itself, not only a log
 
     def add(self, damage: Damage) -> None:
         if damage.problem == "unlinked":
             self.unlinked += 1
         else:
             self.damaged += 1
-            store_itself = damage.problem == "unreadable" and damage.key is None
-            self._beyond_repair += damage.problem == "broken" or store_itself
+            self._broken += damage.problem == "broken"
+            self._unreadable |= damage.problem == "unreadable" and damage.key is None
         self.repaired += damage.repaired
         self._out.show(damage, damage_text(damage))
 
@@ -176,7 +177,7 @@ class _Findings:
         found, left = number(self.damaged, "finding"), self.damaged - self.repaired
         if repair:
             return f"{found}: {self.repaired:,} repaired{f', {left:,} left' if left else ''}"
-        if self._beyond_repair == self.damaged:
+        if self._unreadable or self._broken == self.damaged:
             return f"{found}; this damage cannot be repaired: restore a backup"
         return f"{found}; `holdfast repair` repairs what can be repaired"
 
