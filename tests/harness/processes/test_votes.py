@@ -203,5 +203,5 @@ async def test_the_command_line_says_who_is_still_to_come(
         assert "1 more person must approve it" in said
         assert "approved" in await run("approve", "s", waiting.id, "--actor", "bob")
         await until(lambda: paid.done)
-        assert "yes to" in await run("show", "s")
+        assert "approval of" in await run("show", "s")
     assert len(paid.done) == 1
