@@ -143,11 +143,11 @@ def test_a_new_key_is_another_one_each_time_and_can_be_used() -> None:
 # Files
 
 FILES: dict[str, str] = {
-    "is no TOML": "keys = [",
-    "holds more": f'keys = ["{GOOD}"]\nsecret = 1',
-    "holds more than `keys` and a table": f'keys = ["{GOOD}"]\ntenants = 5',
-    "is no list": "",
-    "is no list of keys": f'keys = "{GOOD}"',
+    "is not TOML": "keys = [",
+    "must have only": f'keys = ["{GOOD}"]\nsecret = 1',
+    "must have only `keys` and a table": f'keys = ["{GOOD}"]\ntenants = 5',
+    "is not a list": "",
+    "is not a list of keys": f'keys = "{GOOD}"',
     "larger than 1 MiB": f'keys = ["{GOOD}"]' + "#" * (1 << 20),
 }
 
