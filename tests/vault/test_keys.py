@@ -51,11 +51,11 @@ def note(n: object) -> NewEvent:
 
 GOOD = Vault.new_key("good")
 REFUSED: dict[str, tuple[Any, str, str]] = {
-    "no list": (GOOD, "keys", "no list"),
-    "bytes": (GOOD.encode(), "keys", "no list"),
-    "none": ([], "keys", "no list"),
-    "nothing": (None, "keys", "no list"),
-    "a set": ({GOOD}, "keys", "no list"),
+    "no list": (GOOD, "keys", "not a list"),
+    "bytes": (GOOD.encode(), "keys", "not a list"),
+    "none": ([], "keys", "not a list"),
+    "nothing": (None, "keys", "not a list"),
+    "a set": ({GOOD}, "keys", "not a list"),
     "no text": ([GOOD, 5], "keys[1]", "NAME:BASE64"),
     "no name": ([f":{text()}"], "keys[0]", "no name"),
     "a long name": ([f"{'n' * 65}:{text()}"], "keys[0]", "no name"),

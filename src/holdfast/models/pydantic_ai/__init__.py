@@ -1,8 +1,8 @@
 """Every vendor's models, through pydantic-ai's model classes.
 
-They are asked for one streamed call at a time; their agents, tools and retries are not used.
-This module is light: pydantic-ai itself, and the vendor's package, are imported in a thread
-when a model is first called.
+Only single streamed calls are used; pydantic-ai's agents, tools and retries are not. This module is
+light: pydantic-ai itself, and the vendor's package, are imported in a thread when a model is first
+called.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 PACKAGE = "pydantic_ai"
 
-# The vendors that pydantic-ai knows, so that others are refused without importing it.
+# The vendors that pydantic-ai knows, so that others are rejected without importing it.
 KINDS = frozenset(
     """
     alibaba anthropic azure azure-responses bedrock bedrock-mantle cerebras cohere crusoe deepseek
@@ -36,13 +36,13 @@ KINDS = frozenset(
 
 
 def installed() -> bool:
-    """Whether pydantic-ai is there; it is not imported."""
+    """Whether pydantic-ai is installed; it is not imported."""
     return find_spec(PACKAGE) is not None
 
 
 def knows(kind: str) -> bool:
-    """Whether pydantic-ai has a vendor of this name: one in our list, or, in a later version,
-    one that has a module of its own."""
+    """Whether pydantic-ai has a vendor of this name: one in our list or, in a later version, one
+    with its own module."""
     if kind in KINDS:
         return True
     found = find_spec(PACKAGE)
@@ -54,13 +54,13 @@ def knows(kind: str) -> bool:
 
 
 class PydanticAIProvider:
-    """The models of one vendor: those that pydantic-ai knows under `kind`, which is the
-    namespace unless it is given (`openai`, `openai-chat`, `anthropic`, `google`, `groq` …).
+    """The models of one vendor: those that pydantic-ai knows as `kind`, which defaults to the
+    namespace (`openai`, `openai-chat`, `anthropic`, `google`, `groq` …).
 
-    Without `api_key` and `base_url` the vendor's own environment variables count. `settings`
-    are pydantic-ai's model settings, for every call. `timeout` is how many seconds the vendor
-    may be silent. `http_client` stays its owner's to close; `aclose` closes all else, and the
-    next call opens it again. To be used on one event loop at a time.
+    Without `api_key` and `base_url` the vendor's own environment variables are used. `settings` are
+    pydantic-ai's model settings, for every call. `timeout` is how many seconds the vendor may be
+    silent. The owner of `http_client` closes it; `aclose` closes everything else, and the next call
+    opens it again. Use it on one event loop at a time.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class PydanticAIProvider:
         http_client: Any = None,
     ) -> None:
         if timeout <= 0:
-            raise InvalidValue(field="timeout", problem=f"is {timeout}", remedy="give seconds")
+            raise InvalidValue(
+                field="timeout", problem=f"is {timeout}", remedy="pass seconds above 0"
+            )
         self.namespace = namespace
         self.names = names
         self.kind = kind or namespace
@@ -91,13 +93,13 @@ class PydanticAIProvider:
         return f"PydanticAIProvider({self.namespace!r})"
 
     def model(self, name: str) -> PydanticAIModel:
-        """The model of this name. Opens nothing, and does not ask whether it exists."""
+        """The model of this name. Opens nothing, and does not check whether it exists."""
         if not installed():
             raise MissingExtra(extra="models", needed_for=f"{self.namespace}/{name}")
         return PydanticAIModel(self, name)
 
     async def connection(self, name: str) -> VendorConnection:
-        """What calls go through on this event loop; `name` is the model that needs it."""
+        """The client for calls on this event loop; `name` is the model that needs it."""
         loop = asyncio.get_running_loop()
         connection = self._connection
         if connection is None or connection.loop is not loop:
@@ -124,7 +126,7 @@ class PydanticAIProvider:
 
 
 class PydanticAIModel:
-    """One model of a vendor. Nothing is retried here, so that the harness alone decides."""
+    """One model of a vendor. Nothing is retried here: the harness decides about retries."""
 
     def __init__(self, provider: PydanticAIProvider, name: str) -> None:
         self.ref = f"{provider.namespace}/{name}"

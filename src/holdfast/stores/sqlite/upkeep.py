@@ -51,7 +51,7 @@ def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
 
 def malformed(error: StoreDamaged, key: Key | None = None) -> Damage:
     """The finding that the file, or its part of a log, cannot be read."""
-    detail = f"{error.__cause__ or error}; replace the file with a backup"
+    detail = f"{error.__cause__ or error}; replace it with a backup"
     return Damage(problem="unreadable", detail=detail, key=key)
 
 
