@@ -147,8 +147,7 @@ def test_a_ref_of_a_lone_model_is_checked() -> None:
     lone = ScriptedModel([])
     lone.ref = "demo"
     assert faults([lone]) == [
-        "providers[0]: the ref must be 'provider/model', got 'demo'; "
-        "write, for example, openai/gpt-5.1"
+        "providers[0]: the ref is 'demo'; write provider/model, such as openai/gpt-5.1"
     ]
 
 

@@ -150,7 +150,7 @@ def split_ref(ref: str, field: str = "model") -> tuple[str, str]:
     if not (slash and namespace.strip() and name.strip()):
         raise InvalidValue(
             field=field,
-            problem=f"must be 'provider/model', got {ref!r}",
-            remedy="write, for example, openai/gpt-5.1",
+            problem=f"is {ref!r}",
+            remedy="write provider/model, such as openai/gpt-5.1",
         )
     return namespace, name

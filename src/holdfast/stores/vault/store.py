@@ -400,7 +400,7 @@ def _checked(key: Key, events: Sequence[NewEvent]) -> int:
         raise InvalidValue(
             field="events",
             problem=f"has {size} bytes of data",
-            remedy="append fewer at a time",
+            remedy="append fewer events at a time",
             limit=SMALLER.append_bytes,
         )
     return size
