@@ -225,7 +225,7 @@ def test_only_one_task_is_in_progress() -> None:
     assert [t.status for t in after] == ["pending", "in_progress"]
     with pytest.raises(ToolError, match="there are a, b"):
         completed(before, "c")
-    with pytest.raises(ToolError, match="nothing is to change"):
+    with pytest.raises(ToolError, match="no changes given"):
         changed(before, "a", {})
 
 
