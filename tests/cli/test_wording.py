@@ -204,7 +204,7 @@ PROGRAMS = {
     "harness/session/views.py": ["use allow, ask, deny or None"],
     "harness/loop/effects.py": ["pass replace=True"],
     "harness/sandbox/local.py": ['pass "minimal", "inherit" or a dict'],
-    "harness/session/session.py": ["pass a list of (role, text)"],
+    "harness/session/session.py": ["pass a list of (role, text) pairs"],
     "harness/telemetry/logs.py": ["pass a list"],
     "harness/tools/definition.py": ["give more than 0, or None"],
     # In the program of the agent, where tools are written:
