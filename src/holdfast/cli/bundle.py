@@ -14,7 +14,7 @@ from ..bundle.conversion_loss import LossReport
 from ..bundle.differences import diff
 from ..bundle.format import bundle_schema
 from ..bundle.harn import harn_schema_text, write_harn
-from ..bundle.replaying import replay
+from ..bundle.recorded import replay
 from ..errors import InvalidBundle, InvalidValue
 from ..harness.agents.agent import Agent
 from ..models.registry import Models

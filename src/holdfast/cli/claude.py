@@ -11,9 +11,14 @@ from typing import Annotated, TypeAlias
 from cyclopts import App, Group, Parameter
 
 from ..adapters.claude import ClaudeSessionStore
-from ..adapters.claude.files import Problem, Transcript, find, projects_folder
+from ..adapters.claude.files import TranscriptFile, TranscriptProblem, find, projects_folder
 from ..adapters.claude.summaries import fold
-from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
+from ..adapters.claude.transfer import (
+    TranscriptExport,
+    TranscriptImport,
+    export_session,
+    import_transcript,
+)
 from ..errors import InvalidValue, SessionNotFound
 from ..stores.creation import StoreCreation
 from .options import EVERYWHERE, Common, look_into
@@ -65,7 +70,7 @@ async def import_(
     """
     out = common.output()
     found, others = await asyncio.to_thread(_find, paths or [projects_folder()])
-    total = Imported(problems=[])
+    total = TranscriptImport(problems=[])
     creation = StoreCreation(common.url, folders=create and not dry_run)
     async with creation, _opened(common, create=create, dry_run=dry_run) as claude:
         with out.counting("importing", len(found)) as progress:
@@ -80,8 +85,8 @@ async def import_(
     return int(bool(total.problems))
 
 
-def _find(paths: list[Path]) -> tuple[list[Transcript], int]:
-    found: dict[Path, Transcript] = {}
+def _find(paths: list[Path]) -> tuple[list[TranscriptFile], int]:
+    found: dict[Path, TranscriptFile] = {}
     others = 0
     for path in paths:
         try:
@@ -109,7 +114,7 @@ async def _opened(
 
 
 def _tell_import(
-    out: Output, total: Imported, found: list[Transcript], others: int, dry_run: bool
+    out: Output, total: TranscriptImport, found: list[TranscriptFile], others: int, dry_run: bool
 ) -> None:
     sessions = len({(t.project, t.session_id) for t in found})
     if out.json:
@@ -135,7 +140,7 @@ def _tell_import(
         out.remark(f"passed over {number(others, 'file')} that hold no transcript")
 
 
-def _problem_text(problem: Problem) -> str:
+def _problem_text(problem: TranscriptProblem) -> str:
     line = f":{problem.line}" if problem.line is not None else ""
     return plain(f"left out {problem.path}{line}: {problem.problem}")
 
@@ -160,7 +165,7 @@ async def export(
     for names that would lead out of the folder. With `--json`: one document.
     """
     out = common.output()
-    total = Exported(files={}, problems=[])
+    total = TranscriptExport(files={}, problems=[])
     async with _opened(common) as claude:
         wanted = [
             pair
@@ -180,7 +185,7 @@ async def export(
                 total.files.update(done.files)
                 total.problems += done.problems
     total.problems += [
-        Problem(path, OTHER_CONTENT) for path, end in total.files.items() if end == "kept"
+        TranscriptProblem(path, OTHER_CONTENT) for path, end in total.files.items() if end == "kept"
     ]
     _tell_export(out, total, len(wanted))
     return int(bool(total.problems))
@@ -194,7 +199,7 @@ async def _times(claude: ClaudeSessionStore, projects: set[str]) -> dict[tuple[s
     }
 
 
-def _tell_export(out: Output, total: Exported, sessions: int) -> None:
+def _tell_export(out: Output, total: TranscriptExport, sessions: int) -> None:
     ends = list(total.files.values())
     if out.json:
         out.emit(
