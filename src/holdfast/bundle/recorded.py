@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ..errors import BlobNotFound, InvalidValue
 from ..harness.agents.agent import Agent
 from ..harness.replay import Divergence, Recording, Replayed, play, stored_recording
-from ..harness.session.session import Session
+from ..harness.session.session import Session, core_of
 from ..log.events import Key, Scope
 from ..models.port import Model
 from ..stores.port import Store
@@ -76,7 +76,8 @@ class _BundleRecording(Recording):
 
 async def _recording(source: Recorded, thread: str | None) -> Recording:
     if isinstance(source, Session):
-        source = (source.live.store, source.live.key.scope)
+        live = core_of(source).live
+        source = (live.store, live.key.scope)
     if isinstance(source, tuple):
         return await stored_recording(*source, thread)
     bundle = source

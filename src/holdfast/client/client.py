@@ -14,8 +14,9 @@ from ..values.options import Content, SendOptions
 from ..values.pending import Decision
 from ..values.records import Receipt
 from ..values.result import Result
-from .bundles_and_people import Bundles, People
-from .location import Place
+from .bundles import Bundles
+from .location import ThreadLocation
+from .people import People
 from .session import Session
 from .streams import Stream
 from .transport import Patience, Transport, part
@@ -24,7 +25,7 @@ from .uploads import files_of, source_of
 STORE = {"kind", "options"}
 
 
-class About(TypedDict, total=False):
+class SessionOptions(TypedDict, total=False):
     """What a session is begun with: by whom it is served, where it is kept, whose it is. What is
     left out is the server's default. `source` brings an agent, `files` what is to be in the work
     folder of a new session, `envs` variables for its commands that the server allows."""
@@ -42,11 +43,11 @@ class About(TypedDict, total=False):
     envs: Mapping[str, str]
 
 
-def _checked(about: About) -> About:
+def _checked(about: SessionOptions) -> SessionOptions:
     """Refuse what a session cannot be begun with."""
     for name in about:
-        if name not in About.__annotations__:
-            remedy = f"use one of {', '.join(About.__annotations__)}"
+        if name not in SessionOptions.__annotations__:
+            remedy = f"use one of {', '.join(SessionOptions.__annotations__)}"
             if name in ("id", "session", "session_id"):
                 remedy = "give the id to `get_or_create(id)` or `open(id)`"
             raise InvalidValue(field=name, problem="is nothing a session has", remedy=remedy)
@@ -78,7 +79,7 @@ class Client:
         *,
         patience: Patience | None = None,
         http: httpx.AsyncClient | None = None,
-        **about: Unpack[About],
+        **about: Unpack[SessionOptions],
     ) -> None:
         urls = [url] if isinstance(url, str) else [*url]
         self._transport = Transport(urls, key, patience=patience or Patience(), http=http)
@@ -106,7 +107,9 @@ class Client:
 
     # Sessions
 
-    async def get_or_create(self, id: str | None = None, **about: Unpack[About]) -> Session:
+    async def get_or_create(
+        self, id: str | None = None, **about: Unpack[SessionOptions]
+    ) -> Session:
         """The session with this id, begun if need be; without an id, a new one."""
         given: dict[str, Any] = {**self._about, **_checked(about)}
         if (store := given.pop("session_store", None)) is not None:
@@ -124,7 +127,7 @@ class Client:
         else:
             body, path = wire.GetOrCreate(**given), f"/v1/sessions/{part(id, 'id')}"
             view = await call("PUT", path, wire.SessionView, body=body)
-        return Session(Place(self._transport, view.id))
+        return Session(ThreadLocation(self._transport, view.id))
 
     async def open(self, id: str, thread: str = "main") -> Session:
         """A session that is there (`SessionNotFound`)."""
@@ -134,7 +137,7 @@ class Client:
 
     def session(self, id: str, thread: str = "main") -> Session:
         """A session by its id. Nothing is asked yet."""
-        return Session(Place(self._transport, id, thread))
+        return Session(ThreadLocation(self._transport, id, thread))
 
     async def list(
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
@@ -169,7 +172,7 @@ class Client:
             agent=agent or self._about.get("agent"),
         )
         view = await self._transport.call("POST", "/v1/resolve", wire.SessionView, body=body)
-        return Session(Place(self._transport, view.id))
+        return Session(ThreadLocation(self._transport, view.id))
 
     async def health(self) -> wire.Health:
         """Whether the server is there, and what it has."""

@@ -14,7 +14,7 @@ from ..local_token import address_of, find
 PORTS = {"http": 80, "https": 443}
 
 
-class Credentials:
+class ClientCredentials:
     """How a server knows this client. With `local`, a client that has no key looks for the token
     of the server that runs at a loopback address."""
 
@@ -23,7 +23,7 @@ class Credentials:
         self._local = local and key is None
 
     def __repr__(self) -> str:
-        return "Credentials(…)"
+        return "ClientCredentials(…)"
 
     async def bearer(self, url: str, refused: Collection[str] = ()) -> str | None:
         """What to show at this address, that it has not refused. A local token is looked for each

@@ -44,14 +44,14 @@ from ..wire import (
 )
 from .transport import LATER, PASSING, Query, Transport, Waits, decoded
 
-Part: TypeAlias = Item | End
+FeedItem: TypeAlias = Item | End
 LASTED = 5.0  # seconds: a connection that was there so long was a good one
 SAID = ("message.completed", "message.interrupted")
 FLYING = 64  # messages in flight, and messages that were, which are remembered
 AGAIN = ("shutdown", "closed")  # the server had to stop; the stream goes on elsewhere
 
 
-class Frame(Struct, frozen=True):
+class ServerSentEvent(Struct, frozen=True):
     """One server-sent event; `id` is a cursor, where it has one."""
 
     name: str
@@ -59,13 +59,13 @@ class Frame(Struct, frozen=True):
     id: str = ""
 
 
-async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[Frame, None]:
+async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[ServerSentEvent, None]:
     """Server-sent events; comments and what is cut short are passed over."""
     name, id, data = "message", "", list[bytes]()
     async for line in lines:
         if not line:
             if data:
-                yield Frame(name, b"\n".join(data), id)
+                yield ServerSentEvent(name, b"\n".join(data), id)
             name, id, data = "message", "", []
             continue
         field, _, value = line.partition(b":")
@@ -150,7 +150,7 @@ class Feed:
         first = 0 if self.cursor == NOW else read_cursor(self.cursor)[1]
         self._joined = Joined(first, whole=whole)
 
-    async def parts(self) -> AsyncGenerator[Part, None]:
+    async def parts(self) -> AsyncGenerator[FeedItem, None]:
         """Everything to its end. The last part is an `End`, unless an error is raised:
         `LogReplaced` where the cursor is not of this log any more, `InvalidValue` where it is a
         number past the end, `SessionNotFound` and `SessionMoved` where the session goes,
@@ -177,7 +177,7 @@ class Feed:
             await waits.wait(problem, least)
             self._transport.next()
 
-    async def _connection(self) -> AsyncGenerator[Part, None]:
+    async def _connection(self) -> AsyncGenerator[FeedItem, None]:
         """What comes over one connection, without what came before. It ends without an `End`
         where the stream is to go on over another."""
         query = {**self._query, "after": self.cursor}
@@ -196,7 +196,7 @@ class Feed:
                 for item in items[-1:]:
                     yield item
 
-    def _items(self, frame: Frame) -> list[Item]:
+    def _items(self, frame: ServerSentEvent) -> list[Item]:
         if frame.name == EVENT:
             return self._joined.event(decoded(frame.data, Event))
         if frame.name == DELTA:

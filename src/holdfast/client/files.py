@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from .. import wire
 from ..values.records import Restored
-from .parts import Part
+from .parts import RemotePart
 from .transport import Query
 
 BYTES, GZIP = "application/octet-stream", "application/gzip"
 
 
-class FilesPart(Part):
+class FilesPart(RemotePart):
     """Files of a session, by paths from its work folder, which none of them leaves."""
 
     async def tree(self, path: str = ".", *, depth: int = 1) -> wire.Tree:

@@ -12,7 +12,7 @@ from .transport import Query, Transport, part
 T = TypeVar("T")
 
 
-class Place(Struct, frozen=True):
+class ThreadLocation(Struct, frozen=True):
     """One thread of a session on a server."""
 
     transport: Transport
@@ -24,9 +24,9 @@ class Place(Struct, frozen=True):
         id = part(self.session, "id")
         return f"/v1/sessions/{id}"
 
-    def beside(self, thread: str) -> Place:
+    def beside(self, thread: str) -> ThreadLocation:
         """Another thread of the same session."""
-        return Place(self.transport, self.session, thread)
+        return ThreadLocation(self.transport, self.session, thread)
 
     async def call(
         self,

@@ -15,7 +15,7 @@ from ..values.display import Display, from_json, reduce
 from ..values.options import SendOptions
 from ..values.status import Queued
 from ..values.usage import Usage
-from .location import Place
+from .location import ThreadLocation
 from .server_check import read
 from .streams import post
 
@@ -23,14 +23,14 @@ Surfaces: TypeAlias = list[wire.SurfaceShown]
 Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
 
 
-class Part:
+class RemotePart:
     """A part of a session; it keeps nothing of its own."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ThreadLocation) -> None:
         self._place = place
 
 
-class ModePart(Part):
+class ModePart(RemotePart):
     """Which mode the agent works in."""
 
     async def get(self) -> str:
@@ -47,7 +47,7 @@ class ModePart(Part):
         return (await self._place.call("PUT", "/mode", wire.ModeShown, body=body)).changed
 
 
-class ModelPart(Part):
+class ModelPart(RemotePart):
     """Which model speaks."""
 
     async def get(self) -> str | None:
@@ -71,7 +71,7 @@ class ModelPart(Part):
         return (await self._place.call("PUT", "/model", wire.ModelShown, body=body)).changed
 
 
-class StatePart(Part):
+class StatePart(RemotePart):
     """The user state: a small JSON object that belongs to the whole session."""
 
     async def get(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class StatePart(Part):
         return (await self._place.call("PATCH", "/state", wire.StateShown, body=body)).state
 
 
-class UsagePart(Part):
+class UsagePart(RemotePart):
     """What was used of models."""
 
     async def get(self) -> Usage:
@@ -107,7 +107,7 @@ class UsagePart(Part):
         return await self._place.call("GET", "/usage", wire.UsageShown)
 
 
-class FollowUps(Part):
+class FollowUpsPart(RemotePart):
     """The messages that wait for their turn, in the order in which they will be taken up."""
 
     async def list(self) -> list[Queued]:
@@ -135,7 +135,7 @@ class FollowUps(Part):
             await self._place.call("DELETE", f"/follow-ups/{seq}", wire.Followed)
 
 
-class Permissions(Part):
+class PermissionsPart(RemotePart):
     """What the agent may do without asking, and what it may not do at all."""
 
     async def get(self) -> wire.PermissionsShown:
@@ -163,7 +163,7 @@ class Permissions(Part):
         return await self._place.call("DELETE", "/grants", wire.PermissionsShown, query=query)
 
 
-class DisplayPart(Part):
+class DisplayPart(RemotePart):
     """What a person is to see of this thread."""
 
     async def get(self) -> Display:
@@ -189,7 +189,7 @@ class DisplayPart(Part):
                     yield display
 
 
-class SurfacesPart(Part):
+class SurfacesPart(RemotePart):
     """Where the session is talked to from."""
 
     async def list(self) -> Surfaces:

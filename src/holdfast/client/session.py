@@ -17,19 +17,19 @@ from ..values.records import Receipt
 from ..values.result import Result
 from ..values.status import Status
 from .files import FilesPart
-from .location import Place
+from .location import ThreadLocation
 from .parts import (
     DisplayPart,
-    FollowUps,
+    FollowUpsPart,
     ModelPart,
     ModePart,
-    Permissions,
+    PermissionsPart,
     StatePart,
     SurfacesPart,
     UsagePart,
 )
 from .streams import Follow, Stream, post, read_events
-from .threads import Threads
+from .threads import ThreadsPart
 from .transport import part
 
 
@@ -37,18 +37,18 @@ class Session:
     """One thread of a session on a server. Made by `client.get_or_create`; it costs nothing to
     keep, and nothing to make again."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ThreadLocation) -> None:
         self._place = place
         self.mode = ModePart(place)
         self.model = ModelPart(place)
         self.state = StatePart(place)
         self.usage = UsagePart(place)
         self.display = DisplayPart(place)
-        self.follow_ups = self.queue = FollowUps(place)
-        self.permissions = Permissions(place)
+        self.follow_ups = self.queue = FollowUpsPart(place)
+        self.permissions = PermissionsPart(place)
         self.surfaces = SurfacesPart(place)
         self.files = FilesPart(place)
-        self.threads = self.thread = Threads(place, Session)
+        self.threads = self.thread = ThreadsPart(place, Session)
 
     def __repr__(self) -> str:
         return f"<session {self.id!r}, thread {self._place.thread!r}>"

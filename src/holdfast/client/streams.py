@@ -18,12 +18,12 @@ from ..values.status import Status
 from ..values.stream_items import CaughtUp, Item
 from ..values.watch import Watch
 from .feed import Feed
-from .location import Place
+from .location import ThreadLocation
 
 PAGE = 500  # events that are asked for at once
 
 
-async def post(place: Place, content: Content, options: SendOptions) -> wire.Accepted:
+async def post(place: ThreadLocation, content: Content, options: SendOptions) -> wire.Accepted:
     """Send a message; it is in the log when this returns. Without a key of the caller's, one is
     made, and stays the same however often it has to be sent."""
     check_options(options)
@@ -70,7 +70,7 @@ class Stream:
     the loop stops nothing; `cancel` does."""
 
     def __init__(
-        self, place: Place, content: Content, options: SendOptions, *, deltas: bool = True
+        self, place: ThreadLocation, content: Content, options: SendOptions, *, deltas: bool = True
     ) -> None:
         self._place, self._content, self._deltas = place, content, deltas
         self._options: SendOptions = {**options, "key": options.get("key") or new_id()}
@@ -171,7 +171,7 @@ class Follow:
 
 
 async def read_events(
-    place: Place, *, after: int | str = 0, most: int | None = None
+    place: ThreadLocation, *, after: int | str = 0, most: int | None = None
 ) -> list[Event]:
     """The events that follow a place, as they are now; at most so many."""
     found: list[Event] = []

@@ -7,16 +7,16 @@ from typing import Generic, TypeVar
 
 from .. import wire
 from ..log.catalog import Page, Row
-from .location import Place
+from .location import ThreadLocation
 from .transport import part
 
 S = TypeVar("S")
 
 
-class Threads(Generic[S]):
+class ThreadsPart(Generic[S]):
     """The threads of a session, and this one among them."""
 
-    def __init__(self, place: Place, make: Callable[[Place], S]) -> None:
+    def __init__(self, place: ThreadLocation, make: Callable[[ThreadLocation], S]) -> None:
         self._place, self._make = place, make
 
     @property

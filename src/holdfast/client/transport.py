@@ -28,7 +28,7 @@ from ..errors import (
 )
 from ..log.codec import check_name
 from ..log.events import new_id
-from .credentials import Credentials, is_loopback
+from .credentials import ClientCredentials, is_loopback
 from .server_check import check, locked, read
 from .server_check import refused as refusal
 
@@ -91,7 +91,7 @@ class Transport:
         self._at = 0
         self.patience = patience
         # Where requests of a client of the program's own go, such as to a proxy, is not known here.
-        self._credentials = Credentials(key, local=http is None)
+        self._credentials = ClientCredentials(key, local=http is None)
         self._given, self._http = http, http
         self._opening = asyncio.Lock()
         self._closed = False

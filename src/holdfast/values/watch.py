@@ -9,7 +9,7 @@ from ..log import events as ev
 from ..log.codec import typed
 from ..log.events import Event, Key
 from ..log.state import CHILD, FINAL
-from .metrics import Tally
+from .metrics import RunTally
 from .pending import Ask
 from .result import Result, ResultStatus
 from .stream_items import Item, Trouble
@@ -28,7 +28,7 @@ class Watch:
         self.stack: str | None = None
         self._finals: set[str] = set()
         self._open: set[str] = set()  # items that wait
-        self._tally = Tally()
+        self._tally = RunTally()
         self.end: tuple[ResultStatus, str | None, str | None, int] | None = None
 
     def see(self, item: Item) -> bool:

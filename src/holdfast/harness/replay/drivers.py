@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import LeaseLost
 from ...log import events as ev
 from ...log.events import Key
@@ -45,7 +47,7 @@ class ReplayDrivers:
         """Stop the driver as in a handover."""
         track.stopped = True
         if (driving := self.drives.get(track.key)) is not None:
-            driving.stopping = True
+            driving.stop()
             driving.halt()
 
     def run_out(self, track: Track) -> None:
@@ -70,5 +72,11 @@ class ReplayDrivers:
     def tune(self, track: Track) -> None:
         """Give the driver the recorded bounds, owner and model."""
         if (config := self.configs.get(track.key)) is not None and not track.free:
-            config.bounds, config.owner = circumstances.bounds(track), circumstances.driver(track)
-            config.default_model = circumstances.model(track) or config.default_model
+            config = self.configs[track.key] = replace(
+                config,
+                bounds=circumstances.bounds(track),
+                owner=circumstances.driver(track),
+                default_model=circumstances.model(track) or config.default_model,
+            )
+            if (driving := self.drives.get(track.key)) is not None:
+                driving.use(config)

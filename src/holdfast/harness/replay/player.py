@@ -12,6 +12,7 @@ from ...log.state import fold
 from ...models.port import Model
 from ..agents.agent import Agent
 from ..agents.config import Config
+from ..agents.runtime import Runtime
 from ..agents.subagents import kin
 from ..live.log import Live
 from ..live.open_logs import Lives
@@ -125,19 +126,20 @@ class _Player:
         if (agent := self._agent_of(track)) is None:
             return
         config = stage.drivers.configs[track.key] = self._config(track, agent)
+        runtime = Runtime(config, stage)
         live = await self._lives.open(track.key)
         shared = await self._shared(track, live)
         if stage.plan.terms.masked:  # a schema would reject redacted values
             answers = typed_answers(track)
             finals = {(live.log, seq): final(known) for seq, known in answers.items()}
-            config.outputs.update(finals)
+            runtime.outputs.update(finals)
         while not (track.over or track.free):
             await stage.hand_in(track)
             if track.expected() is None:
                 return
             before = track.at
             stage.drivers.tune(track)
-            await self._driven(track, config, live, shared)
+            await self._driven(track, runtime, live, shared)
             if track.at == before and not (track.over or track.free or track.stopped):
                 coming = track.following()
                 assert coming is not None
@@ -147,7 +149,7 @@ class _Player:
                 stage.end(track, "diverged")
         if track.free and not track.over:
             await RecordedInputs(stage, track, live).feed(
-                lambda: self._driven(track, config, live, shared)
+                lambda: self._driven(track, runtime, live, shared)
             )
 
     async def _shared(self, track: Track, live: Live) -> Live:
@@ -176,7 +178,6 @@ class _Player:
     def _config(self, track: Track, agent: Agent) -> Config:
         return Config(
             agent=agent,
-            store=self._stage,
             models=RecordedModels(self._stage, track, self._model),
             default_model=model(track),
             fallbacks=tuple(models(track)),
@@ -192,10 +193,13 @@ class _Player:
             clock=lambda key: clock(self._stage.tracks[key]),
         )
 
-    async def _driven(self, track: Track, config: Config, live: Live, shared: Live) -> None:
+    async def _driven(self, track: Track, runtime: Runtime, live: Live, shared: Live) -> None:
         """Drive the log until nothing is left to do, or there is no progress."""
         stage = self._stage
-        work = asyncio.create_task(drive(config, live, shared, stage.drivers.drives))
+        drivers = stage.drivers
+        work = asyncio.create_task(
+            drive(runtime, drivers.configs[track.key], live, shared, drivers.drives)
+        )
         try:
             while not work.done():
                 before = self._progress(live)

@@ -14,7 +14,7 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 from ...cancellation import ended
 from ...errors import InvalidValue, KeyReused
 from ...harness.session.message_stream import Stream
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...harness.session.threads import messages_of
 from ...log import events as ev
 from ...log.codec import typed
@@ -145,7 +145,8 @@ async def _check_choices(ask: Asking, session: Session, data: SendMessage) -> No
         choices.check_model(data.model)
     if data.limits:
         limits = {str(name): value for name, value in data.limits.items()}
-        choices.check_limits(limits, session.config.mode(await session.catch_up()))
+        core = core_of(session)
+        choices.check_limits(limits, core.config.mode(await core.catch_up()))
 
 
 async def _read(ask: Asking, stream: Stream) -> tuple[int, bool]:
@@ -178,7 +179,7 @@ async def _used_up(stream: Stream) -> None:
 
 async def _same(key: str, session: Session, seq: int, data: SendMessage) -> None:
     """Refuse a key that stands for a message with other options already."""
-    known = await session.live.payload(seq, ev.MessageReceived)
+    known = await core_of(session).live.payload(seq, ev.MessageReceived)
     how = "queue" if data.busy == "reject" else data.busy
     given = (how, dict(data.metadata), data.model, dict(data.limits))
     if known is not None and (known.how, known.metadata, known.model, known.limits) != given:
@@ -192,7 +193,7 @@ def accepted(ask: Asking, session: Session, seq: int) -> Accepted:
         session=where.session,
         thread=where.thread,
         seq=seq,
-        cursor=cursor(session.live.log, seq - 1),
+        cursor=cursor(core_of(session).live.log, seq - 1),
         events=ask.events(where.session, where.thread),
     )
 
@@ -238,7 +239,7 @@ async def abort(
     """Stop the run that is going or waits, whichever replica drives it. What was said is kept,
     and so is the queue."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         said = data or Abort()
         await session.abort(said.reason, actor=ask.actor, run=said.run, key=ask.once)
         return session.status
@@ -260,7 +261,7 @@ async def transcript(
 async def follow_ups(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Followed:
     """The messages that wait, in the order in which they will be taken up."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         return Followed(items=await session.queue.list())
 
 
@@ -270,7 +271,7 @@ async def reorder(
 ) -> Followed:
     """Take these up first, in this order."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         await session.queue.reorder(data.order)
         return Followed(items=await session.queue.list())
 
@@ -282,7 +283,7 @@ async def edit_follow_up(
     """Let the model read other words."""
     check_said("text", data.text)
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         await session.queue.edit(seq, data.text, actor=ask.actor)
         return Followed(items=await session.queue.list())
 
@@ -298,7 +299,7 @@ async def remove_follow_up(
 ) -> Followed:
     """Take a message out of the queue; it stays in the log."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         if not (ask.again and await _removed(session, seq)):
             await session.queue.remove(seq)
         return Followed(items=await session.queue.list())

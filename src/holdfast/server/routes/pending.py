@@ -9,7 +9,8 @@ from litestar import get, post
 from litestar.params import JSONBody, PathParameter
 
 from ...errors import AlreadyDecided, Forbidden
-from ...harness.session.session import Session
+from ...harness.session.pending_answers import settle_item
+from ...harness.session.session import Session, core_of
 from ...harness.session.subagents import holder
 from ...log.catalog import Parent
 from ...log.codec import typed
@@ -39,7 +40,7 @@ async def waiting(ask: Ask, session_id: SessionId, thread: Thread = "main") -> A
     if row.sealed is not None:  # it waits where it was moved to, if anywhere
         return Asks(items=[])
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         return Asks(items=await session.pending())
 
 
@@ -86,7 +87,7 @@ async def extend(
 ) -> Asks:
     """Let an item expire so many seconds from now, or never."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         await _another(ask, session, item)
         await session.extend(item, data.seconds, actor=ask.actor)
         return Asks(items=await session.pending())
@@ -102,11 +103,17 @@ async def _decide(
     answer: Any = None,
 ) -> Decision:
     async with ask.session(id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         await _another(ask, session, item)
         try:
-            return await session.settle(
-                item, outcome, actor=ask.actor, reason=reason, answer=answer, channel="http"
+            return await settle_item(
+                core_of(session),
+                item,
+                outcome,
+                actor=ask.actor,
+                reason=reason,
+                answer=answer,
+                channel="http",
             )
         except AlreadyDecided:
             said = await _said(session, item, outcome, ask.actor) if ask.again else None
@@ -117,10 +124,10 @@ async def _decide(
 
 async def _said(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
     """What somebody was told, or was to be told, who has decided on an item or agreed to it."""
-    where, _ = await holder(session.live.store, session.key, item)
+    where, _ = await holder(core_of(session).live.store, session.key, item)
     voters: dict[str | None, int] = {}  # who agreed, the last first
     opened: PendingOpened | None = None
-    async for event in session.live.store.read(where, reverse=True):
+    async for event in core_of(session).live.store.read(where, reverse=True):
         said = typed(event)
         if isinstance(said, PendingSettled) and said.id == item:
             if event.actor == actor and said.outcome == outcome:
@@ -141,12 +148,12 @@ async def _another(ask: Asking, session: Session, item: str) -> None:
     thread in which the item waits, and in those above, which may have handed it on to it."""
     if not ask.service.settings.two_person:
         return
-    where, _ = await holder(session.live.store, session.key, item)
+    where, _ = await holder(core_of(session).live.store, session.key, item)
     asked: set[str | None] = {session.identity.user}
     thread: str | None = where.thread
     while thread is not None:
         async with ask.session(session.key.session, thread) as above:
-            await above.catch_up()
+            await core_of(above).catch_up()
             asked |= await _askers(above)
             parent = await _parent(above)
             thread = None if parent is None else parent.thread
@@ -155,13 +162,13 @@ async def _another(ask: Asking, session: Session, item: str) -> None:
 
 
 async def _parent(session: Session) -> Parent | None:
-    row = await session.live.store.row(session.key)
+    row = await core_of(session).live.store.row(session.key)
     return None if row is None else row.parent
 
 
 async def _askers(session: Session) -> set[str | None]:
     """Those whose words the run that is going has read, and who wanted them to be asked again."""
-    run = session.live.state.active
+    run = core_of(session).live.state.active
     if run is None:
         return set()
     return await _forker(session) | await _senders(session, run.seq)
@@ -171,14 +178,14 @@ async def _forker(session: Session) -> set[str | None]:
     """Who had a thread branch off, which may have asked a message again."""
     if (parent := await _parent(session)) is None:
         return set()
-    live = session.live
+    live = core_of(session).live
     first = live.store.read(session.key, after=parent.at, limit=1, log=live.log)
     return {event.actor async for event in first}
 
 
 async def _senders(session: Session, begun: int) -> set[str | None]:
     """Whose words a run has read that began with this event."""
-    live = session.live
+    live = core_of(session).live
     inputs: set[int] = set()
     async for event in live.store.read(session.key, after=begun - 1, log=live.log):
         payload = typed(event)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
 from ...harness.sandbox.removal import cleared, condemn
+from ...harness.session.session import core_of
 from ...log import events as ev
 from ...log.catalog import Phase, Query, Row
 from ...log.codec import check_name
@@ -26,7 +27,7 @@ from ..engines import Place
 from ..http.context import Ask, Asking, SessionId, Thread, check_metadata
 from ..placement import pagination
 from ..placement.store_names import remaining
-from ..streams.session_stream import Alone
+from ..streams.session_stream import Alone, live_of
 from ..uploads import session_uploads, variables
 
 Stands: TypeAlias = Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
@@ -202,11 +203,12 @@ async def show(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Sess
 async def status(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Status:
     """Where a session stands now, at a glance."""
     async with ask.reading(session_id, thread) as session:
-        row = await session.live.store.row(session.live.key)
+        live = live_of(session)
+        row = await live.store.row(live.key)
         if isinstance(session, Alone):
             found = alone(session)
         else:
-            await session.catch_up()
+            await core_of(session).catch_up()
             found = session.status
     if row is None or row.sealed is None:
         return found

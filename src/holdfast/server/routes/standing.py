@@ -9,7 +9,7 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec.structs import replace
 
 from ...errors import Forbidden
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...values.display import to_json
 from ...wire import (
     ChangeState,
@@ -41,8 +41,9 @@ async def display(
 ) -> Response[DisplayShown]:
     """What a person is to see of a session at this moment, as one value."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
-        row = await session.live.store.row(session.live.key)
+        core = core_of(session)
+        await core.catch_up()
+        row = await core.live.store.row(core.key)
         shown = session.display.get()
     if row is not None and row.sealed is not None:
         shown = replace(shown, phase=SEALED, running=False, queued=0, pending={})
@@ -57,7 +58,7 @@ async def display(
 async def mode(ask: Ask, session_id: SessionId, thread: Thread = "main") -> ModeShown:
     """The mode that the agent works in, and those that there are."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         return _mode(session)
 
 
@@ -72,7 +73,7 @@ async def switch_mode(
 
 
 def _mode(session: Session, changed: bool = False) -> ModeShown:
-    names = [one.name for one in session.config.agent.modes]
+    names = [one.name for one in core_of(session).config.agent.modes]
     return ModeShown(mode=session.mode.name, modes=names, changed=changed)
 
 
@@ -80,7 +81,7 @@ def _mode(session: Session, changed: bool = False) -> ModeShown:
 async def model(ask: Ask, session_id: SessionId, thread: Thread = "main") -> ModelShown:
     """The model of the next call, and the thread's own choice."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         return _model(session)
 
 
@@ -107,7 +108,7 @@ def _model(session: Session, changed: bool = False) -> ModelShown:
 async def state(ask: Ask, session_id: SessionId) -> StateShown:
     """The user state, which all threads share."""
     async with ask.session(session_id) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         return StateShown(state=session.state.get())
 
 
@@ -135,7 +136,7 @@ async def replace_state(
 async def usage(ask: Ask, session_id: SessionId, thread: Thread = "main") -> UsageShown:
     """What this thread has used of its models, and what all threads have."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         return UsageShown(thread=session.usage.get(), session=await session.usage_all())
 
 
@@ -146,7 +147,7 @@ async def usage(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Usa
 async def permissions(ask: Ask, session_id: SessionId, thread: Thread = "main") -> PermissionsShown:
     """What the agent may do without asking, and what it may not do at all."""
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         return _permissions(session)
 
 

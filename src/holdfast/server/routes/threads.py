@@ -9,6 +9,7 @@ from litestar import delete, get, patch, post
 from litestar.params import FromQuery, JSONBody, PathParameter, QueryParameter
 
 from ...errors import SessionExists, SessionNotFound
+from ...harness.session.session import core_of
 from ...wire import CreateThread, ForkThread, RenameThread, RowPage, SessionView
 from ..http.context import Ask, Asking, SessionId, Thread
 from .sessions import check_id
@@ -78,7 +79,7 @@ async def fork(
     id = said.id or ask.new_id()
     check_id(id)
     async with ask.session(session_id, thread) as session:
-        await session.catch_up()
+        await core_of(session).catch_up()
         try:
             await session.thread.clone(said.title, id=id, at=said.at, actor=ask.actor)
         except SessionExists:

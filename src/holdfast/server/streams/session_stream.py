@@ -27,7 +27,7 @@ from ...errors import (
 )
 from ...harness.live.log import Live
 from ...harness.live.subscribers import is_apart
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...log.catalog import Row
 from ...log.events import Event, Scope
 from ...values.delta import Delta
@@ -66,6 +66,11 @@ class Alone:
 Readable: TypeAlias = Session | Alone
 
 
+def live_of(session: Readable) -> Live:
+    """The live log of a session."""
+    return session.live if isinstance(session, Alone) else core_of(session).live
+
+
 async def begin(session: Readable, wish: Wish, removals: Removals | None = None) -> Reading:
     """What a reader is to be given; `InvalidValue` where it asks for what cannot be,
     `UnknownAgent` where it asks for what only an agent knows."""
@@ -75,7 +80,7 @@ async def begin(session: Readable, wish: Wish, removals: Removals | None = None)
 
 async def place(session: Readable, after: str | None) -> int | Resync:
     """The number behind which to read, or what is there instead of the log that was meant."""
-    log, head = session.live.log, await newest(session)
+    log, head = live_of(session).log, await newest(session)
     if after == NOW:
         return head
     try:
@@ -90,7 +95,7 @@ async def place(session: Readable, after: str | None) -> int | Resync:
 async def newest(session: Readable) -> int:
     """The number of the last event that there is, which has then arrived here. Also where a
     session does not go on any more."""
-    live = session.live
+    live = live_of(session)
     row = await live.store.row(live.key)
     return live.state.head if row is None else (await live.reach(row.head)).head
 
@@ -112,7 +117,7 @@ async def _goal(session: Readable, wish: Wish) -> Goal:
         raise session.unknown
     if wish.input is None:
         return Quiet(session) if wish.until == "idle" else Forever()
-    event = await session.live.event(wish.input) if wish.input > 0 else None
+    event = await live_of(session).event(wish.input) if wish.input > 0 else None
     if event is None or event.kind != "message.received":
         problem, remedy = f"{wish.input} is no message here", "give what accepting one returned"
         raise InvalidValue(field="input", problem=problem, remedy=remedy)
@@ -120,7 +125,8 @@ async def _goal(session: Readable, wish: Wish) -> Goal:
 
 
 async def _replaced(session: Readable) -> list[Part]:
-    row = await session.live.store.row(session.live.key)
+    live = live_of(session)
+    row = await live.store.row(live.key)
     if row is None:
         return [End(reason="deleted")]
     return [_resync(row.log, row.head, "another log was begun"), End(reason="resync")]
@@ -139,7 +145,7 @@ class Reading:
         removals: Removals | None = None,
     ) -> None:
         self._removals = removals or Removals()
-        self.log = session.live.log
+        self.log = live_of(session).log
         self.after = 0 if isinstance(after, Resync) else after
         self._session, self._goal, self._deltas = session, goal, deltas
         self._lost = after if isinstance(after, Resync) else None
@@ -177,7 +183,7 @@ class Reading:
 
     async def event(self, seq: int) -> Event:
         """The event with this number, with all its data."""
-        live = self._session.live
+        live = live_of(self._session)
         if (event := await live.event(seq)) is None:
             key = live.key
             raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
@@ -196,7 +202,7 @@ class Reading:
 
     async def _until_it_fails(self) -> AsyncGenerator[Part, None]:
         session, goal = self._session, self._goal
-        listener = session.live.listen(self._read, whole=False)
+        listener = live_of(session).listen(self._read, whole=False)
         asked = asyncio.create_task(goal.asked(listener)) if goal.asks else None
         try:
             async with contextlib.aclosing(aiter(listener)) as items:
@@ -219,7 +225,8 @@ class Reading:
                 await ended(asked)
 
     async def _closed(self) -> End:
-        live, why = self._session.live, self._session.live.failure
+        live = live_of(self._session)
+        why = live.failure
         if isinstance(why, HarnessClosed):
             await self._removals.over(Scope(live.key.tenant, live.key.session))
             row = await live.store.row(live.key)
@@ -250,7 +257,7 @@ class Reading:
 
     async def _end(self, item: Item) -> End | None:
         """The end, if this was the last that the reader wanted, or that there can be."""
-        live = self._session.live
+        live = live_of(self._session)
         told = isinstance(item, (Trouble, CaughtUp)) and self._goal.asks
         if told and live.stuck is not None:
             return End(reason="closed", error=failure(live.stuck))
@@ -261,7 +268,7 @@ class Reading:
         return None if reason is None else await self._goal.end(reason)
 
     async def _moved(self, item: Item) -> SessionMoved | None:
-        live = self._session.live
+        live = live_of(self._session)
         head = live.state.head
         last = item if isinstance(item, Event) else await live.event(head, whole=False)
         if last is None or last.kind != "session.moved":

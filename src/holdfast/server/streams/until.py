@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 from ...harness.live.log import Listener
 from ...harness.loop.decide import asks_within, decide, delegates
 from ...harness.loop.steps import Idle, Plan
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...log.events import Event
 from ...stores.port import wall_clock
 from ...values.stream_items import CaughtUp, Item
@@ -83,12 +83,12 @@ class Quiet(Forever):
 
     def newest(self, item: Item) -> bool:
         """Whether nothing has happened since."""
-        head = self.session.live.state.head
+        head = core_of(self.session).live.state.head
         at = item.seq if isinstance(item, Event) else getattr(item, "head", None)
         return self.live and at == head
 
     async def asked(self, listener: Listener) -> None:
-        live = self.session.live
+        live = core_of(self.session).live
         try:
             while not self.waits:
                 await live.until(lambda: delegates(live.state))
@@ -113,7 +113,7 @@ class Answer(Quiet):
         return self.watch.see(item)
 
     def met(self, item: Item) -> Reason | None:
-        watch, state = self.watch, self.session.live.state
+        watch, state = self.watch, core_of(self.session).live.state
         if not self.live and _may_go_on(watch):
             return None  # it may have waited then, and gone on since
         mine = state.run is not None and watch.run == state.run.id
@@ -128,14 +128,14 @@ class Answer(Quiet):
     async def end(self, reason: Reason) -> End:
         session, watch = self.session, self.watch
         if watch.end is None and not self._behind():
-            watch.end = ("waiting", None, None, session.live.state.head)
+            watch.end = ("waiting", None, None, core_of(session).live.state.head)
         status = session.status
         result = watch.result(tuple(await session.pending()), status.agent, status.mode)
         return End(reason=reason, result=result)
 
     def _behind(self) -> bool:
         """Whether the input waits for its turn, and only a person can bring that about."""
-        state, watch = self.session.live.state, self.watch
+        state, watch = core_of(self.session).live.state, self.watch
         queued = any(item.seq == watch.input for item in state.queue)
         if queued and (self.waits or standing(self.session) is not None):
             watch.end = ("queued", None, None, state.head)
@@ -149,11 +149,11 @@ def _may_go_on(watch: Watch) -> bool:
 
 def standing(session: Session) -> Reason | None:
     """Whether nothing is left to do, or only for a person; None while there is something."""
-    state = session.live.state
+    state = core_of(session).live.state
     if delegates(state):
         return None
     if asks_within(state):
         return "waiting"
-    if not isinstance(decide(state, session.config.bounds, wall_clock()), (Idle, Plan)):
+    if not isinstance(decide(state, core_of(session).config.bounds, wall_clock()), (Idle, Plan)):
         return None
     return "finished" if state.active is None else "waiting"

@@ -1,29 +1,21 @@
-"""What a server does for more than one session: bundles in and out, and what it holds of a
-person."""
+"""Bundles of a server: export, move, import and validate sessions as files."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from ..values.records import PersonRecord
-from ..wire import ErasedPerson
 from ..wire.bundles import BundleShown, BundleTaken
-from .transport import Query, Transport, decoded, part
+from .transport import Query, Transport, part
 
 ZIP = "application/zip"
-PEOPLE = "/v1/people"  # by name in the query: it may be of any characters
 
 
-class Matter:
-    """One matter of a server."""
+class Bundles:
+    """Sessions as files, to keep or to move elsewhere."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-
-
-class Bundles(Matter):
-    """Sessions as files, to keep or to take elsewhere."""
 
     async def export(
         self,
@@ -80,38 +72,3 @@ class Bundles(Matter):
         return await self._transport.call(
             "POST", "/v1/bundles/validate", BundleShown, body=data, query=query, media=ZIP
         )
-
-
-class People(Matter):
-    """What there is of a person in all sessions, in every store of the server or with `store` in
-    the one of this kind."""
-
-    async def export(
-        self, user: str, *, shared: bool = False, store: str | None = None
-    ) -> AsyncGenerator[PersonRecord, None]:
-        """All that is stored of a person, event by event; with `shared`, also what is theirs in
-        the sessions of others."""
-        query: Query = {"user": user, "shared": shared, "store": store}
-        async with self._transport.lines(PEOPLE, query, accept="application/x-ndjson") as lines:
-            async for line in lines:
-                yield decoded(line, PersonRecord)
-
-    async def erase(
-        self,
-        user: str,
-        *,
-        reason: str,
-        shared: bool = True,
-        dry_run: bool = False,
-        store: str | None = None,
-    ) -> ErasedPerson:
-        """Delete a person's sessions, and erase their events in all others. A store that could
-        not be reached is told in `remains`, and as `failed` in `stores`."""
-        query: Query = {
-            "user": user,
-            "reason": reason,
-            "shared": shared,
-            "dry_run": dry_run,
-            "store": store,
-        }
-        return await self._transport.call("DELETE", PEOPLE, ErasedPerson, query=query)
