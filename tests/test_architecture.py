@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -114,7 +115,10 @@ def part(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
-GRAPH = {module: set(imports(module, path.read_text())) for module, path in MODULES.items()}
+@cache
+def graph() -> dict[str, set[str]]:
+    """What each module imports. Read on demand: every worker of pytest imports this file."""
+    return {module: set(imports(module, path.read_text())) for module, path in MODULES.items()}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ def test_every_form_of_import_is_seen(module: str, source: str, found: str) -> N
 def test_imports_point_one_way() -> None:
     wrong = [
         f"{module} imports {target}"
-        for module, targets in GRAPH.items()
+        for module, targets in graph().items()
         for target in targets & set(MODULES)
         if part(module) != part(target) and LINES[part(target)] >= LINES[part(module)]
     ]
@@ -151,7 +155,7 @@ def test_imports_point_one_way_within(package: str, floors: dict[str, int]) -> N
     wrong = [
         f"{module} imports {target}"
         for module in inside
-        for target in GRAPH[module] & set(inside)
+        for target in graph()[module] & set(inside)
         if (own := module.split(".")[2]) != (other := target.split(".")[2])
         if own in floors and floors.get(other, len(floors)) >= floors[own]
     ]
@@ -160,7 +164,7 @@ def test_imports_point_one_way_within(package: str, floors: dict[str, int]) -> N
 
 @pytest.mark.parametrize(("name", "may"), [("values", PURE), ("wire", PURE | {"wire"})])
 def test_values_and_wire_import_the_pure_core_alone(name: str, may: set[str]) -> None:
-    inside = {module: targets for module, targets in GRAPH.items() if part(module) == name}
+    inside = {module: targets for module, targets in graph().items() if part(module) == name}
     assert inside
     wrong = [
         f"{module} imports {target}"
@@ -190,14 +194,14 @@ def test_every_module_has_a_place_in_the_layout() -> None:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    TopologicalSorter({module: targets - {module} for module, targets in GRAPH.items()}).prepare()
+    TopologicalSorter({module: targets - {module} for module, targets in graph().items()}).prepare()
 
 
 def test_the_core_imports_msgspec_and_the_standard_library_alone() -> None:
     known = {*sys.stdlib_module_names, "msgspec", "holdfast"}
     wrong = [
         f"{module} imports {target}"
-        for module, targets in GRAPH.items()
+        for module, targets in graph().items()
         if not module.startswith(DRIVERS) and part(module) in CORE
         for target in targets
         if target.split(".")[0] not in known

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast import new_id
 from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
-from holdfast.redact import DEFAULT_KEYS, PLACEHOLDER, decode
+from holdfast.redact import DEFAULT_KEYS, PLACEHOLDER, encodings
 from holdfast.redact.names import Names
 from holdfast.redact.scan import scan
 from tests.redaction.corpus.cases import CASES
@@ -108,7 +108,7 @@ def test_a_table_keeps_its_lines_and_columns() -> None:
 @settings(max_examples=100, deadline=None)
 @given(mixture)
 def test_a_view_maps_each_place_back_to_where_it_came_from(text: str) -> None:
-    for view in decode.views(text):
+    for view in encodings.decoded(text):
         assert len(view.starts) == len(view.origin)
         for at in range(0, len(view.text), max(1, len(view.text) // 7)):
             start, end = view.span(at, at + 1)
@@ -163,7 +163,7 @@ def calls(text: str) -> int:
 
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_the_work_grows_no_faster_than_the_text(unit: str) -> None:
-    size = 8_000
+    size = 4_000
     short, long = unit * (size // len(unit)), unit * (4 * size // len(unit))
     assert calls(long) <= 8 * calls(short)  # quadratic work would be sixteen times as much
 

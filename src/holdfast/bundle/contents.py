@@ -21,7 +21,7 @@ from .archive import PIECE, Parts
 from .faults import Faults
 from .liveness import liveness
 from .parse import UNREADABLE
-from .redaction.sanitize import LARGEST
+from .redaction.sanitizer import LARGEST
 from .redaction.scrub import Scrub, ScrubConfig
 from .sections import Digest
 from .timestamps import rfc3339

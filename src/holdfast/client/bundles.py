@@ -42,8 +42,8 @@ class Bundles:
     async def move(
         self, id: str, *, to: str | None = None, form: Literal["archive", "json"] = "archive"
     ) -> bytes:
-        """A session as a bundle with all as it is, to go on elsewhere: at this server it is
-        sealed, as moved to `to`. The same move again gives the same bundle."""
+        """A session as a complete bundle, to continue elsewhere. The session is sealed on this
+        server, as moved to `to`. Repeating the move returns the same bundle."""
         path, query = f"/v1/sessions/{part(id, 'id')}/bundle/move", {"to": to, "form": form}
         return await self._transport.raw("POST", path, query=query)
 
@@ -55,8 +55,8 @@ class Bundles:
         purpose: Literal["continue", "read"] = "continue",
         accept_redacted: bool = False,
     ) -> BundleTaken:
-        """Make a session of a bundle, under its own id or another. The same bundle again is the
-        same session. `warnings` say where no agent of the server serves it."""
+        """Import a bundle as a session, under its own id or another. Importing the same bundle
+        again gives the same session. `warnings` say what the session lacks on this server."""
         query: Query = {
             "session": session,
             "purpose": purpose,
@@ -67,7 +67,7 @@ class Bundles:
         )
 
     async def validate(self, data: bytes, *, allow_secrets: bool = False) -> BundleShown:
-        """Whether a bundle is whole, and what it says of itself."""
+        """Check that a bundle is complete and valid, and return its summary."""
         query: Query = {"allow_secrets": allow_secrets}
         return await self._transport.call(
             "POST", "/v1/bundles/validate", BundleShown, body=data, query=query, media=ZIP

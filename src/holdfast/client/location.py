@@ -1,4 +1,4 @@
-"""Where a session is: the way to its server, and its path there."""
+"""The location of a session: the transport to its server, and its path there."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ThreadLocation(Struct, frozen=True):
         query: Query | None = None,
         key: str | None = None,
     ) -> T:
-        """Ask the server about this thread."""
+        """Send a request about this thread."""
         asked = {**(query or {}), "thread": None if self.thread == "main" else self.thread}
         return await self.transport.call(
             method, self.path + path, answer, body=body, query=asked, key=key
@@ -47,7 +47,7 @@ class ThreadLocation(Struct, frozen=True):
     def feed(
         self, after: str | int | None, *, whole: bool = False, **query: str | int | bool | None
     ) -> Feed:
-        """Its stream, from a place on; with `whole`, with deltas for all that is said."""
+        """Its stream after a cursor; with `whole`, with deltas for every message."""
         asked = {**query, "thread": None if self.thread == "main" else self.thread}
         where = (self.session, self.thread)
         return Feed(self.transport, f"{self.path}/events", where, asked, after, whole=whole)

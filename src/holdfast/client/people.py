@@ -21,8 +21,8 @@ class People:
     async def export(
         self, user: str, *, shared: bool = False, store: str | None = None
     ) -> AsyncGenerator[PersonRecord, None]:
-        """All that is stored of a person, event by event; with `shared`, also what is theirs in
-        the sessions of others."""
+        """All stored data of a person, event by event; with `shared`, also their events in the
+        sessions of others."""
         query: Query = {"user": user, "shared": shared, "store": store}
         async with self._transport.lines(PEOPLE, query, accept="application/x-ndjson") as lines:
             async for line in lines:
@@ -38,7 +38,7 @@ class People:
         store: str | None = None,
     ) -> ErasedPerson:
         """Delete a person's sessions, and erase their events in all others. A store that could
-        not be reached is told in `remains`, and as `failed` in `stores`."""
+        not be reached is listed in `remains`, and as `failed` in `stores`."""
         query: Query = {
             "user": user,
             "reason": reason,

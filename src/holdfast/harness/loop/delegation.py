@@ -17,7 +17,7 @@ from ...log import events as ev
 from ...log.codec import typed
 from ...log.events import Event, Key, NewEvent
 from ...log.state import CHILD, State
-from ...values.watch import Watch
+from ...values.watch import MessageWatch
 from ..agents.agent import DELEGATION
 from ..agents.config import check_offered
 from ..agents.subagents import SubAgent
@@ -215,17 +215,17 @@ async def _outcome(driving: Driving) -> dict[str, Any]:
     about = {"thread": live.key.thread, "agent": driving.config.agent.key}
     if run is None:
         return {"status": "aborted", "text": "", "usage": {}, **about}
-    watch = Watch(live.key, -1)
-    watch.run = run.id
+    watch = MessageWatch(live.key, run=run.id)
     usage: dict[str, int] = {}
     async for event in live.store.read(live.key, after=run.seq - 1, log=live.log):
         watch.see(event)
         for name, count in _used(event).items():
             usage[name] = usage.get(name, 0) + count
-    status, code, error, _ = watch.end or (run.status, run.code, None, 0)
+    end = watch.end
+    code, error = (run.code, None) if end is None else (end.code, end.error)
     more = {"code": code, "error": error, "output": watch.output}
     return {
-        "status": status,
+        "status": run.status if end is None else end.status,
         "text": watch.text[:TEXT],
         "usage": usage,
         **about,

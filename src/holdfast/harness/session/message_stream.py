@@ -16,9 +16,9 @@ from ...stores.port import wall_clock
 from ...values.options import Content, SendOptions, check_options
 from ...values.result import Result
 from ...values.stream_items import Item, Trouble
-from ...values.watch import Watch
+from ...values.watch import Conclusion, MessageWatch, Rest, delegates
 from ..live.log import Listener, Live
-from ..loop.decide import asks_within, at_rest, delegates
+from ..loop.decide import rest_of
 from ..loop.typed_output import convert
 from .base import SessionCore, SessionPart
 from .pending_answers import asks
@@ -61,7 +61,6 @@ class Stream:
         self._core, self._content, self._kind, self._options = core, content, kind, options
         self._result: Result | None = None
         self.seq: int | None = None
-        self._watch: Watch | None = None
         self._cancelled = self._asked = False
 
     @property
@@ -90,48 +89,25 @@ class Stream:
 
     async def _run(self) -> str | None:
         """The run that took the message up, also where nobody has read so far."""
-        watch = Watch(self._core.key, self.seq or 0)
         self._core.check_open()
-        live = self._core.live
-        async for event in live.store.read(live.key, after=watch.input - 1, log=live.log):
+        live, seq = self._core.live, self.seq or 1
+        watch = MessageWatch(live.key, seq)
+        async for event in live.store.read(live.key, after=seq - 1, log=live.log):
             watch.see(event)
         return watch.run
 
-    def _asks_within(self, item: Item) -> bool:
-        """Whether the run waits for a person within a call, and all before that was shown."""
-        state, watch = self._core.live.state, self._watch
-        shown = isinstance(item, Event) and item.seq == state.head
-        mine = watch is not None and state.run is not None and watch.run == state.run.id
-        return shown and mine and asks_within(state)
-
-    def _goes_on(self) -> bool:
-        """Whether a run that was seen to wait does not wait any more: what it waited for was
-        settled or has expired, and the events that follow from that are yet to come."""
-        core, watch = self._core, self._watch
-        if watch is None or watch.end is None or watch.end[0] != "waiting":
-            return False
-        state = core.live.state
-        if state.active is None or state.active.id != watch.run:
-            return True
-        return not (at_rest(state, core.config.bounds, wall_clock()) or asks_within(state))
-
-    def _behind(self) -> bool:
-        """Whether the message waits for its turn, and only a person can bring that about."""
-        core, watch = self._core, self._watch
-        state = core.live.state
-        if watch is None or not any(item.seq == self.seq for item in state.queue):
-            return False
-        if not self._asked and not at_rest(state, core.config.bounds, wall_clock()):
-            return False
-        watch.end = ("queued", None, None, state.head)
-        return True
+    def _is_done(self, watch: MessageWatch, item: Item | None = None) -> bool:
+        """Whether nothing more is to come for the message, after this item."""
+        core, state = self._core, self._core.live.state
+        newest = isinstance(item, Event) and item.seq == state.head
+        return watch.is_done(state, partial(_rest, core), asked=self._asked, newest=newest)
 
     async def _items(self) -> AsyncGenerator[Item, None]:
         core = self._core
         core.check()
         if self._cancelled:
-            never = Watch(core.key, 0)
-            never.end = ("removed", None, None, core.live.state.head)
+            never = MessageWatch(core.key)
+            never.end = Conclusion("removed", core.live.state.head)
             self._result = await result_of(core, never)
             return
         listener = core.live.listen()
@@ -143,8 +119,8 @@ class Stream:
                 listener.close()
                 before = core.live.state.head
                 listener = core.live.listen(self.seq - 1)
-            self._watch = watch = Watch(core.key, self.seq)
-            if self._behind():
+            watch = MessageWatch(core.key, self.seq)
+            if self._is_done(watch):
                 self._result = await result_of(core, watch, self._kind)
                 return
             asked = asyncio.create_task(self._until_asked(listener))
@@ -152,32 +128,29 @@ class Stream:
                 async for item in items:
                     if watch.see(item):
                         yield item
-                    if watch.end is None and self._asks_within(item):
-                        watch.end = ("waiting", None, None, core.live.state.head)
                     if _was(item, before):
                         continue  # it may have waited then, and gone on since
-                    if (watch.end is not None and not self._goes_on()) or self._behind():
+                    if self._is_done(watch, item):
                         break
                     if core.live.stuck is not None and isinstance(item, Trouble):
                         raise core.live.stuck
-            self._conclude(watch, asked)
+                else:
+                    self._conclude(watch, asked)
             self._result = await result_of(core, watch, self._kind)
         finally:
             listener.close()
             if asked is not None:
                 await ended(asked)
 
-    def _conclude(self, watch: Watch, asked: asyncio.Task[None]) -> None:
+    def _conclude(self, watch: MessageWatch, asked: asyncio.Task[None]) -> None:
         """Say why there is nothing more to read, where no event did."""
         core = self._core
-        if self._goes_on():
-            watch.end = None
-        if watch.end is None and asked.done():
-            asked.result()  # a sub-agent that cannot go on is told of here
-            if not self._behind():
-                watch.end = ("waiting", None, None, core.live.state.head)
-        if watch.end is None:
+        if self._is_done(watch):
+            return
+        if not asked.done():
             raise core.live.failure or HarnessClosed(what=f"session {core.key.session!r}")
+        asked.result()  # raises the error of a sub-agent that cannot continue
+        watch.end = Conclusion("waiting", core.live.state.head)
 
     async def _until_asked(self, listener: Listener) -> None:
         """Read no further once a sub-agent of the run waits for a person."""
@@ -205,22 +178,19 @@ async def wait(core: SessionCore[Any], output_type: Any = None) -> Result:
         asked = await _until_it_waits(core)
         run, head = live.state.run, live.state.head
         watch = await _watched(live, run, head)
-        ended = watch.end is not None and watch.end[0] != "waiting"
-        if ended or asked or live.state.head == head:
+        state, rest = live.state, partial(_rest, core)
+        if watch.is_done(state, rest, asked=asked, newest=True) or state.head == head:
             break  # otherwise the pending item may have been settled while the log was read
-    if watch.end is None and (asked or asks_within(live.state)):
-        watch.end = ("waiting", None, None, live.state.head)
     if output_type is None and run is not None and run.output is not None:
         output_type = core.host.runtime.outputs.get((live.log, run.output), Any)
     return await result_of(core, watch, output_type)
 
 
-async def _watched(live: Live, run: Run | None, head: int) -> Watch:
+async def _watched(live: Live, run: Run | None, head: int) -> MessageWatch:
     """What became of a run up to event `head`."""
-    watch = Watch(live.key, -1)
+    watch = MessageWatch(live.key, run=run.id if run is not None else None)
     start = run.seq if run is not None else 1
     async for event in live.store.read(live.key, after=start - 1, before=head + 1, log=live.log):
-        watch.run = run.id if run is not None else None
         watch.see(event)
     return watch
 
@@ -228,14 +198,13 @@ async def _watched(live: Live, run: Run | None, head: int) -> Watch:
 async def _until_it_waits(core: SessionCore[Any]) -> bool:
     """Wait until there is nothing to do in this thread, nor in the sub-agents that it waits for.
     Returns whether one of those waits for a person."""
-    live, bounds = core.live, core.config.bounds
+    live = core.live
 
     def waits() -> bool:
-        state = live.state
-        return at_rest(state, bounds, wall_clock()) or asks_within(state) or delegates(state)
+        return live.stuck is not None or delegates(live.state) or _rest(core) is not None
 
     while True:
-        await live.until(lambda: live.stuck is not None or waits())
+        await live.until(waits)
         if live.stuck is not None:
             raise live.stuck
         if not delegates(live.state):
@@ -244,7 +213,11 @@ async def _until_it_waits(core: SessionCore[Any]) -> bool:
             return True
 
 
-async def result_of(core: SessionCore[Any], watch: Watch, type: Any = None) -> Result:
+def _rest(core: SessionCore[Any]) -> Rest | None:
+    return rest_of(core.live.state, core.config.bounds, wall_clock())
+
+
+async def result_of(core: SessionCore[Any], watch: MessageWatch, type: Any = None) -> Result:
     """The result of a message, as far as it was watched."""
     config = core.config
     kind = type if type is not None else config.agent.output_type

@@ -18,9 +18,9 @@ from ...log.state import CHILD
 from ...stores.port import Store
 from ...values.pending import Ask
 from ...values.result import Result
+from ...values.watch import delegates
 from ..live.inbox import was
 from ..live.log import Live
-from ..loop.decide import delegates
 from ..loop.delegation import child_of, chosen, model_setting
 from .base import SessionCore
 

@@ -13,11 +13,11 @@ from ...log.codec import typed
 from ...log.events import Event, Key, RunWaiting
 from ...log.state import State
 from ...stores.port import wall_clock
+from ...values.watch import asks_within
 from ..agents.runtime import Runtime
 from ..agents.subagents import family
 from ..live.log import Live
 from ..live.open_logs import Lives
-from ..loop.decide import asks_within
 from ..loop.driver import Driving
 from ..loop.run_loop import drive
 from .recovery import Slots, Work
