@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import InvalidValue
 from ..log import events as ev
 from ..log.codec import LIMITS, check_name
-from ..log.events import Event, to_json
+from ..log.events import Event, ids, to_json
 
 MISSING = "no result was recorded"
 
@@ -79,7 +79,7 @@ class LogBuilder:
         if outcome.call not in self.open:
             return False
         del self.open[outcome.call]
-        more.setdefault("id", f"done:{outcome.call}")
+        more.setdefault("id", ids.done_id(outcome.call))
         self.add("tool.finished", outcome, **more)
         return True
 

@@ -8,7 +8,7 @@ import msgspec
 
 from ..errors import HoldfastError, InvalidValue
 from ..harness.session.session import Session
-from ..log.events import new_id
+from ..log.events import ids, new_id
 from ..values.pending import Ask
 from .screen import Screen
 from .session import BY
@@ -54,13 +54,13 @@ class Orders:
 
     async def _post(self, text: str) -> None:
         key = new_id()
-        self.screen.mine.add(f"in:{key}")
+        self.screen.mine.add(ids.input_id(key))
         await self.session.post(text, key=key, actor=BY.who, model=self.model)
 
     async def _decide(self, ask: Ask, text: str) -> None:
         word, _, rest = text.partition(" ")
         rest = rest.strip()
-        self.screen.mine.add(f"settle:{ask.id}")
+        self.screen.mine.add(ids.settle_id(ask.id))
         if ask.what == "question":
             await self.session.answer(_json(text, strict=False), ask.id, actor=BY.who)
         elif word in ("y", "yes"):

@@ -15,7 +15,7 @@ from ..cancellation import cancellable, ended
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
 from ..harness.host import Harness, sessions_of
 from ..harness.loop.decide import decide
-from ..harness.loop.steps import Idle, Plan
+from ..harness.loop.steps import Idle, SetDue
 from ..harness.session.session import Session, core_of
 from ..log.catalog import Query
 from ..log.codec import LIMITS
@@ -45,7 +45,7 @@ Ran: TypeAlias = Literal["waiting", "done", "failed", "aborted", "interrupted"]
 End: TypeAlias = Ran | Literal["idle", "elsewhere", "stuck", "away", "gone"]
 
 
-def at_rest(session: Session, but: type[Any] = Plan) -> bool:
+def at_rest(session: Session, but: type[Any] = SetDue) -> bool:
     """Whether there is nothing that a driver could do now, `but` to plan when to look again."""
     step = decide(core_of(session).live.state, core_of(session).config.bounds, wall_clock())
     return isinstance(step, (Idle, but))

@@ -104,10 +104,6 @@ class Redactor:
         self._learned = dict(sorted(known.items(), key=lambda item: (-len(item[0]), item[0])))
         self._clean = set()
 
-    def names(self, key: str) -> bool:
-        """Whether the value of `key` is secret."""
-        return self.named(key) is not None
-
     def named(self, key: str) -> str | None:
         """How `key` marks its value as secret: see `Names.find`."""
         return self._named.find(key)

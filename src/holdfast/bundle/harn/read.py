@@ -18,7 +18,7 @@ import msgspec
 
 from ...log import events as ev
 from ...log.codec import LIMITS
-from ...log.events import Scope
+from ...log.events import Scope, ids
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
 from ..faults import invalid
@@ -212,7 +212,7 @@ def _agent_events(
     reader.read(read)
     for id in reader.asked if closed else ():
         settled = ev.PendingSettled(id=id, outcome="abandoned", reason="closed")
-        log.add("pending.settled", settled, id=f"settle:{id}")
+        log.add("pending.settled", settled, id=ids.settle_id(id))
 
 
 def _thread(name: str, title: str, agent: str | None = None) -> LogBuilder:

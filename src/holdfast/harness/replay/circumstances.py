@@ -12,7 +12,7 @@ import msgspec
 
 from ...log import events as ev
 from ...values.options import RunLimits
-from ..agents.limits import Bounds
+from ..agents.limits import RunBounds
 from .track import Track
 
 NEVER = 1 << 62
@@ -89,10 +89,10 @@ def models(track: Track) -> list[str]:
     return list(dict.fromkeys(ref for ref in found if ref and "/" in ref))
 
 
-def bounds(track: Track) -> Bounds:
-    """Bounds with which a driver decides as it was recorded: only the bound that was reached."""
+def bounds(track: Track) -> RunBounds:
+    """RunBounds with which a driver decides as it was recorded: only the bound that was reached."""
     nothing = RunLimits(steps=None)
-    open = Bounds(limits=nothing, tokens=NEVER, turns=NEVER, crashes=NEVER)
+    open = RunBounds(limits=nothing, tokens=NEVER, turns=NEVER, crashes=NEVER)
     coming = [payload for _, payload in itertools.islice(track.ahead(), 2)]
     if not coming:
         return open
@@ -105,7 +105,7 @@ def bounds(track: Track) -> Bounds:
     return _bounds(open, code)
 
 
-def _bounds(open: Bounds, code: str | None) -> Bounds:
+def _bounds(open: RunBounds, code: str | None) -> RunBounds:
     met = {
         "limit_steps": RunLimits(steps=0),
         "limit_tokens": RunLimits(steps=None, tokens=0),

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...log import events as ev
-from ...log.events import Event, NewEvent, new_id
+from ...log.events import Event, NewEvent, ids, new_id
 from ..live.log import Live
 from .store import ReplayStore
 from .track import Track
@@ -57,7 +57,7 @@ class RecordedInputs:
                     vote = msgspec.Raw(msgspec.json.encode(ev.PendingVoted(id=id)))
                     await self._put("pending.voted", vote, new_id(), actor)
                 data = msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(payload, id=id)))
-                await self._put("pending.settled", data, f"settle:{id}", event.actor)
+                await self._put("pending.settled", data, ids.settle_id(id), event.actor)
                 decided = True
         return decided
 

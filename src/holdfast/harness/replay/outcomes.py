@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from ...log import events as ev
-from ...log.state import CHILD, FINAL
+from ...log.events import ids
+from ...log.state import FINAL
 from ..tools import Park, Ref, ToolResult
 from .track import Track
 
@@ -107,5 +108,5 @@ def parked(opened: ev.PendingOpened) -> Park:
     detail = opened.detail if isinstance(opened.detail, dict) else {}
     own = {name: value for name, value in detail.items() if name not in ("tool", "arguments")}
     what: Any = opened.what
-    known = opened.id if opened.id.endswith(CHILD) else None
+    known = opened.id if ids.is_child(opened.id) else None
     return Park(opened.title or "", what=what, detail=own, id=known)

@@ -12,7 +12,7 @@ from ...log.state import fold
 from ...models.port import Model
 from ..agents.agent import Agent
 from ..agents.config import Config
-from ..agents.runtime import Runtime
+from ..agents.runtime import HarnessRuntime
 from ..agents.subagents import kin
 from ..live.log import Live
 from ..live.open_logs import Lives
@@ -126,7 +126,7 @@ class _Player:
         if (agent := self._agent_of(track)) is None:
             return
         config = stage.drivers.configs[track.key] = self._config(track, agent)
-        runtime = Runtime(config, stage)
+        runtime = HarnessRuntime(config, stage)
         live = await self._lives.open(track.key)
         shared = await self._shared(track, live)
         if stage.plan.terms.masked:  # a schema would reject redacted values
@@ -193,7 +193,9 @@ class _Player:
             clock=lambda key: clock(self._stage.tracks[key]),
         )
 
-    async def _driven(self, track: Track, runtime: Runtime, live: Live, shared: Live) -> None:
+    async def _driven(
+        self, track: Track, runtime: HarnessRuntime, live: Live, shared: Live
+    ) -> None:
         """Drive the log until nothing is left to do, or there is no progress."""
         stage = self._stage
         drivers = stage.drivers

@@ -12,7 +12,7 @@ from ...models.port import Chunk, EndChunk, Model, ModelCall, TextChunk
 from ...models.recorded import RecordedModel, recorded_chunks
 from ...models.registry import Models
 from ...models.scripted import split_words
-from ..faults import Attempts, ErrorPolicy, Fault, Retry
+from ..faults import Attempts, ErrorPolicy, Retry, RunFault
 from .circumstances import breaks
 from .store import ReplayStore, forever
 from .track import Track
@@ -31,7 +31,7 @@ class RecordedFailure(HoldfastError):
         return f"recorded: {self.fault}"
 
 
-def _classify(error: BaseException, fault: Fault) -> dict[str, Any] | None:
+def _classify(error: BaseException, fault: RunFault) -> dict[str, Any] | None:
     return {"code": error.fault} if isinstance(error, RecordedFailure) else None
 
 

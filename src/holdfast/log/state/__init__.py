@@ -6,7 +6,6 @@ same state. The transcript is no part of it.
 
 from .fold import fold
 from .values import (
-    CHILD,
     ENTRIES,
     FINAL,
     OPEN_CALLS,
@@ -16,11 +15,11 @@ from .values import (
     VERSION,
     CallStatus,
     Excess,
-    File,
+    FileChanges,
     Grants,
     OpenCall,
     OpenItem,
-    Queued,
+    QueuedInput,
     Rules,
     Run,
     Shown,
@@ -31,7 +30,6 @@ from .values import (
 )
 
 __all__ = [
-    "CHILD",
     "ENTRIES",
     "FINAL",
     "OPEN_CALLS",
@@ -41,11 +39,11 @@ __all__ = [
     "VERSION",
     "CallStatus",
     "Excess",
-    "File",
+    "FileChanges",
     "Grants",
     "OpenCall",
     "OpenItem",
-    "Queued",
+    "QueuedInput",
     "Rules",
     "Run",
     "Shown",

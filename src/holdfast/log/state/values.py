@@ -16,7 +16,6 @@ QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each
 OPERATIONS = 10  # on one file that are kept
 PATH = 256  # characters of a file's path; a longer one is not kept
-CHILD = "!sub"  # a call's id and this is the item by which it waits for its sub-agent
 FINAL = "final_result"  # the tool whose call is the answer of a run that wants a typed one
 
 CallStatus: TypeAlias = Literal[
@@ -103,7 +102,7 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
     voters: tuple[str, ...] = ()
 
 
-class Queued(Struct, frozen=True, omit_defaults=True):
+class QueuedInput(Struct, frozen=True, omit_defaults=True):
     """A message that no run has taken up; `text` is the event that changed its words, `run`
     the run that sent it."""
 
@@ -158,7 +157,7 @@ class Timer(Struct, frozen=True):
     at: int
 
 
-class File(Struct, frozen=True, omit_defaults=True):
+class FileChanges(Struct, frozen=True, omit_defaults=True):
     """A file that tools changed: what they did to it, oldest first, and when (ms) first."""
 
     operations: tuple[str, ...]
@@ -188,7 +187,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: dict[str, OpenCall] = {}
     excess: Excess | None = None
     pending: dict[str, OpenItem] = {}
-    queue: tuple[Queued, ...] = ()
+    queue: tuple[QueuedInput, ...] = ()
     abort: int | None = None
     driven: int = 0
     due: int | None = None
@@ -204,7 +203,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     grants: Grants = Grants()
     tasks: tuple[ev.Task, ...] = ()
     tasks_before: tuple[ev.Task, ...] = ()
-    files: dict[str, File] = {}
+    files: dict[str, FileChanges] = {}
     contexts: dict[str, Shown] = {}
     context: str | None = None
     window: Window = Window()
@@ -218,6 +217,14 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def active(self) -> Run | None:
         """The run that is going, or waits."""
         return self.run if self.run is not None and self.run.open else None
+
+    def next_model(
+        self, mode: str | None, own: str | None, default: str | None, run: str | None = None
+    ) -> str | None:
+        """The model of the next call: the run's, the one chosen in this mode, the mode's own, the
+        latest choice in any mode, the default."""
+        chosen = self.models.get("" if self.mode is None else mode or "")
+        return run or chosen or own or self.model or default or None
 
     @property
     def owes(self) -> bool:

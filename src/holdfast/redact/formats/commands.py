@@ -9,7 +9,7 @@ from ..names import listed
 
 # What the argument of an option is. `s`: a secret. `u`: a user and a secret, with a colon between them; `%`
 # and `,`: the same with that sign. `c`: cookies. `p`: `pass:` and a secret. `l`: the last argument is the
-# secret. `a`: a secret that is attached to the option. `n`: none. A number is the position of an argument.
+# secret. `a`: a secret that is attached to the option. `n`: no secret. A number is the position of an argument.
 PROGRAMS: dict[str, str] = {
     "curl": "-u:u --user:u -U:u --proxy-user:u -b:c --cookie:c --pass:s --proxy-pass:s -E:u --cert:u --oauth2-bearer:s",
     "wget": "--http-passwd:s --ftp-password:s",

@@ -18,7 +18,6 @@ from ..values import (
     UNRESOLVED,
     Looks,
     is_plausible,
-    is_strong,
     looks,
     mixed,
     random,
@@ -87,10 +86,6 @@ def _is_grouped_code(code: str) -> bool:
     return sum(not group.isalpha() and not group.isdigit() for group in groups) >= 2
 
 
-def _is_account_value(value: str) -> bool:
-    return is_strong(value) and "@" not in value
-
-
 _SIGNED = "|".join(
     listed(
         """
@@ -137,7 +132,7 @@ PATTERNS: tuple[SecretPattern, ...] = (
     *_group(
         "webhook",
         _is_path_token,
-        # A part of a path that leads to a secret. A UUID behind the name of a resource is its id.
+        # A part of a path that leads to a secret. A UUID after the name of a resource is its id.
         (
             "webhook",
             "/",

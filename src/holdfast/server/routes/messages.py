@@ -13,7 +13,7 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from ...cancellation import ended
 from ...errors import InvalidValue, KeyReused
-from ...harness.session.message_stream import Stream
+from ...harness.session.message_stream import MessageStream
 from ...harness.session.session import Session, core_of
 from ...harness.session.threads import messages_of
 from ...log import events as ev
@@ -149,7 +149,7 @@ async def _check_choices(ask: Asking, session: Session, data: SendMessage) -> No
         choices.check_limits(limits, core.config.mode(await core.catch_up()))
 
 
-async def _read(ask: Asking, stream: Stream) -> tuple[int, bool]:
+async def _read(ask: Asking, stream: MessageStream) -> tuple[int, bool]:
     """Read a stream to its end, unless that takes too long or the server goes away: the run goes
     on, and the client is told where to look. The number of the message, which is in the log, and
     whether the end was reached."""
@@ -171,7 +171,7 @@ async def _read(ask: Asking, stream: Stream) -> tuple[int, bool]:
         await ended(reading, leaving)
 
 
-async def _used_up(stream: Stream) -> None:
+async def _used_up(stream: MessageStream) -> None:
     async with aclosing(aiter(stream)) as items:
         async for _ in items:
             pass
