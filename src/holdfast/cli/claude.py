@@ -150,12 +150,11 @@ async def export(
         if session is not None and not wanted:
             raise SessionNotFound(tenant=common.tenant, session=session)
         times = await _times(claude, {pair[0] for pair in wanted})
-        folder = dest.expanduser()
         with out.counting("exporting", len(wanted)) as progress:
             for pair in wanted:
                 progress(pair[1])
                 done = await export_session(
-                    claude, *pair, folder, force=force, mtime=times.get(pair)
+                    claude, *pair, dest.expanduser(), force=force, mtime=times.get(pair)
                 )
                 total.files.update(done.files)
                 total.problems += done.problems
