@@ -21,7 +21,7 @@ from .output import Output, plain
 from .render import moment
 
 if TYPE_CHECKING:
-    from ..server.auth.keys import Keys, NewKey
+    from ..server.auth.keys import ApiKeys, NewKey
 
 T = TypeVar("T")
 NAME, SECRET = 12, 43  # characters of a key behind `hk_`: its id, and what is secret
@@ -67,7 +67,7 @@ def create(
     out = common.output()
     until = _until(expires)
 
-    async def make(keys: Keys) -> NewKey:
+    async def make(keys: ApiKeys) -> NewKey:
         more: dict[str, Any] = {} if scope is None else {"scopes": scope}
         return await keys.create(
             principal=principal, tenant=common.tenant, expires=until, label=label, **more
@@ -142,10 +142,10 @@ def _show_new(out: Output, made: NewKey) -> None:
     out.remark(f"keep it now: only its hash is stored. Its id is {made.info.id}")
 
 
-def _with(common: Common, work: Callable[[Keys], Awaitable[T]], *, new: bool = False) -> T:
+def _with(common: Common, work: Callable[[ApiKeys], Awaitable[T]], *, new: bool = False) -> T:
     """Do it with the keys of the store, which the first key may make."""
     try:
-        from ..server.auth.keys import Keys  # noqa: PLC0415
+        from ..server.auth.keys import ApiKeys  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(extra="server", needed_for="holdfast keys") from error
 
@@ -155,7 +155,7 @@ def _with(common: Common, work: Callable[[Keys], Awaitable[T]], *, new: bool = F
             StoreCreation(common.url, folders=folders),
             connect(common.url) if new else common.open() as store,
         ):
-            return await work(Keys(store))
+            return await work(ApiKeys(store))
 
     return asyncio.run(run())
 

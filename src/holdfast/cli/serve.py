@@ -21,8 +21,8 @@ from .failure import UsageError
 from .options import EVERYWHERE, WAITED, Common, default_store
 
 if TYPE_CHECKING:
-    from ..server.preflight import Began
-    from ..server.processes import Plan
+    from ..server.preflight import ServerStarted
+    from ..server.processes import ServePlan
 
 OPEN = (
     "WARNING: this server asks for no token. Every program and every user of this machine may use "
@@ -90,7 +90,7 @@ def serve(
     """
     try:
         from ..server.auth.callers import is_loopback  # noqa: PLC0415
-        from ..server.processes import Plan, run  # noqa: PLC0415
+        from ..server.processes import ServePlan, run  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(extra="server", needed_for="holdfast serve") from error
     if not agents and config is None:
@@ -106,7 +106,7 @@ def serve(
     for at in named.values():
         speaks = speaks if speaks.default else choose(find(at), model)
     local = is_loopback(host)
-    plan = Plan(
+    plan = ServePlan(
         config=None if config is None else str(config),
         agents=named,
         store=None if config is not None else common.url,
@@ -131,7 +131,7 @@ def serve(
 class _Words:
     """What is said while it serves."""
 
-    def __init__(self, common: Common, plan: Plan, speaks: Choice) -> None:
+    def __init__(self, common: Common, plan: ServePlan, speaks: Choice) -> None:
         self._out, self._common, self._plan, self._speaks = common.output(), common, plan, speaks
 
     @property
@@ -143,7 +143,7 @@ class _Words:
         named = self._plan.config is None
         self._out.remark(WAITED.format(self._store if named else f"the store of {self._store}"))
 
-    def begun(self, began: Began) -> None:
+    def begun(self, began: ServerStarted) -> None:
         plan, say = self._plan, self._out.remark
         scheme = "http" if plan.cert is None else "https"
         name = f"[{plan.host}]" if ":" in plan.host else plan.host
