@@ -12,6 +12,7 @@ from pathlib import Path
 
 from holdfast import Agent, Harness, NewEvent, connect, key, tool
 from holdfast import events as ev
+from holdfast.harness.host import sessions_of
 from holdfast.harness.session.session import Session
 from holdfast.models.port import CallChunk, Chunk, EndChunk, FromTools, ModelCall, TextChunk
 
@@ -239,7 +240,7 @@ def recovered(storage: str, sessions: int) -> float:
         with steady():
             start = time.perf_counter()
             async with Harness(shop(), default_model=model, store=storage) as harness:
-                while model.asked < sessions or list(harness.opened.lives):  # noqa: ASYNC110
+                while model.asked < sessions or list(sessions_of(harness).lives):  # noqa: ASYNC110
                     await asyncio.sleep(0.002)
                 return sessions / (time.perf_counter() - start)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import Harness, NewEvent
 from holdfast.events import Key, ThreadForked, new_id
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.values.delta import Delta
 
@@ -223,7 +223,7 @@ def forked(folder: Path, *, opened: bool) -> float:
 
 async def _fork(harness: Harness, session: Session) -> Key:
     """What the store does for a fork."""
-    key, at = session.key, session.live.state.head
+    key, at = session.key, core_of(session).live.state.head
     first = NewEvent.of("thread.forked", ThreadForked(parent="main", at=at, agent="shop"))
     await harness.store.fork(key, thread := new_id(), at=at, first=first)
     return Key(key.tenant, key.session, thread)

@@ -4,6 +4,7 @@ a child process needs is not set up here."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -64,6 +65,18 @@ def pytest_unconfigure() -> None:
 
 def pytest_runtest_logfinish() -> None:
     sweep.sweep()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The thousands of tests and modules that are collected stay to the end: the garbage collector
+    need not look at them, neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses

@@ -1,10 +1,10 @@
-"""The local token: what `holdfast serve` asks for when it is served without keys.
+"""The local token: the credential of `holdfast serve` without keys.
 
-To come from this machine proves nothing: a reverse proxy on it forwards everybody's requests. To
-read this user's files does. So the token is a file that only this user can read, one for each
-port and store, made by the first server and kept over restarts. A server holds a lock beside it
-while it runs, one for each address; a client sends the token only then and there, so that a program
-that took the port while no server runs, or has it at another address, is shown nothing.
+A request from this machine proves nothing: a reverse proxy forwards requests of anybody. Access to
+this user's files does. So the token is a file that only this user can read, one for each port and
+store. The first server creates it, and it is kept over restarts. While a server runs, it holds a
+lock on another file, one for each address. A client sends the token only to an address whose lock
+is held, so that another program on the same port never receives it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ try:
 except ImportError:  # Windows: whether a server runs cannot be told, and is assumed
     fcntl = None  # type: ignore[assignment]  # the name is tested before each use
 
-HOST = "127.0.0.1"  # where `holdfast serve` listens unless it is told otherwise
-TRIED = 0.5  # seconds to connect to an address of this machine
+HOST = "127.0.0.1"  # the default address of `holdfast serve`
+TRIED = 0.5  # timeout in seconds for connecting to an address of this machine
 PREFIX = "hl_"
-LENGTH = 43  # characters behind the prefix: 256 bits
+LENGTH = 43  # characters after the prefix: 256 bits
 LETTERS = string.ascii_letters + string.digits
-LARGEST = 16_384  # bytes of a token file; more is none of ours
+LARGEST = 16_384  # bytes of a token file
 _TOKEN = re.compile(rf"{PREFIX}[A-Za-z0-9]{{{LENGTH}}}")
 _FILE = re.compile(r"\d{1,5}-[0-9a-f]{16}\.json")
 
@@ -57,24 +57,25 @@ class LocalToken(Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """Where it is kept."""
+        """The file of the token."""
         digest = hashlib.sha256(self.store.encode()).hexdigest()[:16]
         return folder() / f"{self.port}-{digest}.json"
 
     def served(self, host: str | None = None) -> bool:
-        """Whether a server that takes it runs now, at this loopback address or at any; True where
+        """Whether a server with this token is running, at this loopback address or at any; True if
         the platform cannot tell."""
         marks = self.path.parent.glob(self._mark("*").name) if host is None else [self._mark(host)]
         return not fcntl or any(held(str(mark)) for mark in marks)
 
     @contextlib.contextmanager
     def serving(self, host: str = HOST, *, passing: bool = False) -> Iterator[None]:
-        """Serve with it at a loopback address: `served` is true within, and false after it, also
-        if this process is killed. What was made for a `passing` port is removed at the end."""
+        """Mark the token as served at a loopback address: `served` is true within, and false
+        afterwards, even if this process is killed. Files of a `passing` port are removed at the
+        end."""
         mark = self._mark(address_of(host))
         with _opened(mark, os.O_RDWR | os.O_CREAT) as file:
             if fcntl:
-                fcntl.flock(file, fcntl.LOCK_SH)  # waits only for one who asks if it is served
+                fcntl.flock(file, fcntl.LOCK_SH)  # waits only for a process that checks `served`
             try:
                 yield
             finally:
@@ -83,7 +84,7 @@ class LocalToken(Struct, frozen=True, kw_only=True):
                     mark.unlink(missing_ok=True)
 
     def _mark(self, host: str) -> Path:
-        """The file that a server at this address locks: another program may listen at the same
+        """The file that a server at this address locks. Another program may listen on the same
         port of another address."""
         return self.path.with_name(f"{self.path.stem}.{host.replace(':', '_')}.lock")
 
@@ -93,7 +94,7 @@ def state_folder(
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
 ) -> Path:
-    """Where this user's programs keep their state, by the custom of the platform."""
+    """The folder for application state of this user, by the convention of the platform."""
     if platform == "win32" and (local := environ.get("LOCALAPPDATA")):
         return Path(local) / "holdfast"
     named = Path(environ.get("XDG_STATE_HOME", ""))
@@ -108,13 +109,13 @@ def state_folder(
 
 
 def folder() -> Path:
-    """Where the tokens of this user are."""
+    """The folder of this user's tokens."""
     return state_folder() / "tokens"
 
 
 def address_of(host: str, port: int | None = None) -> str:
-    """The loopback address that a host means: of several, with a port, the first that something
-    listens on, which is where a client would connect to."""
+    """The loopback address of a host name: of several, with a port, the first that something
+    listens on, since a client would connect to that one."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -130,26 +131,26 @@ def address_of(host: str, port: int | None = None) -> str:
 
 
 def keep(port: int, store: str) -> LocalToken:
-    """The token of a port and store, made if there is none (`InvalidValue` if it cannot be kept,
-    or others could have read it). Processes that ask at the same time get the same one."""
+    """The token of a port and store, created if needed (`InvalidValue` if it cannot be stored, or
+    if others could have read it). Concurrent processes get the same token."""
     made = LocalToken(token=_random(), port=port, store=store)
     try:
         _make_folder(folder())
         if not made.path.exists():
             _write_once(made)
         return _read(made.path)
-    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home folder
         why = getattr(error, "strerror", None) or str(error)
         raise InvalidValue(
             field="local token",
-            problem=f"it cannot be kept ({why})",
-            remedy="set XDG_STATE_HOME to a folder of yours, or use keys (--auth keys)",
+            problem=f"cannot be stored ({why})",
+            remedy="set XDG_STATE_HOME to a writable folder, or use keys (--auth keys)",
         ) from error
 
 
 def find(port: int | None = None, store: str | None = None) -> list[LocalToken]:
-    """The tokens of this user, of this port and store if they are given (`InvalidValue` for a
-    file that others could have read or written)."""
+    """The tokens of this user, optionally of one port and store (`InvalidValue` for a file that
+    others could have read or written)."""
     found: list[LocalToken] = []
     for path in _files():
         if port is None or path.name.startswith(f"{port}-"):
@@ -160,7 +161,7 @@ def find(port: int | None = None, store: str | None = None) -> list[LocalToken]:
 
 
 def faults() -> list[str]:
-    """What is wrong with the token files of this user."""
+    """Problems with the token files of this user."""
     wrong: list[str] = []
     for path in _files():
         try:
@@ -175,7 +176,7 @@ def faults() -> list[str]:
 def _files() -> list[Path]:
     try:
         return sorted(path for path in folder().iterdir() if _FILE.fullmatch(path.name))
-    except (OSError, RuntimeError):  # there is no folder, or no home
+    except (OSError, RuntimeError):  # no such folder, or no home folder
         return []
 
 
@@ -184,7 +185,7 @@ def _random() -> str:
 
 
 def _make_folder(place: Path) -> None:
-    """A folder that is its owner's alone."""
+    """Create a folder that only its owner can read."""
     place.parent.parent.mkdir(parents=True, exist_ok=True)
     place.parent.mkdir(mode=0o700, exist_ok=True)
     place.mkdir(mode=0o700, exist_ok=True)
@@ -193,7 +194,7 @@ def _make_folder(place: Path) -> None:
 
 
 def _write_once(made: LocalToken) -> None:
-    """Put a token in place whole, unless another process was faster."""
+    """Write a token file atomically, unless another process was faster."""
     handle, temporary = tempfile.mkstemp(dir=made.path.parent, prefix=".", suffix=".new")
     try:
         with open(handle, "wb") as file:  # 0600, as mkstemp makes it
@@ -216,7 +217,7 @@ def _opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def _read(path: Path) -> LocalToken:
-    """The token in a file, if nobody else could have read or written it."""
+    """Read a token file, if no other user could have read or written it."""
     try:
         with _opened(path) as file:
             about = os.fstat(file)
@@ -226,9 +227,9 @@ def _read(path: Path) -> LocalToken:
             raise
         raise _unfit(path, f"cannot be read ({error.strerror})") from error
     if os.name == "posix" and (about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode)):
-        raise _unfit(path, "is not a file of this user")
+        raise _unfit(path, "is not a regular file of this user")
     if os.name == "posix" and about.st_mode & 0o077:
-        raise _unfit(path, f"may be read by others (mode {stat.S_IMODE(about.st_mode):04o})")
+        raise _unfit(path, f"can be read by others (mode {stat.S_IMODE(about.st_mode):04o})")
     try:
         found = msgspec.json.decode(data, type=LocalToken)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -242,5 +243,5 @@ def _unfit(path: Path, problem: str) -> InvalidValue:
     return InvalidValue(
         field="local token",
         problem=f"{str(path)!r} {problem}",
-        remedy="delete it, and start the server again: it makes a new one",
+        remedy="delete it and restart the server, which creates a new one",
     )

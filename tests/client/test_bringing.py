@@ -55,7 +55,7 @@ async def test_an_agent_is_asked_for_by_its_source_and_resumed_by_id(tmp_path: P
             agent = {"name": "a", "instructions": "b", "tools": ["shell"]}
             with pytest.raises(InvalidValue, match="name 'shell'"):
                 await client.get_or_create(source={"manifest": agent})
-            with pytest.raises(InvalidValue, match="is no source"):
+            with pytest.raises(InvalidValue, match="is not the source of an agent"):
                 await client.get_or_create(source={"path": "x"})
             with pytest.raises(InvalidValue, match="the server allows: TOKEN"):
                 await client.get_or_create(envs={"PATH": "x"})

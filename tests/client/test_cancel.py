@@ -29,9 +29,9 @@ async def test_to_cancel_what_has_ended_does_not_stop_what_came_after(
             await asyncio.sleep(0.01)
         find = first._run
 
-        async def found() -> str | None:
+        async def found(seq: int) -> str | None:
             """While it is looked for, the run ends, and the next begins."""
-            run = await find()
+            run = await find(seq)
             old, model.gate = model.gate, Gate()
             old.open()
             await model.gate.someone()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import CaughtUp, Delta, Event
-from holdfast.client.feed import Frame, Joined, frames
+from holdfast.client.feed import Joined, ServerSentEvent, frames
 from holdfast.client.transport import split
 from holdfast.errors import ServerUnavailable
 from holdfast.events import MessageCompleted, MessageInterrupted, to_json
@@ -84,4 +84,7 @@ async def test_frames_are_read_however_the_bytes_are_cut(size: int) -> None:
     )
     parts = [text[at : at + size] for at in range(0, len(text), size)]
     found = [frame async for frame in frames(split(pieces(*parts)))]
-    assert found == [Frame("event", b"\xe2\x80\xa8{}", "log.1"), Frame("delta", b"1")]
+    assert found == [
+        ServerSentEvent("event", b"\xe2\x80\xa8{}", "log.1"),
+        ServerSentEvent("delta", b"1"),
+    ]

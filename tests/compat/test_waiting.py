@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Agent, Harness, PendingQuery, connect, key, tool
 from holdfast.harness.live.inbox import settle
+from holdfast.harness.session.session import core_of
 from holdfast.models.scripted import Say, ScriptedModel, Use
 
 from .write import STORES, copy
@@ -47,7 +48,7 @@ async def test_it_is_listed_answered_and_gone_on_with(
         await settle(store, key("customer"), item.id, answer, actor="bob")  # type: ignore[arg-type]
     async with harness, asyncio.timeout(PATIENCE):
         session = await harness.get_or_create("customer")
-        while session.live.state.queue or session.live.state.active is not None:
+        while core_of(session).live.state.queue or core_of(session).live.state.active is not None:
             await session.wait()
         said = [message.text for message in await session.transcript()]
         assert said == ["Refund 42.", "One moment.", "And then?", "Done.", "That was all."]

@@ -14,9 +14,9 @@ from .places import KINDS
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("do", ["append", "create", "put_blob", "claim", "delete_far"])
 def test_what_is_cut_was_carried_out_or_was_not(kind: str, do: str, tmp_path: Path) -> None:
-    assert cuts(kind, tmp_path, do, count=8).problems == []
+    assert cuts(kind, tmp_path, do, count=4).problems == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_store_whose_making_was_cut_opens(kind: str, tmp_path: Path) -> None:
-    assert opening_cuts(kind, tmp_path, count=12).problems == []
+    assert opening_cuts(kind, tmp_path, count=6).problems == []

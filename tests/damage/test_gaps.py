@@ -17,7 +17,7 @@ from pymongo import AsyncMongoClient
 
 import holdfast
 from holdfast import CaughtUp, Event, Key, LogDamaged, NewEvent, Store, Vault, key
-from holdfast.stores.mongodb.records import batch_id
+from holdfast.stores.mongodb.event_records import batch_id
 from tests.servers import recycled
 from tests.servers.faults import schema_of
 

@@ -20,6 +20,7 @@ from bench.finding import build, plans
 from holdfast import Event, Key, NewEvent, Query, Snapshot, Store, connect, key
 from holdfast.adapters.claude import ClaudeSessionStore
 from holdfast.harness.live import log_loader
+from holdfast.harness.session.session import core_of
 from holdfast.testing import FaultyStore
 from tests.adapters.words import entry
 from tests.adapters.words import key as claude_key
@@ -160,9 +161,9 @@ async def test_without_snapshots_opening_is_slower_and_shows_the_same(
             ) as harness:
                 session = await harness.open("s")
                 costs.append(store.given)
-                state = msgspec.to_builtins(session.live.state)
+                state = msgspec.to_builtins(core_of(session).live.state)
                 shown.append([state, session.state.get(), await session.transcript()])
-                fork = await session.threads.fork(at=session.live.state.head)
+                fork = await session.threads.fork(at=core_of(session).live.state.head)
                 await fork.send("and now?")
                 prompts.append(read(model.calls[0]))
     assert shown[0] == shown[1]

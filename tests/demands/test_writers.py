@@ -25,6 +25,7 @@ from holdfast import (
     key,
     tool,
 )
+from holdfast.harness.host import sessions_of
 from holdfast.harness.session.session import Session
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
 from holdfast.store import wall_clock
@@ -290,7 +291,7 @@ async def test_what_others_write_while_a_run_is_held_is_kept_and_taken_up(url: s
         await store.append(KEY, [NewEvent.of("label.added", {"label": "vip"})])
         with pytest.raises(LeaseHeld) as held:
             await store.acquire(KEY, "somebody else")
-        assert held.value.owner == driver.config.owner
+        assert held.value.owner == sessions_of(driver).config.owner
         gate.open()
         assert (await session.wait()).text == "And more."
         events = await session.events()

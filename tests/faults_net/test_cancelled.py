@@ -66,10 +66,12 @@ def agent() -> Agent:
     return Agent("clerk", instructions="Help.")
 
 
-def harness(store: FaultyStore, served: Agent | None = None) -> Harness:
+def harness(store: FaultyStore, served: Agent | None = None, **settings: Any) -> Harness:
     model = ScriptedModel([Say("Good day.")] * 9)
     logs = LogConfig(level="silent")
-    return Harness(served or agent(), store=store, default_model=model, ttl=0.2, logging=logs)
+    return Harness(
+        served or agent(), store=store, default_model=model, ttl=0.2, logging=logs, **settings
+    )
 
 
 async def ends(work: Coroutine[Any, Any, None]) -> None:
@@ -264,8 +266,7 @@ async def test_a_worker_of_the_command_line_ends() -> None:
     store = FaultyStore(MemoryStore(), [fault])
 
     async def main() -> None:
-        one = harness(store)
-        one.recovery = "leave"
+        one = harness(store, recovery="leave")
         await one.start()
         served = Serving(one, store, Output(json=True), [])
         running = asyncio.create_task(served.run(forever=True))

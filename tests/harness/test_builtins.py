@@ -11,6 +11,7 @@ from holdfast.errors import ToolError
 from holdfast.events import Task
 from holdfast.harness.builtins import ASKING, TASKS
 from holdfast.harness.live.answers import mismatch
+from holdfast.harness.session.session import core_of
 from holdfast.harness.tools import Park
 from holdfast.harness.tools.tasks import GivenTask, changed, completed, summary, written
 from holdfast.models import Say, ScriptedModel, Use
@@ -189,7 +190,7 @@ async def test_tasks_are_kept_with_the_thread() -> None:
             assert (last["total"], last["completed"], last["in_progress"]) == (2, 1, 1)
             assert [how for _, how, _ in await results(session)].count("failed") == 1
         async with Harness(agent(), default_model=model, store=store) as harness:
-            tasks = (await harness.get_or_create("s")).live.state.tasks
+            tasks = (core_of(await harness.get_or_create("s"))).live.state.tasks
             assert [(t.id, t.status) for t in tasks] == [
                 ("task_pack", "completed"),
                 ("task_go", "in_progress"),

@@ -16,6 +16,7 @@ from holdfast.harness.agents.agent import context
 from holdfast.harness.agents.config import ANSWER, CONTEXT
 from holdfast.harness.faults import ErrorPolicy
 from holdfast.harness.loop.perform import BATCH
+from holdfast.harness.session.session import core_of
 from holdfast.harness.tools import ToolContext
 from holdfast.log.codec import LIMITS
 from holdfast.models.port import (
@@ -310,7 +311,7 @@ async def test_many_large_timers_that_are_due_at_once_all_arrive() -> None:
         asyncio.timeout(2 * PATIENCE),
     ):
         session = await harness.get_or_create("s")
-        await session.live.until(lambda: not session.live.state.timers)
+        await core_of(session).live.until(lambda: not core_of(session).live.state.timers)
         came = [e for e in await session.events() if e.kind == "message.received"]
         assert len(came) == 5
         assert all(isinstance(event, Event) for event in came)

@@ -28,7 +28,7 @@ from holdfast import (
 from holdfast import events as ev
 from holdfast.events import NewEvent
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.values.delta import Delta
 
@@ -109,10 +109,10 @@ async def test_a_missing_tool_is_told_before_anything_is_written_and_is_no_crash
         for _ in range(5):
             async with Harness(bare, default_model=script("?"), store=store) as harness:
                 session = await harness.get_or_create("s")
-                head = session.live.state.head
+                head = core_of(session).live.state.head
                 with pytest.raises(ToolMissing, match="pay"):
                     await session.wait()
-                assert session.live.state.head == head
+                assert core_of(session).live.state.head == head
         async with Harness(agent, default_model=script(*PAY), store=store) as harness:
             session = await harness.get_or_create("s")
             assert ((await session.wait()).status, made) == ("done", [5])
@@ -145,7 +145,7 @@ async def test_a_driver_that_swallows_a_cancellation_does_not_keep_a_harness_ope
         closing = asyncio.create_task(harness.aclose())
         await asyncio.wait({closing}, timeout=PATIENCE)
         assert closing.done()
-        assert session.closed
+        assert core_of(session).closed
 
 
 # What is accepted
@@ -184,10 +184,10 @@ async def test_a_key_cannot_stand_in_for_a_timer() -> None:
     async with Harness(agent, default_model=script("Yes.")) as harness:
         session = await harness.get_or_create("s")
         await session.timers.set("wake up", seconds=0.2)
-        seq = session.live.state.timers[next(iter(session.timers.all))].seq
+        seq = core_of(session).live.state.timers[next(iter(session.timers.all))].seq
         await session.send("x", key=f"timer:{seq}")
         async with asyncio.timeout(PATIENCE):
-            await session.live.until(lambda: not session.live.state.timers)
+            await core_of(session).live.until(lambda: not core_of(session).live.state.timers)
             await session.wait()
         said = [m.text for m in await session.transcript(roles=("user",))]
         assert said == ["x", "wake up"]
@@ -272,9 +272,8 @@ async def test_a_question_within_a_call_expires_too() -> None:
         session = await harness.get_or_create("s")
         await session.send("go")
         async with asyncio.timeout(PATIENCE):
-            await session.live.until(
-                lambda: session.live.state.run is not None and not session.live.state.run.open
-            )
+            live = core_of(session).live
+            await live.until(lambda: live.state.run is not None and not live.state.run.open)
         assert "expired" in (await outcomes(session))[0][2]
 
 

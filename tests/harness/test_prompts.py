@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import Agent, Harness, tool
 from holdfast.harness.live.log import Live
+from holdfast.harness.session.session import core_of
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import ModelCall
 
@@ -48,9 +49,9 @@ async def test_a_log_that_is_opened_again_gives_the_same_prompt(summarise: objec
                 await session.wait()
             if n % 5 == 4:
                 await session.wait()
-                again = await reopened(session.live)
-                assert again.state == session.live.state
-                ours = session.live.history.messages(MODEL, {})
+                again = await reopened(core_of(session).live)
+                assert again.state == core_of(session).live.state
+                ours = core_of(session).live.history.messages(MODEL, {})
                 assert msgspec.json.encode(again.history.messages(MODEL, {})) == (
                     msgspec.json.encode(ours)
                 )

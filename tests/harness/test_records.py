@@ -33,7 +33,7 @@ async def test_a_turn_with_a_tool_that_fails_is_logged_like_this() -> None:
     settings: dict[str, Any] = {"logging": LogConfig(level="info", sinks=[sink])}
     async with Harness(agent, default_model=model, **settings) as harness:
         result = await (await harness.get_or_create("s")).send("go")
-        await harness.logs.flush()
+        await harness._logs.flush()
     records = [record for record in sink.records if record["category"] != "session"]
     assert [(r["level"], r["category"], r["event"]) for r in records] == [
         ("info", "run", "run_started"),

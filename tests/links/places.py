@@ -29,7 +29,7 @@ from holdfast.stores.frames import packed, unpacked
 from holdfast.stores.memory import MemoryStore, _Log
 from holdfast.stores.mongodb.batches import batch_document
 from holdfast.stores.mongodb.entry import listing, stored
-from holdfast.stores.mongodb.records import Batch, Found, event_of, recorded
+from holdfast.stores.mongodb.event_records import Batch, Found, event_of, recorded
 from tests.servers import recycled
 from tests.servers.faults import schema_of
 

@@ -13,7 +13,7 @@ from pymongo import AsyncMongoClient
 
 from holdfast import InvalidValue, NewEvent, Query, StoreTooNew, StoreUnavailable
 from holdfast.log.catalog import PendingQuery
-from holdfast.stores.mongodb import MongoStore, find, schema
+from holdfast.stores.mongodb import MongoStore, queries, schema
 from holdfast.stores.mongodb.address import Address
 from holdfast.testing.samples import KEY, begin, seqs
 
@@ -158,7 +158,7 @@ async def test_a_page_comes_from_its_index_in_order(
     # Several labels, so that the index knows that there may be.
     created = NewEvent.of("session.created", {"labels": ["x", "y"], "metadata": {"k": 1}})
     await store.append(KEY, [created], create=True)
-    where, index = find.conditions(query)
+    where, index = queries.conditions(query)
     plan = await _plan(raw, where, [(query.order, -1), ("_id", -1)], index)
     assert sorted(plan) == ["FETCH", "IXSCAN", "LIMIT", "PROJECTION_SIMPLE"]
 
@@ -168,7 +168,7 @@ async def test_the_inbox_comes_from_its_index_in_order(
     store: MongoStore, raw: Raw, query: PendingQuery
 ) -> None:
     await begin(store, KEY)
-    where, index = find.inbox_conditions(query)
+    where, index = queries.inbox_conditions(query)
     plan = await _plan(raw, where, [("waits", 1), ("waits_to", 1), ("_id", 1)], index)
     assert sorted(plan) == ["FETCH", "IXSCAN", "LIMIT", "PROJECTION_SIMPLE"]
 

@@ -16,8 +16,8 @@ from holdfast.log.catalog import Parent
 from holdfast.stores.mongodb import MongoStore, history, remove
 from holdfast.stores.mongodb.history import Fork
 from holdfast.stores.mongodb.payloads import put_chunks
-from holdfast.stores.mongodb.store import RESTORE_EVENTS
 from holdfast.stores.mongodb.upkeep import STALE_MS
+from holdfast.stores.paging import BATCH_EVENTS
 from holdfast.testing.samples import (
     KEY,
     SIDE,
@@ -226,7 +226,7 @@ async def test_a_restore_goes_under_the_parent_that_is_there(
     assert [damage async for damage in store.verify(KEY.scope)] == []
 
 
-@pytest.mark.parametrize("events", [1, RESTORE_EVENTS])
+@pytest.mark.parametrize("events", [1, BATCH_EVENTS])
 async def test_a_restore_that_was_silent_for_too_long_says_so(
     store: MongoStore, other: MongoStore, raw: Raw, events: int
 ) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("kind", [*KINDS, *SHARED])
 
 @pytest.mark.parity("user-demand", 37)
 def test_processes_that_open_a_fresh_store_at_once_all_succeed(kind: str, tmp_path: Path) -> None:
-    assert checks.opens(kind, tmp_path, rounds=OPENS.get(kind, 20)).problems == []
+    assert checks.opens(kind, tmp_path, rounds=OPENS.get(kind, 5)).problems == []
 
 
 @pytest.mark.parity("user-demand", 37)

@@ -216,7 +216,7 @@ def test_a_token_that_others_could_read_is_not_used(
     assert not TOKEN.search(said)
     code, out, _ = said_by("doctor", capsys=capsys)
     assert code == 1
-    assert f"problem: local token: '{path}' may be read by others (mode 0644)" in out
+    assert f"problem: local token: '{path}' can be read by others (mode 0644)" in out
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"hl_x", b'{"token":"x","port":1,"store":"y"}'])

@@ -11,7 +11,7 @@ import pytest
 from holdfast import NewEvent, StoreUnavailable
 from holdfast.errors import RateLimited
 from holdfast.events import Event
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.server import ServerLimits
 from holdfast.server.streams.backpressure import OpenStreams
 from holdfast.server.streams.outbox import PRESSED, Outbox
@@ -72,9 +72,10 @@ async def test_readers_are_given_less_time_while_others_wait_for_room() -> None:
 
 async def noted(session: Session, text: str = LARGE) -> None:
     """Have a large event in the log, and here."""
-    head = session.live.state.head
-    await session.live.store.append(session.key, [NewEvent.of("note.made", {"text": text})])
-    await session.live.reach(head + 1)
+    live = core_of(session).live
+    head = live.state.head
+    await live.store.append(session.key, [NewEvent.of("note.made", {"text": text})])
+    await live.reach(head + 1)
 
 
 async def test_reader_without_room_hears_that_it_is_alive_and_goes_on_when_there_is() -> None:
@@ -108,7 +109,7 @@ async def test_large_event_is_read_and_encoded_once_for_all_its_readers() -> Non
         await noted(session)
         await session.emit("note.made", {"text": "x" * 2_000_000})
         reads: list[int] = []
-        event = session.live.event
+        event = core_of(session).live.event
 
         async def counted(seq: int, *, whole: bool = True) -> Event | None:
             if whole:
@@ -116,12 +117,15 @@ async def test_large_event_is_read_and_encoded_once_for_all_its_readers() -> Non
                 await asyncio.sleep(0.05)
             return await event(seq, whole=whole)
 
-        session.live.event = counted  # type: ignore[method-assign]
+        core_of(session).live.event = counted  # type: ignore[method-assign]
         streams = OpenStreams(pace=0.0)
         async with asyncio.timeout(PATIENCE):
             found = await asyncio.gather(*(read(session, streams, until="idle") for _ in range(20)))
         assert found == [found[0]] * 20
-        assert len([one for one in found[0] if one.name == "event"]) == session.live.state.head
+        assert (
+            len([one for one in found[0] if one.name == "event"])
+            == core_of(session).live.state.head
+        )
         assert len(reads) < 10
 
 
@@ -131,13 +135,13 @@ async def test_event_that_cannot_be_read_for_a_while_is_read_again() -> None:
         await noted(session)
         await noted(session, "small")
         await session.emit("note.made", {"text": "y" * 2_000_000})
-        session.live.store = FaultyStore(
-            session.live.store, [Fail(method="read", call=2), Fail(method="read", call=3)]
+        core_of(session).live.store = FaultyStore(
+            core_of(session).live.store, [Fail(method="read", call=2), Fail(method="read", call=3)]
         )
         async with asyncio.timeout(PATIENCE):
             found = await read(session, until="idle")
         events = [one.data["seq"] for one in found if one.name == "event"]
-        assert events == [*range(1, session.live.state.head + 1)]
+        assert events == [*range(1, core_of(session).live.state.head + 1)]
         troubles = [one.data["code"] for one in found if one.name == "trouble"]
         assert troubles == [StoreUnavailable.code] * 2
 
@@ -158,8 +162,8 @@ async def test_server_that_goes_away_does_not_wait_for_room() -> None:
                 pass
             streams.close()
             (end,) = [one async for one in sent(found)]
-        shown = session.live.state.head - 1
-        assert end.data == {"reason": "shutdown", "cursor": f"{session.live.log}.{shown}"}
+        shown = core_of(session).live.state.head - 1
+        assert end.data == {"reason": "shutdown", "cursor": f"{core_of(session).live.log}.{shown}"}
         assert outbox.used == 300_000
 
 
@@ -189,7 +193,7 @@ async def test_long_text_in_flight_comes_in_pieces_that_join() -> None:
     text = "é\u2028" * 50_000
     async with harness(MemoryStore()) as serving:
         session = await serving.get_or_create("s")
-        session.live.say("m", text)
+        core_of(session).live.say("m", text)
         streams = OpenStreams(pace=0.0)
         joined = ""
         chunks = streams.chunks(await begin(session, StreamRequest()))

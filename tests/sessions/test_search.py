@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from holdfast import InvalidValue, SessionNotFound, Sessions, Store, tool
+from holdfast.events import KINDS
 from holdfast.models.port import FromModel
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.sessions import Found
+from holdfast.sessions.search import NOT_SEARCHED, SEARCHED
 from tests.harness.kernel.scene import helper, only, read, script, serve
 
 
@@ -83,3 +85,10 @@ async def test_nothing_and_nowhere_are_refused(store: Store) -> None:
         await found(store, "x", "nobody")
     with pytest.raises(InvalidValue, match="words"):
         await found(store, "")
+
+
+def test_every_kind_is_searched_or_is_not_on_purpose() -> None:
+    assert {*SEARCHED} | NOT_SEARCHED == {*KINDS}
+    assert not NOT_SEARCHED & {*SEARCHED}
+    for kind, fields in SEARCHED.items():
+        assert {*fields} <= {*KINDS[kind].__struct_fields__}

@@ -29,7 +29,7 @@ def test_processes_that_open_a_fresh_store_at_once_all_succeed(kind: str, tmp_pa
     assert checks.opens(kind, tmp_path, rounds=2).problems == []
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [SQLITE, POSTGRES])
 def test_a_crowd_that_appends_loses_and_doubles_nothing(kind: str, tmp_path: Path) -> None:
     assert checks.crowd(kind, tmp_path, appends=6).problems == []
 
@@ -44,7 +44,7 @@ def test_a_message_at_the_moment_of_release_is_driven(kind: str, tmp_path: Path)
     assert checks.handover(kind, tmp_path, rounds=30).problems == []
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [SQLITE, POSTGRES])
 def test_ids_that_overlap_are_stored_once(kind: str, tmp_path: Path) -> None:
     assert checks.overlap(kind, tmp_path, appends=10).problems == []
 

@@ -45,11 +45,16 @@ class _Host(Protocol):
     def store(self) -> Store: ...
 
 
-class Exportable(Protocol):
-    """A live session of a harness, or anything else that has a host with a store, and a key."""
-
+class _Core(Protocol):
     @property
     def host(self) -> _Host: ...
+
+
+class Exportable(Protocol):
+    """A live session of a harness."""
+
+    @property
+    def _core(self) -> _Core: ...
 
     @property
     def key(self) -> Key: ...
@@ -230,7 +235,7 @@ def origin_of(session: Origin) -> tuple[Store, Scope]:
     if isinstance(session, tuple):
         store, scope = session
     else:
-        store, scope = session.host.store, session.key.scope
+        store, scope = session._core.host.store, session.key.scope
     check_key(scope)
     return store, scope
 

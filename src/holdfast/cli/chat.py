@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..cancellation import ended
-from ..harness.host import Harness
-from ..harness.session.session import Session
+from ..harness.host import Harness, sessions_of
+from ..harness.session.session import Session, core_of
 from ..log.events import Event, Key, new_id
 from ..stores import connect
 from ..stores.address import shown
@@ -121,7 +121,7 @@ class Chat:
         self.orders = Orders(session, screen, choice.ref)
         self.offline = choice.offline
         self.code = 0
-        self._first = session.live.state.head
+        self._first = core_of(session).live.state.head
         self._shown = self._first
         self._moved, self._asking = asyncio.Event(), asyncio.Lock()
         self._leaving, self._broken = asyncio.Event(), asyncio.Event()
@@ -186,9 +186,9 @@ class Chat:
         """Once all is shown: put the oldest question to the person, or ask for a message. What
         they say next is about the question that they were shown."""
         async with self._asking:
-            while self._shown >= (head := self.session.live.state.head):
+            while self._shown >= (head := core_of(self.session).live.state.head):
                 asks = await self.session.pending()
-                if head != self.session.live.state.head:
+                if head != core_of(self.session).live.state.head:
                     continue
                 self.orders.asked = asks[0] if asks else None
                 if asks or at_rest(self.session):
@@ -199,9 +199,9 @@ class Chat:
         """Take over from a driver that died, once its lease has lapsed."""
         while True:
             await asyncio.sleep(PAUSE)
-            idle = self.session.live.driven or self._broken.is_set()
+            idle = core_of(self.session).live.driven or self._broken.is_set()
             if not idle and not at_rest(self.session):
-                self.harness.wake(self.session.live)
+                sessions_of(self.harness).wake(core_of(self.session).live)
 
     def _interrupt(self) -> None:
         status = self.session.status
@@ -235,7 +235,10 @@ class Chat:
 
     async def _answered(self) -> None:
         """Wait until there is nothing to wait for but the person, and all of it is shown."""
-        waits = [self.session.live.until(lambda: at_rest(self.session)), self._broken.wait()]
+        waits = [
+            core_of(self.session).live.until(lambda: at_rest(self.session)),
+            self._broken.wait(),
+        ]
         tasks = [asyncio.ensure_future(wait) for wait in waits]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -244,7 +247,7 @@ class Chat:
         if self._broken.is_set():
             self.code = 1
             self._leaving.set()
-        while self._shown < self.session.live.state.head:
+        while self._shown < core_of(self.session).live.state.head:
             self._moved.clear()
             await self._moved.wait()
         await self._ask()

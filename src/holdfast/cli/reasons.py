@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..harness.faults import CODES
-from ..harness.session.session import Session
+from ..harness.session.session import Session, core_of
 from ..harness.telemetry.logs import LOGGER, LineFormatter, RedactingFilter, configured
 from ..log import events as ev
 from ..log.codec import typed
@@ -50,10 +50,10 @@ class _Telling(logging.Handler):
 def reason(session: Session, event: Event) -> str | None:
     """What a run failed by in this process, where the event that ends it does not say so."""
     ended = typed(event) if event.kind == "run.finished" else None
-    cause = session.live.failures.get(event.run or "")
+    cause = core_of(session).live.failures.get(event.run or "")
     if not isinstance(ended, ev.RunFinished) or ended.status != "failed" or cause is None:
         return None
     kind = CODES.get(ended.code or "")
     if kind is None or ended.error != kind.public_message:
         return None  # it says what to do
-    return session.config.redactor.text(describe(cause))
+    return core_of(session).config.redactor.text(describe(cause))

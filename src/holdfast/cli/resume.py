@@ -13,10 +13,10 @@ from rich.text import Text
 from .. import errors
 from ..cancellation import cancellable, ended
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
-from ..harness.host import Harness
+from ..harness.host import Harness, sessions_of
 from ..harness.loop.decide import decide
 from ..harness.loop.steps import Idle, Plan
-from ..harness.session.session import Session
+from ..harness.session.session import Session, core_of
 from ..log.catalog import Query
 from ..log.codec import LIMITS
 from ..log.events import Event, Key
@@ -47,7 +47,7 @@ End: TypeAlias = Ran | Literal["idle", "elsewhere", "stuck", "away", "gone"]
 
 def at_rest(session: Session, but: type[Any] = Plan) -> bool:
     """Whether there is nothing that a driver could do now, `but` to plan when to look again."""
-    step = decide(session.live.state, session.config.bounds, wall_clock())
+    step = decide(core_of(session).live.state, core_of(session).config.bounds, wall_clock())
     return isinstance(step, (Idle, but))
 
 
@@ -248,15 +248,15 @@ class Seeing:
                 return end
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PAUSE):
-                    await session.live.until(lambda: at_rest(session, Idle))
+                    await core_of(session).live.until(lambda: at_rest(session, Idle))
         return None
 
     async def _told(self, session: Session, telling: asyncio.Future[None]) -> End:
         """How it stands, once all of it is told."""
-        while self.head < session.live.state.head and not telling.done():
+        while self.head < core_of(session).live.state.head and not telling.done():
             self._moved.clear()
             await self._moved.wait()
-        run = session.live.state.run
+        run = core_of(session).live.state.run
         if run is None:
             return "idle"
         return "waiting" if run.status == "running" else run.status
@@ -265,13 +265,13 @@ class Seeing:
         """See that somebody drives it; how it ends if nobody here can."""
         if self.problem is not None:
             return "stuck"
-        if session.live.driven:
+        if core_of(session).live.driven:
             self._tries, self._other = 0, None
             return None
         held = await _holder(self.harness.store, self.key)
         if held is None:
             self._tries += 1
-            self.harness.wake(session.live)
+            sessions_of(self.harness).wake(core_of(session).live)
             return "stuck" if self._tries > TRIES else None
         now = asyncio.get_running_loop().time()
         if self._other is None or self._other[0] != held.owner:

@@ -1,4 +1,5 @@
-"""The client of a server: sessions from far away, with the verbs, values and errors of the library.
+"""The client of a Holdfast server: remote sessions, with the verbs, values and errors of the
+library.
 
 Needs the extra `client`. `holdfast.client.sync` is the same without `await`.
 """

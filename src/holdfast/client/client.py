@@ -14,8 +14,9 @@ from ..values.options import Content, SendOptions
 from ..values.pending import Decision
 from ..values.records import Receipt
 from ..values.result import Result
-from .bundles_and_people import Bundles, People
-from .location import Place
+from .bundles import Bundles
+from .location import ThreadLocation
+from .people import People
 from .session import Session
 from .streams import Stream
 from .transport import Patience, Transport, part
@@ -24,10 +25,10 @@ from .uploads import files_of, source_of
 STORE = {"kind", "options"}
 
 
-class About(TypedDict, total=False):
-    """What a session is begun with: by whom it is served, where it is kept, whose it is. What is
-    left out is the server's default. `source` brings an agent, `files` what is to be in the work
-    folder of a new session, `envs` variables for its commands that the server allows."""
+class SessionOptions(TypedDict, total=False):
+    """The options of a new session: agent, engine, store, user and so on. The server has a
+    default for each. `source` uploads an agent, `files` are written to the work folder of a new
+    session, `envs` are environment variables for its commands, as far as the server allows."""
 
     agent: str
     engine: str
@@ -42,17 +43,17 @@ class About(TypedDict, total=False):
     envs: Mapping[str, str]
 
 
-def _checked(about: About) -> About:
-    """Refuse what a session cannot be begun with."""
+def _checked(about: SessionOptions) -> SessionOptions:
+    """Reject unknown options of a session."""
     for name in about:
-        if name not in About.__annotations__:
-            remedy = f"use one of {', '.join(About.__annotations__)}"
+        if name not in SessionOptions.__annotations__:
+            remedy = f"use one of {', '.join(SessionOptions.__annotations__)}"
             if name in ("id", "session", "session_id"):
-                remedy = "give the id to `get_or_create(id)` or `open(id)`"
-            raise InvalidValue(field=name, problem="is nothing a session has", remedy=remedy)
+                remedy = "pass the id to `get_or_create(id)` or `open(id)`"
+            raise InvalidValue(field=name, problem="is not an option of a session", remedy=remedy)
     store: Any = about.get("session_store")
     if store is not None and not (isinstance(store, Mapping) and {"kind"} <= {*store} <= STORE):
-        problem, remedy = "is no store by its kind", 'give {"kind": …}, and "options" if need be'
+        problem, remedy = "must name a store", 'pass {"kind": …}, with "options" if needed'
         raise InvalidValue(field="session_store", problem=problem, remedy=remedy)
     return about
 
@@ -65,10 +66,9 @@ class Client:
             async for item in session.stream("Refund order 42"):
                 ...
 
-    `url` may be several addresses of the same server: when one does not answer, the next is
-    asked. What else is given is what sessions are begun with, unless a call says otherwise:
-    agents, engines and stores are asked for by name, and have their credentials on the server.
-    The key is shown to nobody but the server.
+    `url` may be several addresses of the same server: if one does not answer, the next is tried.
+    The other options are defaults for new sessions. Agents, engines and stores are given by name;
+    their credentials stay on the server. The key is sent to the server only.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Client:
         *,
         patience: Patience | None = None,
         http: httpx.AsyncClient | None = None,
-        **about: Unpack[About],
+        **about: Unpack[SessionOptions],
     ) -> None:
         urls = [url] if isinstance(url, str) else [*url]
         self._transport = Transport(urls, key, patience=patience or Patience(), http=http)
@@ -101,13 +101,15 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections. Nothing that goes on at the server is stopped by it."""
+        """Close the connections. Runs on the server continue."""
         await self._transport.aclose()
 
     # Sessions
 
-    async def get_or_create(self, id: str | None = None, **about: Unpack[About]) -> Session:
-        """The session with this id, begun if need be; without an id, a new one."""
+    async def get_or_create(
+        self, id: str | None = None, **about: Unpack[SessionOptions]
+    ) -> Session:
+        """The session with this id, created if it does not exist; without an id, a new session."""
         given: dict[str, Any] = {**self._about, **_checked(about)}
         if (store := given.pop("session_store", None)) is not None:
             given["store"] = wire.StoreWish(**store)
@@ -124,29 +126,29 @@ class Client:
         else:
             body, path = wire.GetOrCreate(**given), f"/v1/sessions/{part(id, 'id')}"
             view = await call("PUT", path, wire.SessionView, body=body)
-        return Session(Place(self._transport, view.id))
+        return Session(ThreadLocation(self._transport, view.id))
 
     async def open(self, id: str, thread: str = "main") -> Session:
-        """A session that is there (`SessionNotFound`)."""
+        """An existing session (`SessionNotFound`)."""
         session = self.session(id, thread)
         await session.about()
         return session
 
     def session(self, id: str, thread: str = "main") -> Session:
-        """A session by its id. Nothing is asked yet."""
-        return Session(Place(self._transport, id, thread))
+        """A session by its id. Nothing is sent to the server yet."""
+        return Session(ThreadLocation(self._transport, id, thread))
 
     async def list(
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> wire.RowPage:
-        """Sessions that answer all filters, the most recently active first; of every store of the
-        server, one after the other, or with `store=` of the one of this kind. `missing` names the
-        stores that could not be asked."""
+        """Sessions that match all filters, the most recently active first; of every store of the
+        server, store by store, or with `store=` of the store of this kind. `missing` names the
+        stores that could not be reached."""
         query = {**filters, "cursor": cursor, "limit": limit}
         return await self._transport.call("GET", "/v1/sessions", wire.RowPage, query=query)
 
     async def delete(self, id: str) -> Receipt:
-        """Stop what is going on in a session, and remove all of it."""
+        """Stop a session, and delete all its data."""
         return await self.session(id).delete()
 
     async def resolve(
@@ -159,7 +161,7 @@ class Client:
         id: str | None = None,
         agent: str | None = None,
     ) -> Session:
-        """The session that a message belongs to, by the surface it came by; begun if need be."""
+        """The session that a message belongs to, by the surface it came from; created if needed."""
         body = wire.Resolve(
             surface=surface,
             address=address,
@@ -169,10 +171,10 @@ class Client:
             agent=agent or self._about.get("agent"),
         )
         view = await self._transport.call("POST", "/v1/resolve", wire.SessionView, body=body)
-        return Session(Place(self._transport, view.id))
+        return Session(ThreadLocation(self._transport, view.id))
 
     async def health(self) -> wire.Health:
-        """Whether the server is there, and what it has."""
+        """Whether the server is up, and which engines, agents and stores it has."""
         return await self._transport.call("GET", "/v1/health", wire.Health)
 
     # The verbs of a session, by its id
@@ -180,13 +182,13 @@ class Client:
     async def send(
         self, id: str | None, content: Content, **options: Unpack[SendOptions]
     ) -> Result:
-        """`session.send` of the session with this id, begun if need be."""
+        """`session.send` of the session with this id, created if needed."""
         return await (await self.get_or_create(id)).send(content, **options)
 
     async def stream(
         self, id: str | None, content: Content, **options: Unpack[SendOptions]
     ) -> Stream:
-        """`session.stream` of the session with this id, begun if need be."""
+        """`session.stream` of the session with this id, created if needed."""
         return (await self.get_or_create(id)).stream(content, **options)
 
     async def approve(self, id: str, item: str | None = None, **options: Any) -> Decision:
@@ -207,10 +209,10 @@ class Client:
         tag: str | None = None,
         **filters: Any,
     ) -> wire.PendingPage:
-        """What waits for a person, in all sessions that the key may see, oldest first; store by
-        store, or with `store=` in the one of this kind. With `wait`, it is answered when
-        something waits, or with the `tag` of an earlier page, when it is not what it was; at the
-        latest after so many seconds. `missing` names the stores that could not be asked."""
+        """Pending items of all sessions that the key may see, oldest first; store by store, or
+        with `store=` in the store of this kind. With `wait`, the server answers once something is
+        pending, or with the `tag` of an earlier page once that has changed; at the latest after
+        `wait` seconds. `missing` names the stores that could not be reached."""
         query = {**filters, "cursor": cursor, "limit": limit, "wait": wait or None, "tag": tag}
         return await self._transport.call(
             "GET", "/v1/pending", wire.PendingPage, query=query, wait=wait

@@ -1,5 +1,6 @@
-"""What a client shows to a server: its key, or on this machine, without one, the server's local
-token. That goes to loopback addresses alone, past any proxy, and never along with a redirect."""
+"""The credentials that a client sends: its key, or without one, on the same machine, the server's
+local token. The token is sent to loopback addresses only, past any proxy, and never after a
+redirect."""
 
 from __future__ import annotations
 
@@ -14,27 +15,27 @@ from ..local_token import address_of, find
 PORTS = {"http": 80, "https": 443}
 
 
-class Credentials:
-    """How a server knows this client. With `local`, a client that has no key looks for the token
-    of the server that runs at a loopback address."""
+class ClientCredentials:
+    """How a server authenticates this client. With `local`, a client without a key looks for the
+    token of the server that runs at a loopback address."""
 
     def __init__(self, key: str | None, *, local: bool) -> None:
         self._key = None if key is None else _checked(key)
         self._local = local and key is None
 
     def __repr__(self) -> str:
-        return "Credentials(…)"
+        return "ClientCredentials(…)"
 
     async def bearer(self, url: str, refused: Collection[str] = ()) -> str | None:
-        """What to show at this address, that it has not refused. A local token is looked for each
-        time: the server may have ended, and another program have taken its port."""
+        """The token for this address, unless it was refused before. A local token is looked up
+        each time: the server may have stopped, and another program may have taken its port."""
         if self._local and is_loopback(url):
             return await asyncio.to_thread(_token, url, refused)
         return None if self._key in refused else self._key
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is of this machine and cannot be of another."""
+    """Whether an address is a loopback address of this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -43,8 +44,8 @@ def is_loopback(url: str) -> bool:
 
 
 def _token(url: str, refused: Collection[str]) -> str | None:
-    """The token of the server that runs at an address of this machine. Another loopback address
-    with the same port may be another user's."""
+    """The token of the server that runs at a loopback address. The same port of another loopback
+    address may belong to another user."""
     parts = urlsplit(url)
     port = parts.port or PORTS[parts.scheme]
     host = address_of(parts.hostname or "", port)
@@ -54,6 +55,9 @@ def _token(url: str, refused: Collection[str]) -> str | None:
 
 def _checked(key: str) -> str:
     if not key.isascii() or not key.isprintable() or not key.strip():
-        problem, remedy = "cannot stand in a header", "give it as it was made"
+        problem, remedy = (
+            "is not valid in a header",
+            "pass the key as it was created",
+        )
         raise InvalidValue(field="key", problem=problem, remedy=remedy)
     return key

@@ -1,5 +1,5 @@
-"""A session's stream as its reader sees it: one, however many connections it takes. Each event
-comes once and in order, and the text of a message in flight joins without a gap."""
+"""A session's stream as one stream over any number of connections. Each event comes once and in
+order, and the text of a message in flight has no gaps."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ from ..wire import (
 )
 from .transport import LATER, PASSING, Query, Transport, Waits, decoded
 
-Part: TypeAlias = Item | End
-LASTED = 5.0  # seconds: a connection that was there so long was a good one
+FeedItem: TypeAlias = Item | End
+LASTED = 5.0  # seconds: a connection that lasted this long resets the back-off
 SAID = ("message.completed", "message.interrupted")
-FLYING = 64  # messages in flight, and messages that were, which are remembered
-AGAIN = ("shutdown", "closed")  # the server had to stop; the stream goes on elsewhere
+FLYING = 64  # messages in flight, and finished messages, that are remembered
+AGAIN = ("shutdown", "closed")  # the server stopped; the stream continues elsewhere
 
 
-class Frame(Struct, frozen=True):
-    """One server-sent event; `id` is a cursor, where it has one."""
+class ServerSentEvent(Struct, frozen=True):
+    """One server-sent event; `id` is a cursor, if it has one."""
 
     name: str
     data: bytes
     id: str = ""
 
 
-async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[Frame, None]:
-    """Server-sent events; comments and what is cut short are passed over."""
+async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[ServerSentEvent, None]:
+    """Server-sent events; comments and an incomplete last event are skipped."""
     name, id, data = "message", "", list[bytes]()
     async for line in lines:
         if not line:
             if data:
-                yield Frame(name, b"\n".join(data), id)
+                yield ServerSentEvent(name, b"\n".join(data), id)
             name, id, data = "message", "", []
             continue
         field, _, value = line.partition(b":")
@@ -79,9 +79,9 @@ async def frames(lines: AsyncIterator[bytes]) -> AsyncGenerator[Frame, None]:
 
 
 class Joined:
-    """What has arrived, so that nothing is given twice: the last event, and how much of each
-    message in flight. What was said while nobody listened is given before the message itself:
-    of messages that were heard in part, or with `whole` of all."""
+    """What has arrived, so that nothing is delivered twice: the last event, and how much of each
+    message in flight. Text that was missed is delivered before the event of its message: for
+    messages that arrived in part, or with `whole` for all."""
 
     def __init__(self, seq: int, *, whole: bool = False) -> None:
         self.seq, self._whole = seq, whole
@@ -108,32 +108,32 @@ class Joined:
         return [Delta(event.id, known, text[known:])] if len(text) > known else []
 
     def caught_up(self, caught: Caught) -> list[Item]:
-        """The mark, the first time."""
+        """The mark, once."""
         first, self._caught = not self._caught, True
         self.seq = max(self.seq, caught.head)
         return [CaughtUp(caught.log, caught.head)] if first else []
 
     def delta(self, delta: Delta) -> list[Item]:
-        """What is new of it. Raises where something is missing before it."""
+        """The new part of it. Raises if text is missing before it."""
         if delta.message in self._over:
-            return []  # of a driver that was not told yet
+            return []  # from a driver that does not know yet that the message ended
         if delta.thought:
             return [delta]
         known = self._lengths.get(delta.message, 0)
         if delta.offset > known:
-            raise ServerUnavailable(problem="the stream lost some text")
+            raise ServerUnavailable(problem="text is missing in the stream")
         text = delta.text[known - delta.offset :]
         if not text:
             return []
         self._lengths[delta.message] = known + len(text)
-        if len(self._lengths) > FLYING:  # what drivers left unsaid when they died
+        if len(self._lengths) > FLYING:  # messages that crashed drivers never finished
             del self._lengths[next(iter(self._lengths))]
         return [Delta(delta.message, known, text)]
 
 
 class Feed:
-    """The stream of one thread of a session. `cursor` is where it stands: what follows it has
-    not been given yet. Closing it stops nothing but the reading."""
+    """The stream of one thread of a session. What follows `cursor` has not been delivered yet.
+    Closing it only stops reading."""
 
     def __init__(
         self,
@@ -150,11 +150,11 @@ class Feed:
         first = 0 if self.cursor == NOW else read_cursor(self.cursor)[1]
         self._joined = Joined(first, whole=whole)
 
-    async def parts(self) -> AsyncGenerator[Part, None]:
-        """Everything to its end. The last part is an `End`, unless an error is raised:
-        `LogReplaced` where the cursor is not of this log any more, `InvalidValue` where it is a
-        number past the end, `SessionNotFound` and `SessionMoved` where the session goes,
-        `ServerUnavailable` where no server answers."""
+    async def parts(self) -> AsyncGenerator[FeedItem, None]:
+        """All items; the last is an `End`, unless an error is raised: `LogReplaced` if the cursor
+        belongs to another log, `InvalidValue` if it is a number past the end, `SessionNotFound`
+        and `SessionMoved` if the session was deleted or moved, `ServerUnavailable` if no server
+        answers."""
         waits = Waits(self._transport.total)
         while True:
             begun, least = time.monotonic(), 0.0
@@ -166,7 +166,7 @@ class Feed:
                             yield part
                             if isinstance(part, End):
                                 return
-                problem: HoldfastError = ServerUnavailable(problem="the stream was cut")
+                problem: HoldfastError = ServerUnavailable(problem="the stream was interrupted")
             except HoldfastError as error:
                 if not passes(error):
                     raise
@@ -177,9 +177,9 @@ class Feed:
             await waits.wait(problem, least)
             self._transport.next()
 
-    async def _connection(self) -> AsyncGenerator[Part, None]:
-        """What comes over one connection, without what came before. It ends without an `End`
-        where the stream is to go on over another."""
+    async def _connection(self) -> AsyncGenerator[FeedItem, None]:
+        """The new items of one connection. It ends without an `End` if the stream is to continue
+        over another connection."""
         query = {**self._query, "after": self.cursor}
         async with self._transport.lines(self._path, query) as lines:
             async for frame in frames(lines):
@@ -196,7 +196,7 @@ class Feed:
                 for item in items[-1:]:
                     yield item
 
-    def _items(self, frame: Frame) -> list[Item]:
+    def _items(self, frame: ServerSentEvent) -> list[Item]:
         if frame.name == EVENT:
             return self._joined.event(decoded(frame.data, Event))
         if frame.name == DELTA:
@@ -207,21 +207,21 @@ class Feed:
             return [decoded(frame.data, Trouble)]
         if frame.name == RESYNC:
             raise self._lost(decoded(frame.data, Resync))
-        return []  # of a newer server
+        return []  # an event of a newer server
 
     def _lost(self, found: Resync) -> HoldfastError:
-        """What is wrong with the cursor: a number past the end, or a place in another log."""
+        """What is wrong with the cursor: a number past the end, or a position in another log."""
         log, seq = (None, 0) if self.cursor == NOW else read_cursor(self.cursor)
         if log is None and seq > found.head:
-            problem = f"is {seq}, past the end: event {found.head} is the last"
-            remedy = f"give a number from 0 to {found.head}, or leave it out to read from now on"
+            problem = f"{seq} is past the end of the log (last event: {found.head})"
+            remedy = f"pass a number from 0 to {found.head}, or omit it to read from now on"
             return InvalidValue(field="after", problem=problem, remedy=remedy, limit=found.head)
         session, thread = self._where
         known = log or self.cursor
         return LogReplaced(tenant="", session=session, thread=thread, known=known, log=found.log)
 
     def _check(self, end: End) -> None:
-        """Raise what stopped the stream, unless it can go on elsewhere."""
+        """Raise the error that ended the stream, unless it can continue elsewhere."""
         if end.error is not None:
             error = error_of(msgspec.json.encode(Failed(end.error)), 500)
             if not passes(error):
@@ -232,7 +232,7 @@ class Feed:
 
 
 def passes(error: HoldfastError) -> bool:
-    """Whether a stream that ended so is worth another connection."""
+    """Whether to open another connection after this error."""
     if isinstance(error, ServerError):
         return isinstance(error, ServerUnavailable) or error.status in PASSING
     return error.code in LATER

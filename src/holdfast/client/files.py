@@ -1,61 +1,61 @@
-"""The files of a session's work folder, on its server."""
+"""The files of a session's work folder on the server."""
 
 from __future__ import annotations
 
 from .. import wire
 from ..values.records import Restored
-from .parts import Part
+from .parts import RemotePart
 from .transport import Query
 
 BYTES, GZIP = "application/octet-stream", "application/gzip"
 
 
-class FilesPart(Part):
-    """Files of a session, by paths from its work folder, which none of them leaves."""
+class FilesPart(RemotePart):
+    """Files of a session. Paths are relative to its work folder and cannot leave it."""
 
     async def tree(self, path: str = ".", *, depth: int = 1) -> wire.Tree:
-        """What is in a folder, and in those below it down to `depth`, 8 at most."""
+        """The entries of a folder and of its subfolders down to `depth`, at most 8."""
         query: dict[str, str | int] = {"path": path, "depth": depth}
         return await self._place.call("GET", "/files/tree", wire.Tree, query=query)
 
     async def read(self, path: str) -> bytes:
-        """A file's bytes (`NoSuchFile`)."""
+        """The bytes of a file (`NoSuchFile`)."""
         place = self._place
         return await place.transport.raw("GET", self._content, query={"path": path})
 
     async def write(self, path: str, data: bytes | str) -> wire.Written:
-        """Write a file, whole or not at all; folders above it are made."""
+        """Write a file atomically; parent folders are created."""
         body = data.encode() if isinstance(data, str) else data
         call, query = self._place.transport.call, {"path": path}
         return await call("PUT", self._content, wire.Written, body=body, query=query, media=BYTES)
 
     async def edit(self, path: str, search: str, replace: str, *, all: bool = False) -> int:
-        """Replace a text that is there once, or with `all` wherever it is; how often."""
+        """Replace a text that occurs once, or with `all` every occurrence. Returns how many."""
         body = wire.EditFile(path=path, search=search, replace=replace, all=all)
         done = await self._place.call("POST", "/files/edit", wire.Edited, body=body)
         return done.replaced
 
     async def make(self, path: str) -> None:
-        """Make a folder, and those above it."""
+        """Create a folder and its parents."""
         await self._send("POST", "/files/folders", wire.MakeFolder(path=path))
 
     async def move(self, path: str, to: str) -> None:
-        """Give a file or folder another path, where there is nothing yet."""
+        """Move a file or folder to a path that does not exist yet."""
         await self._send("POST", "/files/move", wire.MoveFile(path=path, to=to))
 
     async def remove(self, path: str, *, all: bool = False) -> None:
-        """Remove a file or an empty folder; with `all`, a folder with what is in it."""
+        """Delete a file or an empty folder; with `all`, a folder with its contents."""
         place = self._place
         query: Query = {"path": path, "all": all}
         await place.transport.raw("DELETE", f"{place.path}/files", query=query)
 
     async def archive(self) -> bytes:
-        """All files as a .tar.gz, but links and what is in `.git`."""
+        """All files as a .tar.gz, except links and the contents of `.git`."""
         return await self._place.transport.raw("GET", f"{self._place.path}/files/archive")
 
     async def restore(self, archive: bytes) -> Restored:
-        """Put the files of an archive into the folder, over those with the same path. It is
-        refused whole (`InvalidValue`, `OutsideSandbox`) if anything in it is wrong."""
+        """Extract an archive into the folder; files with the same path are overwritten. If any
+        entry is invalid, nothing is extracted (`InvalidValue`, `OutsideSandbox`)."""
         call, path = self._place.transport.call, f"{self._place.path}/files/archive"
         return await call("PUT", path, Restored, body=archive, media=GZIP)
 

@@ -1,4 +1,4 @@
-"""Where a session is: the way to its server, and its path there."""
+"""The location of a session: the transport to its server, and its path there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .transport import Query, Transport, part
 T = TypeVar("T")
 
 
-class Place(Struct, frozen=True):
+class ThreadLocation(Struct, frozen=True):
     """One thread of a session on a server."""
 
     transport: Transport
@@ -24,9 +24,9 @@ class Place(Struct, frozen=True):
         id = part(self.session, "id")
         return f"/v1/sessions/{id}"
 
-    def beside(self, thread: str) -> Place:
+    def beside(self, thread: str) -> ThreadLocation:
         """Another thread of the same session."""
-        return Place(self.transport, self.session, thread)
+        return ThreadLocation(self.transport, self.session, thread)
 
     async def call(
         self,
@@ -38,7 +38,7 @@ class Place(Struct, frozen=True):
         query: Query | None = None,
         key: str | None = None,
     ) -> T:
-        """Ask the server about this thread."""
+        """Send a request about this thread."""
         asked = {**(query or {}), "thread": None if self.thread == "main" else self.thread}
         return await self.transport.call(
             method, self.path + path, answer, body=body, query=asked, key=key
@@ -47,7 +47,7 @@ class Place(Struct, frozen=True):
     def feed(
         self, after: str | int | None, *, whole: bool = False, **query: str | int | bool | None
     ) -> Feed:
-        """Its stream, from a place on; with `whole`, with deltas for all that is said."""
+        """Its stream after a cursor; with `whole`, with deltas for every message."""
         asked = {**query, "thread": None if self.thread == "main" else self.thread}
         where = (self.session, self.thread)
         return Feed(self.transport, f"{self.path}/events", where, asked, after, whole=whole)

@@ -1,5 +1,5 @@
-"""The parts of a session on a server, named as in the library. What is a property there is asked
-for with `await` here."""
+"""The parts of a session on a server, named as in the library. Properties of the library are
+methods here, called with `await`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..values.display import Display, from_json, reduce
 from ..values.options import SendOptions
 from ..values.status import Queued
 from ..values.usage import Usage
-from .location import Place
+from .location import ThreadLocation
 from .server_check import read
 from .streams import post
 
@@ -23,55 +23,55 @@ Surfaces: TypeAlias = list[wire.SurfaceShown]
 Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
 
 
-class Part:
-    """A part of a session; it keeps nothing of its own."""
+class RemotePart:
+    """A part of a session, without state of its own."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ThreadLocation) -> None:
         self._place = place
 
 
-class ModePart(Part):
-    """Which mode the agent works in."""
+class ModePart(RemotePart):
+    """The mode of the agent."""
 
     async def get(self) -> str:
         return (await self.about()).mode
 
     async def about(self) -> wire.ModeShown:
-        """The mode, and those that there are."""
+        """The current mode, and all modes."""
         return await self._place.call("GET", "/mode", wire.ModeShown)
 
     async def switch(self, mode: str, text: str | None = None) -> bool:
-        """Work in another mode from the next step on; `text` is received as a message then.
-        False where it was the mode already."""
+        """Switch to another mode from the next step on, optionally with `text` as a message. False
+        if nothing changed."""
         body = wire.SwitchMode(mode=mode, text=text)
         return (await self._place.call("PUT", "/mode", wire.ModeShown, body=body)).changed
 
 
-class ModelPart(Part):
-    """Which model speaks."""
+class ModelPart(RemotePart):
+    """The model of this thread."""
 
     async def get(self) -> str | None:
-        """The model of the next call, unless its run asks for another."""
+        """The model of the next call, unless its run has another."""
         return (await self.about()).model
 
     async def about(self) -> wire.ModelShown:
-        """That, and the thread's own choice."""
+        """The model, and the choice of this thread."""
         return await self._place.call("GET", "/model", wire.ModelShown)
 
     async def set(self, ref: str, *, mode: str | None = None) -> bool:
-        """Use this model in this thread from now on; with a `mode`, only there. False where it
-        was so already."""
+        """Use this model in this thread from now on; with a `mode`, only in that mode. False if
+        nothing changed."""
         return await self._choose(wire.ChooseModel(model=ref, mode=mode))
 
     async def clear(self, *, mode: str | None = None) -> bool:
-        """Leave the choice to the mode, the agent and the server again."""
+        """Use the model of the mode, the agent or the server again."""
         return await self._choose(wire.ChooseModel(model=None, mode=mode))
 
     async def _choose(self, body: wire.ChooseModel) -> bool:
         return (await self._place.call("PUT", "/model", wire.ModelShown, body=body)).changed
 
 
-class StatePart(Part):
+class StatePart(RemotePart):
     """The user state: a small JSON object that belongs to the whole session."""
 
     async def get(self) -> dict[str, Any]:
@@ -80,14 +80,14 @@ class StatePart(Part):
     async def update(
         self, changes: Mapping[str, Any] | None = None, /, **more: Any
     ) -> dict[str, Any]:
-        """Set entries, and return all; those of others, set at the same time, are kept."""
+        """Set entries, and return all. Concurrent changes of other entries are kept."""
         return await self._change(wire.ChangeState(set={**(changes or {}), **more}))
 
     async def drop(self, *names: str) -> dict[str, Any]:
         return await self._change(wire.ChangeState(drop=[*names]))
 
     async def replace(self, entries: Mapping[str, Any]) -> dict[str, Any]:
-        """Set all of it."""
+        """Replace the whole state."""
         body = wire.ReplaceState(state=dict(entries))
         return (await self._place.call("PUT", "/state", wire.StateShown, body=body)).state
 
@@ -95,48 +95,48 @@ class StatePart(Part):
         return (await self._place.call("PATCH", "/state", wire.StateShown, body=body)).state
 
 
-class UsagePart(Part):
-    """What was used of models."""
+class UsagePart(RemotePart):
+    """Tokens and cost of model calls."""
 
     async def get(self) -> Usage:
-        """What this thread used."""
+        """The usage of this thread."""
         return (await self.about()).thread
 
     async def about(self) -> wire.UsageShown:
-        """That, and what all threads of the session used."""
+        """The usage of this thread, and of all threads of the session."""
         return await self._place.call("GET", "/usage", wire.UsageShown)
 
 
-class FollowUps(Part):
-    """The messages that wait for their turn, in the order in which they will be taken up."""
+class FollowUpsPart(RemotePart):
+    """The queued messages, in the order in which runs will take them up."""
 
     async def list(self) -> list[Queued]:
         return (await self._place.call("GET", "/follow-ups", wire.Followed)).items
 
     async def add(self, text: str, **options: Any) -> int:
-        """Send a message for when all others are answered; at once where nothing is going on.
-        The number by which it can be edited, moved and removed."""
+        """Queue a message; without a current run it starts at once. Returns the number by which
+        it can be edited, moved and removed."""
         given: SendOptions = {**options, "busy": "queue"}  # type: ignore[typeddict-item]  # checked there
         return (await post(self._place, text, given)).seq
 
     async def edit(self, seq: int, text: str) -> None:
-        """Let the model read other words."""
+        """Replace the text of a queued message."""
         body = wire.EditText(text=text)
         await self._place.call("PATCH", f"/follow-ups/{seq}", wire.Followed, body=body)
 
     async def reorder(self, seqs: Sequence[int]) -> None:
-        """These first, in this order."""
+        """Move these to the front, in this order."""
         body = wire.Reorder(order=[*seqs])
         await self._place.call("PUT", "/follow-ups", wire.Followed, body=body)
 
     async def remove(self, *seqs: int) -> None:
-        """Take messages out; they stay in the log."""
+        """Remove messages from the queue; they stay in the log."""
         for seq in seqs:
             await self._place.call("DELETE", f"/follow-ups/{seq}", wire.Followed)
 
 
-class Permissions(Part):
-    """What the agent may do without asking, and what it may not do at all."""
+class PermissionsPart(RemotePart):
+    """The permission rules of the session: allow, ask or deny."""
 
     async def get(self) -> wire.PermissionsShown:
         return await self._place.call("GET", "/permissions", wire.PermissionsShown)
@@ -144,38 +144,38 @@ class Permissions(Part):
     async def set(
         self, *, tool: str | None = None, category: str | None = None, rule: Rule
     ) -> wire.PermissionsShown:
-        """Allow, ask about or deny a tool, or a category of tools; None takes the rule away."""
+        """Set the rule for a tool or a category of tools; None removes the rule."""
         body = wire.SetRule(tool=tool, category=category, rule=rule)
         return await self._place.call("PUT", "/permissions", wire.PermissionsShown, body=body)
 
     async def grant(
         self, *, tool: str | None = None, category: str | None = None
     ) -> wire.PermissionsShown:
-        """Ask no more about a tool, or a category of tools, as long as this driver drives."""
+        """Allow a tool or a category of tools without asking, until the driver changes."""
         body = wire.Grant(tool=tool, category=category)
         return await self._place.call("POST", "/grants", wire.PermissionsShown, body=body)
 
     async def revoke(
         self, *, tool: str | None = None, category: str | None = None
     ) -> wire.PermissionsShown:
-        """Ask again about one of them, or about all."""
+        """Revoke one grant, or all."""
         query = {"tool": tool, "category": category}
         return await self._place.call("DELETE", "/grants", wire.PermissionsShown, query=query)
 
 
-class DisplayPart(Part):
-    """What a person is to see of this thread."""
+class DisplayPart(RemotePart):
+    """The display of this thread: what a user interface shows."""
 
     async def get(self) -> Display:
-        """The display at this moment. A value: it stays as it is, whatever happens next."""
+        """The current display, an immutable value."""
         where = self._place
         asked = None if where.thread == "main" else where.thread
         found = await where.transport.raw("GET", f"{where.path}/display", query={"thread": asked})
         return read(found, Display, where.transport.url(""), from_json)
 
     async def changes(self) -> AsyncGenerator[Display, None]:
-        """The display now, and again after all that happens: fetched once, then made here of
-        events and deltas, over however many connections."""
+        """The display now and after each change. It is fetched once, then updated here from events
+        and deltas, over any number of connections."""
         display = await self.get()
         yield display
         feed = self._place.feed(display.head)
@@ -189,8 +189,8 @@ class DisplayPart(Part):
                     yield display
 
 
-class SurfacesPart(Part):
-    """Where the session is talked to from."""
+class SurfacesPart(RemotePart):
+    """The surfaces that are bound to the session."""
 
     async def list(self) -> Surfaces:
         return (await self._place.call("GET", "/surfaces", wire.MovedSurface)).items
@@ -203,7 +203,7 @@ class SurfacesPart(Part):
         detail: Mapping[str, Any] | None = None,
         move: bool = False,
     ) -> Surfaces:
-        """Bind a surface to the session; `move` takes it from another."""
+        """Bind a surface to the session; `move` takes it from another session."""
         body = wire.AttachSurface(
             surface=surface, address=address, detail=dict(detail or {}), move=move
         )

@@ -1,5 +1,5 @@
-"""A session on a server: the verbs of one conversation, as in the library. It keeps nothing but
-where the session is; every call asks the server."""
+"""A session on a server, with the verbs of the library. It only knows where the session is; every
+call asks the server."""
 
 from __future__ import annotations
 
@@ -17,38 +17,37 @@ from ..values.records import Receipt
 from ..values.result import Result
 from ..values.status import Status
 from .files import FilesPart
-from .location import Place
+from .location import ThreadLocation
 from .parts import (
     DisplayPart,
-    FollowUps,
+    FollowUpsPart,
     ModelPart,
     ModePart,
-    Permissions,
+    PermissionsPart,
     StatePart,
     SurfacesPart,
     UsagePart,
 )
 from .streams import Follow, Stream, post, read_events
-from .threads import Threads
+from .threads import ThreadsPart
 from .transport import part
 
 
 class Session:
-    """One thread of a session on a server. Made by `client.get_or_create`; it costs nothing to
-    keep, and nothing to make again."""
+    """One thread of a session on a server, made by `client.get_or_create`. It needs no closing."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ThreadLocation) -> None:
         self._place = place
         self.mode = ModePart(place)
         self.model = ModelPart(place)
         self.state = StatePart(place)
         self.usage = UsagePart(place)
         self.display = DisplayPart(place)
-        self.follow_ups = self.queue = FollowUps(place)
-        self.permissions = Permissions(place)
+        self.follow_ups = self.queue = FollowUpsPart(place)
+        self.permissions = PermissionsPart(place)
         self.surfaces = SurfacesPart(place)
         self.files = FilesPart(place)
-        self.threads = self.thread = Threads(place, Session)
+        self.threads = self.thread = ThreadsPart(place, Session)
 
     def __repr__(self) -> str:
         return f"<session {self.id!r}, thread {self._place.thread!r}>"
@@ -60,32 +59,32 @@ class Session:
     # Talking
 
     async def send(self, content: Content, **options: Unpack[SendOptions]) -> Result:
-        """Send a message and wait until its run waits for a person, or has ended. It is sent
-        once, whatever happens to connections and servers; leaving early stops nothing."""
+        """Send a message and wait until its run waits for a person or has ended. It is sent once,
+        whatever happens to connections and servers. Cancelling the wait does not stop the run."""
         stream = Stream(self._place, content, options, deltas=False)
         async for _ in stream:
             pass
         return stream.result
 
     def stream(self, content: Content, **options: Unpack[SendOptions]) -> Stream:
-        """Send a message and see everything that its run does, as it happens."""
+        """Send a message and stream everything that its run does."""
         return Stream(self._place, content, options)
 
     async def post(self, content: Content, **options: Unpack[SendOptions]) -> int:
-        """Send a message and do not wait: it is accepted when this returns its number."""
+        """Send a message without waiting for its run. Returns its number in the log."""
         return (await post(self._place, content, options)).seq
 
     async def steer(self, content: Content, **options: Unpack[SendOptions]) -> int:
-        """Send a message that the run which is going reads at its next safe point."""
+        """Send a message that the current run reads at its next safe point."""
         options["busy"] = "steer"
         return await self.post(content, **options)
 
     async def abort(self, reason: str | None = None) -> None:
-        """Stop the run that is going or waits, whichever server drives it."""
+        """Stop the current run, whichever server drives it."""
         await self._place.call("POST", "/abort", Status, body=wire.Abort(reason=reason))
 
     async def wait(self) -> Result:
-        """Wait until nothing goes on any more, or only a person can bring it on; what came of
+        """Wait until nothing is running, or only a person can continue it. Returns the result of
         the last message."""
         place = self._place
         feed = place.feed(wire.NOW, until="idle", deltas=False)
@@ -107,9 +106,9 @@ class Session:
         return found
 
     def follow(self, after: str | int | None = None) -> Follow:
-        """Everything that follows a cursor, or an event's number, or that follows now: events,
-        and deltas of messages in flight. It goes on over cuts, restarts and other servers until
-        nobody reads it. `LogReplaced` where the cursor is not of this log any more."""
+        """All events and deltas after a cursor or an event's number, or from now on. It continues
+        over lost connections, restarts and other servers for as long as it is read. `LogReplaced`
+        if the cursor belongs to another log."""
         return Follow(self._place.feed(wire.NOW if after is None else after))
 
     subscribe = follow
@@ -117,8 +116,7 @@ class Session:
     # Answering
 
     async def pending(self) -> list[Ask]:
-        """What waits for a person, oldest first; then what sub-agents that work for this thread
-        ask."""
+        """Pending items, oldest first; then those of the sub-agents of this thread."""
         return (await self._place.call("GET", "/pending", wire.Asks)).items
 
     async def approve(
@@ -128,20 +126,20 @@ class Session:
         arguments: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> Decision:
-        """Let a call be made, perhaps with other arguments. Without an item: the only one."""
+        """Approve a call, optionally with other arguments. Without `item`: the only pending one."""
         given = None if arguments is None else dict(arguments)
         return await self._decide(item, "approve", wire.Approve(arguments=given, reason=reason))
 
     async def deny(self, item: str | None = None, reason: str | None = None) -> Decision:
-        """Refuse a call; the model is told the reason."""
+        """Deny a call; the model reads the reason."""
         return await self._decide(item, "deny", wire.Deny(reason=reason))
 
     async def answer(self, answer: Any, item: str | None = None) -> Decision:
-        """Answer a question, or say what an outside call came to."""
+        """Answer a question, or give the result of an external call."""
         return await self._decide(item, "answer", wire.Answer(answer=answer))
 
     async def extend(self, item: str, seconds: float | None) -> None:
-        """Let an item expire so many seconds from now; None: never."""
+        """Let an item expire in this many seconds; None: never."""
         path, body = f"/pending/{part(item)}/extend", wire.Extend(seconds=seconds)
         await self._place.call("POST", path, wire.Asks, body=body)
 
@@ -156,11 +154,11 @@ class Session:
     # Reading
 
     async def status(self) -> Status:
-        """Where the session stands now, at a glance."""
+        """The current status of the session."""
         return await self._place.call("GET", "/status", Status)
 
     async def about(self) -> wire.SessionView:
-        """The session as lists show it, and where it is served and kept."""
+        """The session as in lists, with its engine and store."""
         return await self._place.call("GET", "", wire.SessionView)
 
     async def transcript(self, *, limit: int = 100, roles: tuple[str, ...] = ()) -> list[Message]:
@@ -173,10 +171,10 @@ class Session:
     async def events(
         self, *, after: int | str = 0, kinds: tuple[str, ...] = (), limit: int | None = None
     ) -> list[Event]:
-        """The events of this thread behind a number or a cursor, in order; the first `limit`."""
+        """The events of this thread after a number or a cursor, in order; the first `limit`."""
         found = await read_events(self._place, after=after, most=None if kinds else limit)
         return [event for event in found if not kinds or event.kind in kinds][:limit]
 
     async def delete(self) -> Receipt:
-        """Stop what is going on, and remove the session with all that it owns."""
+        """Stop the session, and delete all its data."""
         return await self._place.call("DELETE", "", Receipt)

@@ -1,4 +1,4 @@
-"""What a reader holds: the stream of one message, and that of a whole session."""
+"""The streams of the client: of one message, and of a whole thread."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..values.options import Content, RunLimits, SendOptions, check_options
 from ..values.result import Result
 from ..values.status import Status
 from ..values.stream_items import CaughtUp, Item
-from ..values.watch import Watch
+from ..values.watch import MessageWatch
 from .feed import Feed
-from .location import Place
+from .location import ThreadLocation
 
 PAGE = 500  # events that are asked for at once
 
 
-async def post(place: Place, content: Content, options: SendOptions) -> wire.Accepted:
-    """Send a message; it is in the log when this returns. Without a key of the caller's, one is
-    made, and stays the same however often it has to be sent."""
+async def post(place: ThreadLocation, content: Content, options: SendOptions) -> wire.Accepted:
+    """Send a message; it is in the log when this returns. Without an idempotency key from the
+    caller, one is made and used for all retries."""
     check_options(options)
     if "actor" in options:
-        problem, remedy = "is whoever the key belongs to", "leave it out"
+        problem, remedy = "is always the owner of the key", "omit it"
         raise InvalidValue(field="actor", problem=problem, remedy=remedy)
     body = wire.SendMessage(
         content=_content(content),
@@ -49,7 +49,7 @@ def _content(content: Content) -> wire.Content:
         raise InvalidValue(
             field="content",
             problem=f"is {type(content).__name__}",
-            remedy="give text, Media(data, media_type), or a list of them",
+            remedy="pass text, Media(data, media_type), or a list of them",
         )
     return [
         wire.MediaPart(data=part.data, media_type=part.media_type, name=part.name)
@@ -65,12 +65,12 @@ def _limits(limits: RunLimits | Mapping[str, float] | None) -> Any:
 
 
 class Stream:
-    """What becomes of one message: events and deltas, in order, until its run waits or has ended;
-    then `result`. The message is sent once, and connections that break are made again. Leaving
-    the loop stops nothing; `cancel` does."""
+    """The stream of one message: events and deltas in order, until its run waits for a person or
+    has ended; then `result`. The message is sent once, and lost connections are opened again.
+    Leaving the loop does not stop the run; `cancel` does."""
 
     def __init__(
-        self, place: Place, content: Content, options: SendOptions, *, deltas: bool = True
+        self, place: ThreadLocation, content: Content, options: SendOptions, *, deltas: bool = True
     ) -> None:
         self._place, self._content, self._deltas = place, content, deltas
         self._options: SendOptions = {**options, "key": options.get("key") or new_id()}
@@ -84,7 +84,7 @@ class Stream:
         if self._result is None:
             raise InvalidValue(
                 field="result",
-                problem="is not there before the stream was read to its end",
+                problem="is not available before the stream has ended",
                 remedy="read it with `async for` until it ends, or use send",
             )
         return self._result
@@ -115,8 +115,8 @@ class Stream:
             raise ServerError(problem="the server ended the stream without a result")
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Stop this run, and no other; if it has not begun, take the message out of the queue.
-        What is not sent yet is not sent at all."""
+        """Stop the run of this message, and no other; if it has not started, remove the message
+        from the queue. A message that was not sent yet is not sent."""
         place = self._place
         if self.seq is None:
             self._cancelled = True
@@ -125,14 +125,14 @@ class Stream:
             await place.call("DELETE", f"/follow-ups/{self.seq}", wire.Followed)
             return
         except InvalidValue:
-            pass  # it does not wait: it was taken up
-        if (run := await self._run()) is not None:
+            pass  # it is not in the queue: a run took it up
+        if (run := await self._run(self.seq)) is not None:
             await place.call("POST", "/abort", Status, body=wire.Abort(reason=reason, run=run))
 
-    async def _run(self) -> str | None:
-        """The run that took the message up."""
-        watch = Watch(Key("", self._place.session, self._place.thread), self.seq or 0)
-        for event in await read_events(self._place, after=watch.input - 1):
+    async def _run(self, seq: int) -> str | None:
+        """The run that took up message `seq`."""
+        watch = MessageWatch(Key("", self._place.session, self._place.thread), seq)
+        for event in await read_events(self._place, after=seq - 1):
             watch.see(event)
             if watch.run is not None:
                 break
@@ -140,9 +140,8 @@ class Stream:
 
 
 class Follow:
-    """Everything that happens in a thread, from a place on, for as long as it is read: what was
-    missed, `CaughtUp`, then what happens. `cursor` is where it stands: to go on there later, or
-    in another process, pass it as `after`."""
+    """The stream of a thread after a cursor, for as long as it is read: past events, `CaughtUp`,
+    then live events. To continue later, or in another process, pass `cursor` as `after`."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -161,8 +160,7 @@ class Follow:
                     yield part
 
     async def first(self, kind: str) -> Event:
-        """Wait for the first event of this kind, and listen no more. Bound the wait with
-        `asyncio.timeout`."""
+        """Wait for the first event of this kind. Limit the wait with `asyncio.timeout`."""
         async with contextlib.aclosing(self._items()) as items:
             async for item in items:
                 if isinstance(item, Event) and item.kind == kind:
@@ -171,9 +169,9 @@ class Follow:
 
 
 async def read_events(
-    place: Place, *, after: int | str = 0, most: int | None = None
+    place: ThreadLocation, *, after: int | str = 0, most: int | None = None
 ) -> list[Event]:
-    """The events that follow a place, as they are now; at most so many."""
+    """The events after a cursor or number, at most `most`."""
     found: list[Event] = []
     asked = str(after)
     while most is None or len(found) < most:

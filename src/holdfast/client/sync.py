@@ -1,7 +1,7 @@
 """The client for scripts and notebooks: the same verbs, without `await`.
 
-One event loop in a daemon thread does the work, as in `holdfast.sync`; what is here stands in
-for the live objects and passes every call on.
+One event loop in a daemon thread does the work, as in `holdfast.sync`; the objects here forward
+every call to it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def __dir__() -> list[str]:
 
 
 class Client(Remote):
-    """`holdfast.client.Client` without `await`: takes the same settings, has the same verbs.
+    """`holdfast.client.Client` without `await`: the same settings and verbs.
 
         with Client("https://agents.example.com", key="hk_…") as client:
             session = client.get_or_create("customer-42")
             for item in session.stream("Refund order 42"):
                 ...
 
-    Any thread may use it, also one whose own event loop runs, as in a notebook. A Ctrl-C while
-    it waits raises here and leaves the run going.
+    Any thread may use it, also one that runs an event loop, as in a notebook. Ctrl-C while it waits
+    raises here; the run on the server continues.
     """
 
     __slots__ = ()
@@ -49,5 +49,5 @@ class Client(Remote):
         self.close()
 
     def close(self) -> bool:
-        """Close the connections and end the thread; False if that was done before."""
+        """Close the connections and end the thread; False if that was already done."""
         return self._loop.close(self._target.aclose)

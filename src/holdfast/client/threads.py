@@ -7,16 +7,16 @@ from typing import Generic, TypeVar
 
 from .. import wire
 from ..log.catalog import Page, Row
-from .location import Place
+from .location import ThreadLocation
 from .transport import part
 
 S = TypeVar("S")
 
 
-class Threads(Generic[S]):
-    """The threads of a session, and this one among them."""
+class ThreadsPart(Generic[S]):
+    """The threads of a session."""
 
-    def __init__(self, place: Place, make: Callable[[Place], S]) -> None:
+    def __init__(self, place: ThreadLocation, make: Callable[[ThreadLocation], S]) -> None:
         self._place, self._make = place, make
 
     @property
@@ -38,37 +38,37 @@ class Threads(Generic[S]):
     async def fork(
         self, *, at: int | None = None, thread: str | None = None, title: str | None = None
     ) -> S:
-        """A thread of its own that shares all up to event `at`, or up to the last place where
-        nothing is open."""
+        """A new thread that shares all events up to `at`, or up to the last point where nothing
+        is open."""
         body = wire.ForkThread(at=at, id=thread, title=title)
         return self._of(
             await self._place.call("POST", "/threads/fork", wire.SessionView, body=body)
         )
 
     def switch(self, thread: str) -> S:
-        """Another thread of the session. Nothing is asked yet: the first call on it finds out
-        whether there is one."""
+        """Another thread of the session. Nothing is sent yet: the first request fails if the
+        thread does not exist."""
         return self._make(self._place.beside(thread))
 
     async def rename(self, title: str, thread: str | None = None) -> None:
-        """Give a thread another title, this one unless another is named."""
+        """Rename a thread, by default this one."""
         name = part(self.id if thread is None else thread)
         body = wire.RenameThread(title=title)
         await self._place.call("PATCH", f"/threads/{name}", wire.SessionView, body=body)
 
     async def delete(self, thread: str | None = None) -> None:
-        """Remove a thread, this one unless another is named; forks of it stay whole."""
+        """Delete a thread, by default this one; its forks keep their history."""
         name = part(self.id if thread is None else thread)
         await self._place.call("DELETE", f"/threads/{name}", type(None))
 
     async def edit(self, seq: int, text: str) -> S:
-        """Go back to before message `seq` was read and send other words, in a thread of its
-        own."""
+        """Send another text in place of message `seq`, in a new thread that shares all events
+        before it."""
         path, body = f"/messages/{seq}/edit", wire.EditText(text=text)
         return self._of(await self._place.call("POST", path, wire.SessionView, body=body))
 
     async def regenerate(self, seq: int) -> S:
-        """Ask message `seq` again, in a thread of its own."""
+        """Send message `seq` again, in a new thread."""
         path = f"/messages/{seq}/regenerate"
         return self._of(await self._place.call("POST", path, wire.SessionView))
 

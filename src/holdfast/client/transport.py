@@ -1,6 +1,5 @@
-"""Requests to a server, made until they are answered: retried with back-off, at the next address
-if there are several, under one idempotency key. What fails is raised as the library's errors,
-without anything that would show the key."""
+"""Requests to a server, retried with back-off under one idempotency key, at the next address if
+there are several. Failures are raised as the library's errors; none of them contains the key."""
 
 from __future__ import annotations
 
@@ -28,24 +27,23 @@ from ..errors import (
 )
 from ..log.codec import check_name
 from ..log.events import new_id
-from .credentials import Credentials, is_loopback
+from .credentials import ClientCredentials, is_loopback
 from .server_check import check, locked, read
 from .server_check import refused as refusal
 
 T = TypeVar("T")
 
 FIRST, LONGEST = 0.1, 5.0  # seconds between two attempts: doubled each time, from … to …
-UNKNOWN = 401  # the server does not know who asks
-PASSING = (502, 503, 504)  # of a proxy, or of a server that goes or comes
+UNKNOWN = 401  # the server does not accept the credentials
+PASSING = (502, 503, 504)  # of a proxy, or of a server that stops or starts
 LATER = ("rate_limited", "request_too_slow", "store_unavailable", "harness_closed")
-PLAIN = "".join(chr(n) for n in range(33, 127) if chr(n) != "%")  # what a key may hold as it is
+PLAIN = "".join(chr(n) for n in range(33, 127) if chr(n) != "%")  # kept as they are in a key
 Query = Mapping[str, str | int | float | bool | list[str] | None]
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """How long to wait, in seconds: for a connection, for an answer, for a word of a stream, and
-    in all for something that fails and may pass; `reach` is the same for a server that was never
-    there as long as the client is."""
+    """Timeouts in seconds: for a connection, for a response, for the next bytes of a stream, and
+    in total for retries. `reach` is the total for a server that this client has never reached."""
 
     connect: float = 5.0
     reach: float = 3.0
@@ -55,20 +53,20 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Waits:
-    """The pauses between attempts at one thing, as long as there is patience: so many seconds,
-    asked for anew each time, since it grows with the first answer."""
+    """The back-off between attempts of one request. `total` is read each time, since it grows with
+    the first response."""
 
     def __init__(self, total: Callable[[], float]) -> None:
         self._total = total
         self.again()
 
     def again(self) -> None:
-        """It went well: the patience is whole again."""
+        """Start over, after a success."""
         self._since = time.monotonic()
         self._pause = FIRST
 
     async def wait(self, error: HoldfastError, least: float = 0.0) -> None:
-        """Wait a little before the next attempt; raises the error when there were enough."""
+        """Wait before the next attempt; raises `error` once the total time is over."""
         pause = max(least, self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - a crowd spreads
         if time.monotonic() + pause > self._since + self._total():
             raise error
@@ -77,7 +75,7 @@ class Waits:
 
 
 class Transport:
-    """The way to one server, which may have several addresses."""
+    """Requests to one server, which may have several addresses."""
 
     def __init__(
         self,
@@ -90,18 +88,18 @@ class Transport:
         self._urls = [address(url) for url in urls]
         self._at = 0
         self.patience = patience
-        # Where requests of a client of the program's own go, such as to a proxy, is not known here.
-        self._credentials = Credentials(key, local=http is None)
+        # A client of the caller may send requests anywhere, such as through a proxy.
+        self._credentials = ClientCredentials(key, local=http is None)
         self._given, self._http = http, http
         self._opening = asyncio.Lock()
         self._closed = False
         self._reached = False
 
     def __repr__(self) -> str:
-        return f"<a way to {', '.join(self._urls)}>"
+        return f"<transport to {', '.join(self._urls)}>"
 
     async def aclose(self) -> None:
-        """Close the connections, unless they are another's."""
+        """Close the connections, unless the caller passed its own client."""
         self._closed = True
         async with self._opening:
             if self._given is None and self._http is not None:
@@ -127,9 +125,9 @@ class Transport:
         wait: float = 0.0,
         media: str = "application/json",
     ) -> T:
-        """Ask, and ask again while that can help; what changes something is asked for under one
-        idempotency key, so that it happens once. The server may take `wait` seconds longer. An
-        answer that no server of ours gives is a `WrongServer`."""
+        """Send a request, and retry while that can help. Requests that change something carry one
+        idempotency key, so that they take effect once. The server may take `wait` seconds longer.
+        `WrongServer` for a response that no Holdfast server sends."""
         told = await self.raw(method, path, body=body, query=query, key=key, wait=wait, media=media)
         return read(told, answer, self.url(""))
 
@@ -144,7 +142,7 @@ class Transport:
         wait: float = 0.0,
         media: str = "application/json",
     ) -> bytes:
-        """The same, with the answer as it came."""
+        """The same, with the undecoded response."""
         headers = {"accept": "application/json, */*"}
         if body is not None:
             headers["content-type"] = media
@@ -206,7 +204,7 @@ class Transport:
         return response.content
 
     async def _has_other(self, url: str, shown: str | None, refused: set[str]) -> bool:
-        """Whether there is something else to show at an address that refused this."""
+        """Whether there are other credentials for an address that refused these."""
         if shown is not None:
             refused.add(shown)
         return shown is not None and await self._credentials.bearer(url, refused) is not None
@@ -215,8 +213,8 @@ class Transport:
     async def lines(
         self, path: str, query: Query, accept: str = "text/event-stream"
     ) -> AsyncGenerator[AsyncGenerator[bytes, None], None]:
-        """The lines of a stream, until it ends or breaks (`ServerUnavailable`). What is no stream
-        of this type is a `WrongServer`."""
+        """The lines of a stream, until it ends or breaks (`ServerUnavailable`). `WrongServer` for
+        a response of another type."""
         url, refused = self.url(""), set[str]()
         try:
             while True:
@@ -254,11 +252,12 @@ class Transport:
         return f"{self._urls[self._at]}{path}"
 
     def next(self) -> None:
-        """The next address, for whoever found this one wanting."""
+        """Use the next address, after this one failed."""
         self._at = (self._at + 1) % len(self._urls)
 
     def total(self) -> float:
-        """How long to try in all: not so long where no server was ever found, but each address."""
+        """How long to retry in total: shorter while no server was ever reached, but long enough for
+        each address."""
         patience = self.patience
         if self._closed:
             return 0.0
@@ -268,20 +267,20 @@ class Transport:
         return min(patience.reach + others, patience.total)
 
     def _unreachable(self, error: Exception, url: str) -> ServerUnavailable:
-        """What is raised where an address does not answer. One that takes connections is there,
-        whatever becomes of them."""
+        """The error for an address that does not answer. A server that accepts connections
+        counts as reached, even if the request fails."""
         lock = locked(error)
         why = type(error).__name__ if lock is None else lock
         problem = f"{url} cannot be reached ({why})"
         self._reached |= not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
         if not self._reached and lock is None:
-            problem += ": start a server there (`holdfast serve`), or give the client its address"
+            problem += ": start a server there (`holdfast serve`), or check the address"
         return ServerUnavailable(problem=problem)
 
 
 def _http(urls: Sequence[str]) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-    # No proxy of the environment has anything to do with this machine, or to see of its token.
+    # Requests to this machine bypass any proxy of the environment, which must not see the token.
     here = {f"all://{urlsplit(url).netloc}": None for url in urls if is_loopback(url)}
     return httpx.AsyncClient(limits=limits, follow_redirects=False, mounts=here)
 
@@ -291,15 +290,15 @@ def _bearer(shown: str | None) -> dict[str, str]:
 
 
 def address(url: str) -> str:
-    """The address of a server, without a slash at its end and without the `/v1` that its routes
-    have; `InvalidValue` where it is none."""
+    """The address of a server, without a trailing slash and without `/v1`; `InvalidValue` for
+    anything else."""
     parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        problem = "is no address of a server"
-        raise InvalidValue(field="url", problem=problem, remedy="give http://host:port")
+        problem = "must be the http or https address of a server"
+        raise InvalidValue(field="url", problem=problem, remedy="pass http://host:port")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        problem = "holds more than an address"
-        raise InvalidValue(field="url", problem=problem, remedy="give the key as `key`")
+        problem = "must not have credentials, a query or a fragment"
+        raise InvalidValue(field="url", problem=problem, remedy="pass the key as `key`")
     whole = url.rstrip("/")
     return whole.removesuffix("/v1") if parts.path.rstrip("/").endswith("/v1") else whole
 
@@ -317,39 +316,39 @@ def _plain(query: Query | None) -> httpx.QueryParams:
 
 
 def part(text: str, field: str = "name") -> str:
-    """A name as a part of a path (`InvalidValue` where it would lead elsewhere, or is longer than
-    any name)."""
+    """A name as a segment of a path (`InvalidValue` if it would change the path or is too
+    long)."""
     if text in ("", ".", "..") or "/" in text:
         raise InvalidValue(
             field=field,
-            problem=f"{text[:100]!r} cannot stand in a path",
-            remedy="give a name that is not empty, no dots alone, and has no slash",
+            problem=f"{text[:100]!r} cannot be part of a path",
+            remedy="pass a name without slashes that is not empty, '.' or '..'",
         )
     check_name(field, text)
     return quote(text, safe="")
 
 
 def encoded(body: Any) -> bytes:
-    """A body as JSON; `InvalidValue` for what cannot be."""
+    """A body as JSON; `InvalidValue` if it has no JSON form."""
     try:
         return msgspec.json.encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        problem = f"cannot be written as JSON ({error})"
+        problem = f"cannot be encoded as JSON ({error})"
         raise InvalidValue(field="body", problem=problem, remedy="use JSON values") from None
 
 
 def decoded(body: bytes, type: type[T]) -> T:
-    """A piece of a stream as a value; `ServerError` where it is none."""
+    """Decode one part of a stream; `ServerError` if it has another shape."""
     try:
         return msgspec.json.decode(body, type=type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"what the server streams cannot be read ({error})"
+        problem = f"the stream of the server cannot be decoded ({error})"
         raise ServerError(problem=problem) from None
 
 
 async def split(pieces: Any) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream of bytes, without their ends. Only line feeds end a line: what else
-    Unicode calls a line break may stand in text."""
+    """The lines of a stream of bytes, without line ends. Only line feeds end a line: other line
+    breaks of Unicode may be part of the text."""
     begun: list[bytes] = []
     async for piece in pieces:
         *whole, rest = piece.split(b"\n")

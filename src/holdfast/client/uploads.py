@@ -1,4 +1,4 @@
-"""What a client brings to a session that it begins, as it travels: an agent, and files."""
+"""Uploads of a client with a new session: the source of an agent, and files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .. import wire
 from ..errors import InvalidValue
 
 REMEDY = (
-    'give "https://…#ref" for a repository, a path below the server\'s agents, {"manifest": …}, '
+    'pass "https://…#ref" for a repository, a path below the server\'s agents, {"manifest": …}, '
     'or {"loader": …, "source": …}'
 )
 
 
 def source_of(given: str | Mapping[str, Any]) -> wire.Source:
-    """An agent's source: an address is for the loader `git`, another text for `local`, a
-    description for `inline`; a mapping with a `loader` says it all."""
+    """The source of an agent: a URL is for the loader `git`, other text for `local`, a mapping with
+    a `manifest` for `inline`; a mapping with a `loader` names the loader itself."""
     if isinstance(given, str) and "://" in given:
         url, mark, ref = given.partition("#")
         return wire.Source(loader="git", source={"url": url, **({"ref": ref} if mark else {})})
@@ -31,7 +31,7 @@ def source_of(given: str | Mapping[str, Any]) -> wire.Source:
         return msgspec.convert(given, wire.Source)
     except msgspec.ValidationError as error:
         raise InvalidValue(
-            field="source", problem=f"is no source ({error})", remedy=REMEDY
+            field="source", problem=f"is not the source of an agent ({error})", remedy=REMEDY
         ) from None
 
 

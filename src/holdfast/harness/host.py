@@ -3,42 +3,266 @@ do, and takes up what other processes left. Here are its sessions, and their ver
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Unpack
+import asyncio
+import os
+import socket
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Literal, Self, Unpack
 
 from msgspec.structs import replace
 
-from ..errors import InvalidValue
+from ..errors import HarnessClosed, HoldfastError, InvalidValue
 from ..log import events as ev
 from ..log.catalog import Page, Pending, PendingQuery, Query, Row
 from ..log.events import Scope, key, new_id
+from ..models.port import Model, Provider
 from ..sessions.changes import check_held
-from ..values.options import Content, SendOptions, check_options
+from ..stores import connect
+from ..stores.event_loop import OwnLoop
+from ..stores.port import Store
+from ..values.options import Content, RunLimits, SendOptions, check_options
 from ..values.pending import Decision
 from ..values.records import Receipt
 from ..values.result import Result
-from .agents.subagents import tools_named
+from .agents.agent import Agent
+from .agents.config import PARALLEL, RECOVERING, Config, Price
+from .agents.sources import ToolSource, gather, release
+from .agents.subagents import models_of, tools_named
+from .faults import ErrorPolicy
 from .idle_sessions import evict
-from .lifecycle import TTL, Serving
+from .listeners import Listener, Notices
 from .live.inbox import settle
 from .live.inputs import check_entries, check_seconds
-from .open_sessions import GRACE
-from .sandbox.port import Reason
-from .sandbox.removal import cleared, condemn
+from .open_sessions import GRACE, OpenSessions
+from .prices import price
+from .sandbox.port import Reason, Sandbox
+from .sandbox.removal import Swept, cleared, condemn
 from .session.message_stream import Stream
 from .session.session import Session
 from .session.subagents import holder
+from .setup import prepare
+from .telemetry.logs import LogConfig, Logs
+from .workers.signals import ending, told
 
 __all__ = ["GRACE", "TTL", "Harness"]
 
+TTL = 15.0  # seconds that a lease lasts
 IDLE = 600.0  # seconds after which a session that nobody uses may be forgotten
 
 
-class Harness(Serving):
+class Harness:
     """Serves one agent. Use it with `async with`, or call `start` and `aclose`.
 
     Everything that can be wrong with the agent and the settings is found here, at once.
     """
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        default_model: str | Model | None = None,
+        providers: Sequence[Provider | Model] = (),
+        fallback_models: Sequence[str] = (),
+        store: str | Store = "memory:",
+        sandbox: Sandbox | None = None,
+        resources: Any = None,
+        logging: LogConfig | None = None,
+        error_policy: ErrorPolicy | None = None,
+        tenant: str = "main",
+        limits: RunLimits | None = None,
+        window_tokens: int = 100_000,
+        window_turns: int = 200,
+        summarise: Callable[..., Any] | str | None = None,
+        recovery: Literal["resume", "close", "leave"] = "resume",
+        crashes: int = 3,
+        ttl: float = TTL,
+        parallel_tools: int = PARALLEL,
+        parallel_recovery: int = RECOVERING,
+        price: Price | None = price,
+        trace: bool | None = None,
+        storage: str | Store | None = None,
+    ) -> None:
+        if storage is not None:  # the name of `store` before 0.2
+            warnings.warn(
+                "Harness(storage=…) is now Harness(store=…)", DeprecationWarning, stacklevel=2
+            )
+            store = storage
+        self._settings = prepare(locals())
+        self.agent, self.tenant, self._source = agent, tenant, store
+        self._recovery = recovery
+        self._logs: Logs = (logging or LogConfig()).open()
+        self._notices = Notices(self._logs.log)
+        self._opened: OpenSessions | None = None
+        self._sources: list[ToolSource] = []
+        self._starting = asyncio.Lock()
+        self._closing: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._closed = False
+        self._own: OwnLoop | None = None
+        self._signals = ExitStack()
+
+    def __repr__(self) -> str:
+        opened = self._opened
+        status = "closed" if self._closed else "started" if opened is not None else "not started"
+        about = "" if opened is None else f", store={opened.store!r}, live={len(opened.sessions)}"
+        return f"Harness({self.agent.key!r}, tenant={self.tenant!r}{about}, {status})"
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def start(self) -> Self:
+        """Connect, and take up what was left undone."""
+        if self._opened is None and not self._starting.locked():
+            self._own = OwnLoop("the harness")
+        self._check_loop()
+        if self._opened is not None and not (self._closed or self._starting.locked()):
+            return self
+        async with self._starting:
+            self._check_open()
+            if self._opened is None:
+                self._opened = await self._open()
+                self._sweeping = asyncio.create_task(self._sweep(), name="sweep folders")
+                self._signals.enter_context(told(self.end_subscriptions, ending()))
+                if self._recovery != "leave":
+                    await self._opened.drivers.start()
+        return self
+
+    async def _open(self) -> OpenSessions:
+        store = await connect(self._source) if isinstance(self._source, str) else self._source
+        try:
+            self.agent, self._sources = await gather(self.agent)
+        except BaseException:
+            if isinstance(self._source, str):
+                await store.aclose()
+            raise
+        config = Config(
+            agent=self.agent,
+            log=self._logs.log,
+            redactor=self._logs.redactor,
+            owner=f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}",
+            **self._settings,
+        )
+        return OpenSessions(config, store, self.tenant, self._notices)
+
+    async def aclose(self, grace: float = GRACE) -> None:
+        """Stop taking work, let runs reach a safe point within `grace` seconds, hand over what
+        is left, and close. Nothing is written afterwards. Twice is fine; whoever stops waiting
+        for it does not stop it."""
+        self._check_loop()
+        self._closed = True
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(grace), name="close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self, grace: float) -> None:
+        async with self._starting:  # what is being started is closed as well
+            opened = self._opened
+        self._signals.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        if opened is not None:
+            await opened.aclose(grace)
+            await release(self._sources)
+            await opened.config.models.aclose()
+            if isinstance(self._source, str):
+                await opened.store.aclose()
+        await self._logs.aclose()
+
+    def end_subscriptions(self) -> None:
+        """End `session.subscribe` and `session.display.changes` for all who read them, and for
+        whoever asks later; runs go on, and so do `send` and `stream`. Done when a process that
+        handles SIGTERM is told to end: a web server waits for its requests before it closes the
+        harness."""
+        if self._opened is not None:
+            self._opened.end_subscriptions()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HarnessClosed(what="the harness")
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        """Refuse the use on another event loop than the one that the harness was started on."""
+        if self._own is not None:
+            self._own.check()
+
+    @property
+    def limits(self) -> RunLimits:
+        """What a run may use, unless its message or its mode says otherwise."""
+        limits: RunLimits = self._settings["bounds"].limits
+        return limits
+
+    @property
+    def named_models(self) -> frozenset[str]:
+        """The models that the agent, its modes, its sub-agents and this harness name."""
+        given = self._settings
+        refs = (given["default_model"], *given["fallbacks"], *models_of(self.agent))
+        return frozenset(filter(None, refs))
+
+    def offer_models(self, refs: Collection[str]) -> None:
+        """Let a model choose only among these for its sub-agents, and clients of a server for
+        their messages: references, `provider/*` or `*`. To be called before the start. What the
+        program itself chooses is not limited."""
+        self._settings["offered"] = frozenset(refs)
+
+    async def sweep_folders(self) -> Swept:
+        """Remove the work folders that deleted sessions have left, as a process that was killed
+        or a file that could not be removed leaves them; done at each start too. Nothing for a
+        sandbox that has no `sweep`."""
+        sweep = getattr(self._sessions().config.sandbox, "sweep", None)
+        return Swept() if sweep is None else await sweep(self._is_gone)
+
+    async def _is_gone(self, scope: Scope, store: str) -> bool | None:
+        """Whether a session is gone that was being deleted; None for one of another store."""
+        if (scope.tenant, store) != (self.tenant, self.store.info().location):
+            return None
+        return await self.store.row(key(scope.session, "main", scope.tenant)) is None
+
+    async def _sweep(self) -> None:
+        try:
+            swept = await self.sweep_folders()
+        except (HoldfastError, OSError) as error:  # the next start tries again
+            self._logs.log.warning("folders_not_swept", category="sandbox", problem=str(error))
+            return
+        for left in swept.remains:
+            self._logs.log.warning("folder_remains", category="sandbox", problem=left.what)
+
+    @property
+    def store(self) -> Store:
+        return self._sessions().store
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The agent, described."""
+        return self.agent.manifest
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(event, session id, value)` for what happens to sessions here:
+        `session.created`, `session.opened`, `session.deleted`, `thread.deleted`,
+        `sessions.closed`, and
+        `session.event` with each event of those that are open. What it raises is logged.
+        Returns what ends it."""
+        self._check_open()
+        return self._notices.subscribe(listener)
+
+    def _sessions(self) -> OpenSessions:
+        """The live sessions; `HarnessClosed` if the harness was not started."""
+        if self._opened is None:
+            raise HarnessClosed(what="the harness was not started: use `async with`, or it")
+        self._check_loop()
+        return self._opened
 
     # Sessions
 
@@ -69,20 +293,21 @@ class Harness(Serving):
         )
         id = (_named(id) if id is not None else "") or new_id()
         await self.start()
-        return await self.opened.get_or_create(key(id, thread, self.tenant), created)
+        return (await self._sessions().get_or_create(key(id, thread, self.tenant), created)).session
 
     async def open(self, id: str, thread: str = "main") -> Session:
         """The session with this id, opened from the store if it is not live here yet;
         `SessionNotFound` where the store has none."""
         id = _named(id)
         await self.start()
-        return await self.opened.open(id, thread)
+        return (await self._sessions().open(id, thread)).session
 
     def get(self, id: str, thread: str = "main") -> Session | None:
         """The session if it is live in this process, else None, also for one that is stored: no
         I/O. `await harness.open(id)` opens a stored one."""
         where = key(_named(id), thread, self.tenant)
-        return self._opened.sessions.get(where) if self._opened is not None else None
+        core = self._opened.sessions.get(where) if self._opened is not None else None
+        return core.session if core is not None else None
 
     async def list(
         self, *, active: bool = False, cursor: str | None = None, limit: int = 50, **filters: Any
@@ -90,7 +315,7 @@ class Harness(Serving):
         """Sessions of this agent, the most recently active first; `active`: those live here."""
         self._check_open()
         if active:
-            here = [where for where in self.opened.sessions if where.thread == "main"]
+            here = [where for where in self._sessions().sessions if where.thread == "main"]
             rows = [await self.store.row(where) for where in here]
             return Page(items=[row for row in rows if row is not None], cursor=None)
         filters.setdefault("agent", self.agent.key)
@@ -106,10 +331,10 @@ class Harness(Serving):
         id = _named(id)
         scope = Scope(self.tenant, id)
         if (row := await self.store.row(key(id, "main", self.tenant))) is not None:
-            self.opened.check_agent(row)
+            self._sessions().check_agent(row)
             check_held(row)
         await self.close(id, grace=0.0, reason="delete")
-        sandbox = self.config.sandbox
+        sandbox = self._sessions().config.sandbox
         await condemn(sandbox, scope, self.store.info().location)
         receipt = await self.store.delete(scope)
         left = await cleared(sandbox, scope)
@@ -122,12 +347,12 @@ class Harness(Serving):
         """Remove one thread; its forks stay whole. A run that is going there, whichever process
         drives it, is aborted first, and waited for `grace` seconds at most."""
         self._check_open()
-        return await self.opened.delete_thread(_named(id), thread, grace=grace)
+        return await self._sessions().delete_thread(_named(id), thread, grace=grace)
 
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
         """Forget a live session; its run is handed over at a safe point, at the latest after
         `grace` seconds. False if it was not live."""
-        return await self.opened.close(_named(id), grace=grace, reason=reason)
+        return await self._sessions().close(_named(id), grace=grace, reason=reason)
 
     def drives(self, id: str) -> bool:
         """Whether something goes on here in any thread of a session, also in a sub-agent's."""
@@ -139,11 +364,11 @@ class Harness(Serving):
         who asks for one gets it anew, as it was."""
         self._check_open()
         check_seconds("idle", idle)
-        return await evict(self.opened, idle)
+        return await evict(self._sessions(), idle)
 
     async def close_all(self) -> None:
         """Forget all live sessions; the harness stays usable."""
-        await self.opened.close_all()
+        await self._sessions().close_all()
 
     # The verbs of a session, by its id
 
@@ -200,14 +425,14 @@ class Harness(Serving):
         where, item = await holder(self.store, key(_named(id), thread, self.tenant), item)
         if arguments is not None:
             answer = {"arguments": dict(arguments)}
-        tools = tools_named(self.config.agent)
+        tools = tools_named(self.agent)
         made = await settle(self.store, where, item, outcome, answer=answer, tools=tools, **options)
-        live = self.opened.lives.get(where)
+        live = self._sessions().lives.get(where)
         if live is not None:
             await live.reach(made.seq)
-            self.wake(live)
+            self._sessions().wake(live)
         else:
-            await self.opened.drivers.look()
+            await self._sessions().drivers.look()
         return made
 
     async def pending(
@@ -217,6 +442,12 @@ class Harness(Serving):
         self._check_open()
         query = PendingQuery(tenant=self.tenant, **filters)
         return await self.store.pending(query, cursor=cursor, limit=limit)
+
+
+def sessions_of(harness: Harness) -> OpenSessions:
+    """The live sessions of a harness, for the modules of this package that need more than its
+    verbs; `HarnessClosed` if the harness was not started."""
+    return harness._sessions()
 
 
 def _named(id: Any) -> str:

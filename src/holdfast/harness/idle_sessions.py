@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from ..log.events import Key
-from .open_sessions import Opened
+from .open_sessions import OpenSessions
 
 
-async def evict(opened: Opened, idle: float) -> tuple[str, ...]:
+async def evict(opened: OpenSessions, idle: float) -> tuple[str, ...]:
     """Forget the live sessions that nothing goes on in here, that nobody waits for or listens
     to, and of which nobody has asked anything for `idle` seconds; their ids. Of those that
     stay, forget the threads of sub-agents that have ended, by the same rule."""
@@ -24,14 +24,14 @@ async def evict(opened: Opened, idle: float) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _used(opened: Opened, where: Key, since: float) -> bool:
+def _used(opened: OpenSessions, where: Key, since: float) -> bool:
     session, live = opened.sessions.get(where), opened.lives.get(where)
     if (session is not None and session.used > since) or opened.changing(where.session):
         return True
     return opened.drivers.drives(where) or (live is not None and live.wanted)
 
 
-def _reported(opened: Opened, where: Key) -> bool:
+def _reported(opened: OpenSessions, where: Key) -> bool:
     """Whether this is the thread of a sub-agent that has nothing more to do."""
     live = opened.lives.get(where)
     sub = live.state.sub if live is not None else None

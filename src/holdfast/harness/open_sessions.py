@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from weakref import WeakSet
 
 from ..errors import HarnessClosed, HeadMoved, InvalidValue, SessionNotFound
@@ -13,14 +12,17 @@ from ..log import events as ev
 from ..log.catalog import Row
 from ..log.codec import typed
 from ..log.events import Event, Key, NewEvent, key
+from ..stores.port import Store
 from ..values.records import Receipt
 from .agents.config import Config
+from .agents.runtime import Runtime
 from .agents.subagents import family
 from .faults import CODES
 from .listeners import Notices
 from .live.log import Hearer, Live
 from .live.open_logs import Lives
 from .sandbox.port import Reason
+from .session.base import SessionCore
 from .session.session import Session
 from .session.threads import check_deletable, end_run
 from .workers.drivers import Drivers, handed_over
@@ -28,21 +30,21 @@ from .workers.drivers import Drivers, handed_over
 GRACE = 10.0  # seconds that runs get to reach a safe point when the harness closes
 
 
-class Opened:
+class OpenSessions:
     """The live sessions of one tenant, their logs, and who drives them. It is what each of
     these sessions asks of its harness."""
 
-    def __init__(self, config: Config, tenant: str, notices: Notices) -> None:
-        self.config, self.store, self.tenant = config, config.store, tenant
-        self.lives = Lives(config.store, self._happened)
+    def __init__(self, config: Config, store: Store, tenant: str, notices: Notices) -> None:
+        self.config, self.store, self.tenant = config, store, tenant
+        self.runtime = Runtime(config, store, self._nudge)
+        self.lives = Lives(store, self._happened)
         self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
         self.drivers = Drivers(
-            config, tenant, self.lives, self._kept, lambda key: key.session in self._leaving
+            self.runtime, tenant, self.lives, self._kept, lambda key: key.session in self._leaving
         )
-        config.nudge = self.drivers.nudge
         self._notices = notices
-        self.sessions: dict[Key, Session] = {}
-        self._opening: dict[Key, asyncio.Task[Session]] = {}
+        self.sessions: dict[Key, SessionCore[Session]] = {}
+        self._opening: dict[Key, asyncio.Task[SessionCore[Session]]] = {}
         self._closing: set[asyncio.Task[bool]] = set()
         self._subscribed: WeakSet[Hearer] = WeakSet()
         self._closed = self._ended = self._left = False
@@ -63,20 +65,25 @@ class Opened:
         """See to it that somebody looks at this log."""
         self.drivers.wake(live)
 
+    def _nudge(self, where: Key) -> None:
+        self.drivers.nudge(where)
+
     # Opening
 
-    async def open(self, id: str, thread: str = "main") -> Session:
+    async def open(self, id: str, thread: str = "main") -> SessionCore[Session]:
         """The live session of a thread that is there; `SessionNotFound` where it is not."""
         return await self.get_or_create(key(id, thread, self.tenant), None)
 
-    async def get_or_create(self, where: Key, created: ev.SessionCreated | None) -> Session:
+    async def get_or_create(
+        self, where: Key, created: ev.SessionCreated | None
+    ) -> SessionCore[Session]:
         """The live session of a thread; where it is not there yet, it is begun with `created`."""
         _check(not self._closed)
         while (leaving := self._leaving.get(where.session)) is not None:
             await asyncio.wait({leaving})
         known = self.sessions.get(where)
         if known is not None and known.live.failure is None:
-            known.used = time.monotonic()
+            known.touch()
             return known
         opening = self._opening.get(where)
         mine = opening is None
@@ -91,7 +98,7 @@ class Opened:
         # It was opened for somebody who did not want it begun.
         return await self.get_or_create(where, created)
 
-    async def _open(self, where: Key, created: ev.SessionCreated | None) -> Session:
+    async def _open(self, where: Key, created: ev.SessionCreated | None) -> SessionCore[Session]:
         agent = self.config.agent.key
         main = key(where.session, "main", self.tenant)
         row = await self.store.row(main)
@@ -105,12 +112,12 @@ class Opened:
         if where != main and await self.store.row(where) is None:
             await self._begin(where, ev.ThreadCreated(agent=agent, parent="main"))
         shared = await self.lives.open(main)
-        session = Session(self, await self.lives.open(where), shared)
-        self.sessions[where] = session
+        live = await self.lives.open(where)
+        core = self.sessions[where] = SessionCore(self, live, shared, Session)
         self._notices.tell("session.opened", where.session)
-        if session.live.state.queue or session.live.state.active is not None:
-            self.wake(session.live)
-        return session
+        if live.state.queue or live.state.active is not None:
+            self.wake(live)
+        return core
 
     def check_agent(self, row: Row) -> None:
         """Refuse a session that is another agent's."""
@@ -153,9 +160,7 @@ class Opened:
             mine = [where for where in self.lives if where.session == id]
             await self.drivers.stop(mine, grace)
             found += [await self.forget(where) for where in mine]
-            place = self.config.places.pop(key(id, "main", self.tenant), None)
-            if place is not None:
-                await place.close(reason)
+            await self.runtime.close_place(key(id, "main", self.tenant), reason)
             # A sub-agent may have begun while the others came to their end.
             if not any(where.session == id for where in self.lives):
                 return any(found)
@@ -167,7 +172,7 @@ class Opened:
     async def forget(self, where: Key) -> bool:
         """Close one thread; whether it was a live session of its own."""
         if (session := self.sessions.pop(where, None)) is not None:
-            session.closed = True
+            session.close()
         self.drivers.forget(where)
         await self.lives.close(where)
         return session is not None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 from ..errors import HeadMoved, InvalidAgent, InvalidValue, RateLimited, UnknownAgent
 from ..harness.agents.agent import Agent
 from ..harness.agents.settings import for_function
-from ..harness.host import GRACE, Harness
+from ..harness.host import GRACE, Harness, sessions_of
 from ..harness.sandbox.removal import cleared, condemn
 from ..harness.session.session import Session
 from ..log import events as ev
@@ -254,7 +254,7 @@ class HoldfastEngine:
             self.adopted.pop(agent, None)
         if harness is not None:
             self._uses.forget(harness)
-            await (await harness.start()).opened.aclose(0.0)  # other harnesses share its models
+            await sessions_of(await harness.start()).aclose(0.0)  # other harnesses share its models
 
     def give(self, place: TenantStore, id: str, envs: Mapping[str, str]) -> None:
         """Set variables for the commands of a session, in the memory of this process."""
@@ -299,7 +299,7 @@ class HoldfastEngine:
         returns what remains."""
         harness = await self._harness(place, agent).start()
         await harness.close(id, grace=0.0, reason="delete")
-        scope, sandbox = Scope(place.tenant, id), harness.config.sandbox
+        scope, sandbox = Scope(place.tenant, id), sessions_of(harness).config.sandbox
         await condemn(sandbox, scope, place.store.info().location)
         left = await cleared(sandbox, scope)
         self._uses.forget(harness, id)

@@ -15,7 +15,7 @@ from ..harness.agents.config import Config, check_offered
 from ..harness.agents.subagents import steps_of
 from ..harness.loop.delegation import model_setting
 from ..harness.session.regenerate import again
-from ..harness.session.session import Session
+from ..harness.session.session import Session, core_of
 from ..log import events as ev
 from ..log.codec import typed
 from ..log.state import State
@@ -36,9 +36,9 @@ class Choices(NamedTuple):
     @classmethod
     def of(cls, session: Session, models: Collection[str] | None = None) -> Choices:
         """The choices of a session, with the server's list of models if the harness has none."""
-        config: Config = session.host.config
+        config: Config = core_of(session).host.config
         offered = next(one for one in (config.offered, models, config.named) if one is not None)
-        return cls(session.config.agent, offered, config.bounds.limits)
+        return cls(core_of(session).config.agent, offered, config.bounds.limits)
 
     def check_model(self, ref: str, field: str = "model") -> None:
         """Reject a model that is not offered."""
@@ -114,9 +114,10 @@ class Choices(NamedTuple):
 
 async def check_again(session: Session, seq: int, choices: Choices) -> None:
     """Reject regenerating a message with a model or limits that are not allowed."""
-    plan = await again(session.live, seq)
+    core = core_of(session)
+    plan = await again(core.live, seq)
     for one in plan.asked:
-        choices.check_message(one.message, session.config.mode(session.live.state))
+        choices.check_message(one.message, core.config.mode(core.live.state))
 
 
 def _models_of(described: AgentManifest) -> list[tuple[str, str | None]]:

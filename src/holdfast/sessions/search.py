@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any
 
 from msgspec import Struct
 
@@ -15,6 +14,27 @@ from .changes import Changes
 from .queries import threads
 
 AROUND = 80  # characters shown on each side
+# The fields of each kind that are searched: what people, models and tools said.
+SEARCHED = {
+    "message.received": ("text",),
+    "message.completed": ("text", "calls"),
+    "message.interrupted": ("text",),
+    "tool.finished": ("result", "content", "error"),
+    "compaction.made": ("summary",),
+}
+# All other kinds: names, settings and bookkeeping, or words that another event has too.
+_OTHERS = """
+session.created session.touched session.suspended session.resumed session.expired session.pinned
+session.held session.timed session.moved session.reopened thread.created thread.forked
+thread.reported thread.renamed label.added label.removed metadata.changed surface.attached
+surface.detached run.started run.resumed run.waiting run.finished abort.requested model.called
+tool.started tool.nested progress.reported pending.opened pending.voted pending.settled
+pending.warned pending.extended queue.changed mode.changed model.changed state.changed
+permission.changed grant.given grant.revoked task.changed context.built context.added
+context.removed timer.set timer.cleared timer.fired timer.planned checkpoint.made
+checkpoint.dropped
+"""
+NOT_SEARCHED = frozenset(_OTHERS.split())
 
 
 class Found(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +65,7 @@ async def search(changes: Changes, id: str, words: str) -> AsyncGenerator[Found,
 
 def _found(event: Event, thread: str, wanted: re.Pattern[str]) -> Found | None:
     payload = typed(event)
-    for text in _texts(payload):
+    for text in _texts(event.kind, payload):
         if (hit := wanted.search(text)) is not None:
             return Found(
                 thread=thread,
@@ -59,19 +79,9 @@ def _found(event: Event, thread: str, wanted: re.Pattern[str]) -> Found | None:
     return None
 
 
-def _texts(payload: ev.Payload | None) -> Iterator[str]:
-    if isinstance(payload, ev.MessageReceived | ev.MessageCompleted | ev.MessageInterrupted):
-        yield payload.text
-    if isinstance(payload, ev.MessageCompleted):
-        for call in payload.calls:
-            yield _text(call.arguments)
-    elif isinstance(payload, ev.ToolFinished):
-        yield _text(payload.result)
-        yield payload.content or ""
-        yield payload.error or ""
-    elif isinstance(payload, ev.CompactionMade):
-        yield payload.summary or ""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else bytes(to_json(value)).decode()
+def _texts(kind: str, payload: ev.Payload | None) -> Iterator[str]:
+    for name in SEARCHED.get(kind, ()):
+        value = getattr(payload, name, None)
+        for one in [call.arguments for call in value or ()] if name == "calls" else [value]:
+            if one is not None:
+                yield one if isinstance(one, str) else bytes(to_json(one)).decode()

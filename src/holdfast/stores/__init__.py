@@ -6,15 +6,15 @@ A store's module, and with it its driver, is imported only when its scheme is as
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from ..errors import InvalidValue, MissingExtra
 from ..log.events import Scope
+from .options import read_options, reject_unknown, split_url
 from .port import Store
 from .vault.keys import RESERVED, Vault
 
@@ -114,27 +114,26 @@ async def _behind(vault: Vault | str, opener: Opener, url: str) -> Store:
 async def _memory(url: str) -> Store:
     from .memory import MemoryStore
 
-    no_more(split(url)[1])
+    reject_unknown("memory", split_url(url)[1])
     return MemoryStore()
 
 
 async def _sqlite(url: str) -> Store:
     from .sqlite import SqliteStore
 
-    place, options = split(url)
-    durability = options.pop("durability", "machine")
-    mode = permissions(options.pop("mode", "0600"))
-    no_more(options)
-    return await SqliteStore.open(place, durability=durability, mode=mode)
+    place, given = split_url(url)
+    options = read_options("sqlite", given)
+    reject_unknown("sqlite", given)
+    return await SqliteStore.open(place, **options)
 
 
 async def _file(url: str) -> Store:
     from .file import FileStore
 
-    place, options = split(url)
-    durability = options.pop("durability", "machine")
-    no_more(options)
-    return await FileStore.open(place, durability=durability)
+    place, given = split_url(url)
+    options = read_options("file", given)
+    reject_unknown("file", given)
+    return await FileStore.open(place, **options)
 
 
 async def _postgres(url: str) -> Store:
@@ -159,29 +158,6 @@ def needing(extra: str, *packages: str, needed_for: str = "") -> Iterator[None]:
             raise
         needed_for = needed_for or f"the {extra} store"
         raise MissingExtra(extra=extra, needed_for=needed_for) from error
-
-
-def split(url: str) -> tuple[str, dict[str, str]]:
-    """The place and the options of a URL that names a path."""
-    place, _, query = url.partition(":")[2].partition("?")
-    return unquote(place.removeprefix("//")), dict(parse_qsl(query, keep_blank_values=True))
-
-
-def permissions(text: str) -> int:
-    """The permissions of a file, as `chmod` takes them."""
-    if not re.fullmatch("0?[0-7]{3}", text):
-        raise InvalidValue(
-            field="mode", problem=f"is {text!r}", remedy="use octal digits as in mode=0640"
-        )
-    return int(text, 8)
-
-
-def no_more(options: Mapping[str, str]) -> None:
-    """Refuse options that the store does not know, instead of passing over a typing error."""
-    if options:
-        raise InvalidValue(
-            field="url", problem=f"has unknown options {sorted(options)}", remedy="leave them out"
-        )
 
 
 OPENERS: dict[str, Opener] = {

@@ -12,8 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidValue
-from . import connect, needing, split, without_vault
+from . import connect, needing, without_vault
 from .file.store import VERSION as FORMAT
+from .options import split_url
 from .sqlite import schema
 
 
@@ -43,7 +44,7 @@ async def schema_of(url: str) -> SchemaState:
         return SchemaState(1, 1)
     if scheme in ("sqlite", "file"):
         look = _in_file if scheme == "sqlite" else _in_folder
-        return await asyncio.to_thread(look, split(url)[0])
+        return await asyncio.to_thread(look, split_url(url)[0])
     if scheme.startswith("postgres"):
         with needing("postgres", "asyncpg"):
             from . import postgres  # noqa: PLC0415 - only those who use it need its driver

@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from ..cancellation import ended
 from ..errors import InvalidValue, MissingExtra, StoreError, StoreUnavailable, UnknownStore
 from ..log.codec import check_name
 from . import connect
 from .address import address
+from .options import parse_query
 from .port import Store
 
 Options: TypeAlias = Mapping[str, Any]
@@ -241,7 +242,7 @@ def _at(kind: str, url: str) -> Builder:
             return connect(url)
         place, _, query = url.partition("?")
         words = {name: _word(value) for name, value in options.items()}
-        merged = dict(parse_qsl(query, keep_blank_values=True)) | words
+        merged = parse_query(query) | words
         return connect(f"{place}?{urlencode(merged, quote_via=quote)}")
 
     return build

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +28,7 @@ from ..log.catalog.encrypted_preview import size_of
 from ..log.codec import LIMITS, check_count, check_data, check_name, check_size
 from ..log.events import Event, Key, NewEvent, new_id
 from .links import Seal, linked, origin
-from .port import Lease, Snapshot
+from .port import Draft, Lease, Snapshot
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -282,6 +282,20 @@ def check_seqs(row: Row, seqs: Sequence[int]) -> list[int]:
     for seq in seqs:
         check_count("seqs", seq, least=1, most=row.head)
     return sorted(set(seqs))
+
+
+def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
+    """The drafts that pieces of (message, token, start, text) make, by the newest token each."""
+    newest: dict[str, tuple[int, dict[int, str]]] = {}
+    for message, token, start, text in pieces:
+        if message not in newest or newest[message][0] < token:
+            newest[message] = (token, {})
+        if newest[message][0] == token:
+            newest[message][1][start] = text
+    return [
+        Draft(message, join_draft(newest[message][1]), newest[message][0])
+        for message in sorted(newest)
+    ]
 
 
 def join_draft(pieces: Mapping[int, str]) -> str:

@@ -17,7 +17,7 @@ class Delta(Struct, frozen=True, tag="delta"):
     thought: bool = False
 
 
-class Text:
+class TextPieces:
     """Text that grew in pieces. A value: it never changes, though a longer one may share its
     pieces; so keeping every length that a text ever had costs no more than the text."""
 
@@ -28,16 +28,16 @@ class Text:
         self._whole: str | None = None
 
     @classmethod
-    def of(cls, text: str = "") -> Text:
+    def of(cls, text: str = "") -> TextPieces:
         return cls([text] if text else [], len(text))
 
-    def plus(self, text: str) -> Text:
+    def plus(self, text: str) -> TextPieces:
         """This text and some more."""
         pieces = self._pieces
         if not self._own or len(pieces) != self._count:  # somebody else goes on with them
             pieces = pieces[: self._count]
         pieces.append(text)
-        return Text(pieces, self.length + len(text))
+        return TextPieces(pieces, self.length + len(text))
 
     def since(self, offset: int) -> str:
         """What follows code point `offset`; costs as much as there is of that."""
@@ -59,7 +59,7 @@ class Text:
         return self.length
 
     def __eq__(self, other: Any) -> bool:
-        if not isinstance(other, Text) or self.length != other.length:
+        if not isinstance(other, TextPieces) or self.length != other.length:
             return False
         shared = self._pieces is other._pieces and self._count == other._count
         return shared or str(self) == str(other)
@@ -68,7 +68,7 @@ class Text:
         return hash(str(self))
 
     def __repr__(self) -> str:
-        return f"Text({str(self)!r})"
+        return f"TextPieces({str(self)!r})"
 
 
 class Growing:
@@ -87,6 +87,6 @@ class Growing:
         self._pieces = ["".join(self._pieces)]
         return self._pieces[0]
 
-    def now(self) -> Text:
+    def now(self) -> TextPieces:
         """What it is at this moment; nothing is copied."""
-        return Text(self._pieces, self.length, own=False)
+        return TextPieces(self._pieces, self.length, own=False)

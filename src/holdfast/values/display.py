@@ -17,7 +17,7 @@ from ..log import events as ev
 from ..log.codec import typed
 from ..log.events import Event
 from ..log.state import CHILD, CallStatus, File, State, fold
-from .delta import Delta, Text
+from .delta import Delta, TextPieces
 from .risk import risk
 from .usage import Usage, spent
 
@@ -56,8 +56,8 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `model` is the one that said it, `reason` why it stopped."""
 
     id: str
-    body: Text = field(default_factory=Text.of, name="text")
-    thinking: Text = field(default_factory=Text.of, name="thought")
+    body: TextPieces = field(default_factory=TextPieces.of, name="text")
+    thinking: TextPieces = field(default_factory=TextPieces.of, name="thought")
     done: bool = False
     model: str | None = None
     reason: str | None = None
@@ -213,7 +213,7 @@ def from_json(text: bytes) -> Display:
 
 
 def _read(kind: type, value: Any) -> Any:
-    return Text.of(value) if kind is Text else value
+    return TextPieces.of(value) if kind is TextPieces else value
 
 
 # Text in flight
@@ -310,8 +310,8 @@ def _spoken(
 ) -> Display:
     said = Said(
         id=event.id,
-        body=Text.of(p.text),
-        thinking=Text.of(thought),
+        body=TextPieces.of(p.text),
+        thinking=TextPieces.of(thought),
         done=True,
         model=p.model,
         reason=p.reason,
@@ -452,7 +452,7 @@ def _subagent(shown: ToolShown) -> SubagentShown:
     return SubagentShown(agent=agent, thread=shown.thread, status=shown.status)
 
 
-class Stage:
+class LiveDisplay:
     """The display of one log as it grows: events are put in, and looked at when somebody asks."""
 
     def __init__(self, most: int = WAITING) -> None:

@@ -61,14 +61,14 @@ def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
 
     Never raises for what an event holds: what cannot be read counts nowhere.
     """
-    tally = Tally(run)
+    tally = RunTally(run)
     for event in events:
         if run is None or event.run == run:
             tally.add(event)
     return tally.metrics()
 
 
-class Tally:
+class RunTally:
     """The same, event by event: those that were counted need not be kept."""
 
     def __init__(self, run: str | None = None) -> None:

@@ -1,39 +1,60 @@
-"""What came of an input: the run that took it up, and how far that run is. Read off the log."""
+"""Is my message done? One pure answer: a watch over the events of a log.
+
+`MessageWatch` is given the events that follow a message, one by one. Whoever also has the newest
+state of the log asks `is_done`, since a run that waited a moment ago may have continued since.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ..log import events as ev
 from ..log.codec import typed
 from ..log.events import Event, Key
-from ..log.state import CHILD, FINAL
-from .metrics import Tally
+from ..log.state import CHILD, FINAL, State
+from .metrics import RunTally
 from .pending import Ask
 from .result import Result, ResultStatus
 from .stream_items import Item, Trouble
 
+Rest: TypeAlias = Literal["finished", "waiting"]
 
-class Watch:
-    """Follows one input through the events after it, until its run waits or has ended."""
 
-    def __init__(self, key: Key, input: int) -> None:
-        self.key, self.input = key, input
-        self.run: str | None = None
+class Conclusion(Struct, frozen=True):
+    """How a message stands, as of event `seq`. What is not `final` may still change."""
+
+    status: ResultStatus
+    seq: int = 0
+    code: str | None = None
+    error: str | None = None
+
+    @property
+    def final(self) -> bool:
+        return self.status not in ("waiting", "queued")
+
+
+class MessageWatch:
+    """Follows one message, or one run, until the run waits for a person or has ended. `end` is
+    None as long as it goes on."""
+
+    def __init__(self, key: Key, input: int | None = None, run: str | None = None) -> None:
+        self.key, self.input, self.run = key, input, run
         self.text = ""
         self.model: str | None = None
         self.reason: str | None = None
         self.output: Any = None
         self.stack: str | None = None
-        self._finals: set[str] = set()
-        self._open: set[str] = set()  # items that wait
-        self._tally = Tally()
-        self.end: tuple[ResultStatus, str | None, str | None, int] | None = None
+        self.end: Conclusion | None = None
+        self._finals: set[str] = set()  # calls that give the typed answer
+        self._open: set[str] = set()  # pending items
+        self._tally = RunTally()
 
     def see(self, item: Item) -> bool:
-        """Whether this item belongs to the input: what comes from its pick-up to its end, and
-        trouble at any time."""
+        """Take one more item. Returns whether it belongs to the message: all items from its
+        pick-up to its end do, and trouble at any time."""
         if isinstance(item, Trouble):
             return True
         if not isinstance(item, Event):
@@ -44,7 +65,7 @@ class Watch:
         if isinstance(payload, (ev.RunStarted, ev.ModelCalled)) and self.input in payload.inputs:
             self.run = item.run
         elif isinstance(payload, ev.QueueChanged) and self.input in payload.remove:
-            self.end = ("removed", None, None, item.seq)
+            self.end = Conclusion("removed", item.seq)
         elif isinstance(payload, ev.PendingOpened):
             self._open.add(payload.id)
         elif item.kind == "pending.settled":
@@ -68,16 +89,37 @@ class Watch:
             self.end = None
         elif item.kind == "run.waiting":
             waiting = payload if isinstance(payload, ev.RunWaiting) else ev.RunWaiting()
-            if waiting.reason != "handover" and not self._delegates:
-                self.end = ("waiting", None, None, item.seq)
+            if waiting.reason != "handover" and not _all_children(self._open):
+                self.end = Conclusion("waiting", item.seq)
         elif isinstance(payload, ev.RunFinished):
-            self.end = (payload.status, payload.code, payload.error, item.seq)
+            self.end = Conclusion(payload.status, item.seq, payload.code, payload.error)
             self.stack = payload.stack
 
-    @property
-    def _delegates(self) -> bool:
-        """Whether the run waits for sub-agents alone: nobody has to answer then."""
-        return bool(self._open) and all(id.endswith(CHILD) for id in self._open)
+    def is_done(
+        self,
+        state: State,
+        rest: Callable[[], Rest | None],
+        *,
+        asked: bool = False,
+        newest: bool = False,
+    ) -> bool:
+        """Whether the message is done for now; then `end` says how.
+
+        `state` is the newest state of the log, and `rest` tells whether anything goes on in it.
+        `asked`: a sub-agent of the thread waits for a person. `newest`: this has seen all events
+        of `state`; otherwise the events that follow from it are yet to come.
+        """
+        if self.end is not None and self.end.final:
+            return True
+        if any(item.seq == self.input for item in state.queue):
+            blocked = asked or rest() is not None
+            self.end = Conclusion("queued", state.head) if blocked else None
+            return blocked
+        if state.active is None or state.active.id != self.run:
+            return False
+        if self.end is None and newest and (asked or asks_within(state)):
+            self.end = Conclusion("waiting", state.head)
+        return self.end is not None and (asked or rest() is not None)
 
     def result(
         self,
@@ -87,8 +129,9 @@ class Watch:
         convert: Callable[[Any], Any] | None = None,
         causes: Mapping[str, BaseException] = {},
     ) -> Result:
-        nothing: ResultStatus = "done" if self.run is None else "interrupted"
-        status, code, error, seq = self.end or (nothing, None, None, 0)
+        """The result as far as it is known. `convert` reads the typed answer, `causes` are the
+        exceptions of runs that failed in this process."""
+        end = self.end or Conclusion("done" if self.run is None else "interrupted")
         output = self.output
         if output is not None and convert is not None:
             output = convert(output)
@@ -96,20 +139,52 @@ class Watch:
             session=self.key.session,
             thread=self.key.thread,
             run=self.run,
-            status=status,
+            status=end.status,
             text=self.text,
             output=output,
             agent=agent,
             mode=mode,
             model=self.model,
             reason=self.reason,
-            code=code,
-            error=error,
+            code=end.code,
+            error=end.error,
             stack=self.stack,
-            seq=seq,
-            pending=pending if status in ("waiting", "queued") else (),
+            seq=end.seq,
+            pending=() if end.final else pending,
             metrics=self._tally.metrics(),
         )
-        if status == "failed":
+        if end.status == "failed":
             result.__dict__["cause"] = causes.get(self.run or "")
         return result
+
+
+def rest(state: State, *, idle: bool) -> Rest | None:
+    """Whether nothing is left to do in a log, or only for a person; None while something goes
+    on. `idle`: a driver has nothing to do there."""
+    if delegates(state):
+        return None
+    if asks_within(state):
+        return "waiting"
+    if not idle:
+        return None
+    return "finished" if state.active is None else "waiting"
+
+
+def delegates(state: State) -> bool:
+    """Whether the run only waits for sub-agents."""
+    if state.active is None or state.active.status != "waiting" or state.abort is not None:
+        return False
+    return _all_children(state.pending)
+
+
+def asks_within(state: State) -> bool:
+    """Whether the run only waits for a person, in calls that other calls made."""
+    calls = state.calls
+    parents = {call.parent for call in calls.values() if call.parent is not None}
+    leaves = [call for id, call in calls.items() if id not in parents]
+    return bool(parents) and all(call.status == "waiting" for call in leaves)
+
+
+def _all_children(items: set[str] | dict[str, Any]) -> bool:
+    """Whether all that is pending is the work of sub-agents, so that nobody has to answer."""
+    return bool(items) and all(id.endswith(CHILD) for id in items)

@@ -1,5 +1,5 @@
-"""What travels between server and client: the shapes of requests and answers, errors both ways,
-cursors, and the names in a stream. Pure, and the same on both sides."""
+"""The protocol between server and client: requests, responses, errors, cursors and stream events.
+Pure, and the same on both sides."""
 
 from .answers import (
     Accepted,

@@ -1,4 +1,4 @@
-"""What a server answers, where it is no value of the library itself."""
+"""Responses of a server that are not values of the library itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..values.usage import Usage
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
-    """A session, and where it is served and kept. `cursor` is behind its last event, `events`
-    where they can be followed."""
+    """A session, with its engine and store. `cursor` is the position after its last event,
+    `events` the URL of its stream."""
 
     id: str
     thread: str
@@ -30,16 +30,16 @@ class SessionView(Struct, frozen=True, kw_only=True):
 
 
 class RowPage(Page[Row], frozen=True, kw_only=True):
-    """Sessions or threads; `cursor` continues behind them and is null at the end. `missing` are
-    the stores that could not be asked, for this page or one before it: what they have is neither
+    """Sessions or threads; `cursor` is for the next page and null at the end. `missing` are the
+    stores that could not be reached for this page or an earlier one: their sessions are neither
     listed nor counted."""
 
     missing: list[str] = []
 
 
 class PendingPage(Struct, frozen=True, kw_only=True):
-    """What waits for a person, in each store oldest first. `tag` stands for what there is on this
-    page, `missing` are the stores that could not be asked for it or for one before it."""
+    """Pending items, in each store oldest first. `tag` changes when the items of this page change,
+    `missing` are the stores that could not be reached for this page or an earlier one."""
 
     items: list[Pending]
     cursor: str | None = None
@@ -48,8 +48,8 @@ class PendingPage(Struct, frozen=True, kw_only=True):
 
 
 class ErasedIn(Struct, frozen=True, kw_only=True):
-    """What was erased of a person in one store. With `failed`, the code of what went wrong,
-    nothing is claimed of it."""
+    """What was erased of a person in one store. `failed` is an error code: the rest is unknown
+    then."""
 
     store: str
     options: dict[str, Any] = {}
@@ -62,20 +62,21 @@ class ErasedIn(Struct, frozen=True, kw_only=True):
 
 
 class ErasedPerson(PersonErased, frozen=True, kw_only=True):
-    """What was erased of a person in all stores together, and in each. What could not be reached
-    stands in `remains`."""
+    """What was erased of a person in all stores together, and in each. Stores that could not be
+    reached are in `remains`."""
 
     stores: list[ErasedIn] = []
 
 
 class Asks(Struct, frozen=True, kw_only=True):
-    """What waits for a person in one session, oldest first."""
+    """Pending items of one session, oldest first."""
 
     items: list[Ask]
 
 
 class EventPage(Struct, frozen=True, kw_only=True):
-    """Events of a log in order; `cursor` is behind the last of them, `head` the log's last."""
+    """Events of a log in order; `cursor` is the position after them, `head` the last event of the
+    log."""
 
     items: list[Event]
     log: str
@@ -84,14 +85,14 @@ class EventPage(Struct, frozen=True, kw_only=True):
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
-    """A conversation as messages, oldest first."""
+    """The messages of a conversation, oldest first."""
 
     items: list[Message]
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
-    """A message that is in the log, as event `seq`. What follows `cursor` is the message, and
-    what becomes of it."""
+    """A message that is in the log, as event `seq`. The stream after `cursor` begins with the
+    message."""
 
     session: str
     thread: str
@@ -101,13 +102,13 @@ class Accepted(Struct, frozen=True, kw_only=True):
 
 
 class Followed(Struct, frozen=True, kw_only=True):
-    """The messages that wait, in the order in which they will be taken up."""
+    """The queued messages, in the order in which runs will take them up."""
 
     items: list[Queued]
 
 
 class ModeShown(Struct, frozen=True, kw_only=True):
-    """The mode that the agent works in, and those that there are."""
+    """The current mode of the agent, and all modes."""
 
     mode: str
     modes: list[str]
@@ -115,7 +116,7 @@ class ModeShown(Struct, frozen=True, kw_only=True):
 
 
 class ModelShown(Struct, frozen=True, kw_only=True):
-    """The model of the next call, and the thread's own choice."""
+    """The model of the next call, and the choice of the thread."""
 
     model: str | None
     chosen: str | None
@@ -123,7 +124,7 @@ class ModelShown(Struct, frozen=True, kw_only=True):
 
 
 class DisplayShown(Struct, frozen=True):
-    """In the place of a `Display`, which has text of its own sort: `display.from_json` reads it."""
+    """Stands for a `Display` in responses; decode it with `display.from_json`."""
 
 
 class StateShown(Struct, frozen=True, kw_only=True):
@@ -133,14 +134,14 @@ class StateShown(Struct, frozen=True, kw_only=True):
 
 
 class UsageShown(Struct, frozen=True, kw_only=True):
-    """What this thread has used, and what all threads have."""
+    """The usage of this thread, and of all threads."""
 
     thread: Usage
     session: dict[str, int]
 
 
 class PermissionsShown(Struct, frozen=True, kw_only=True):
-    """Rules by tool and category, and what is not asked about at the moment."""
+    """Rules by tool and category, and the current grants."""
 
     tools: dict[str, str]
     categories: dict[str, str]
@@ -163,7 +164,7 @@ class MovedSurface(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """The server is there."""
+    """The server is up, with these engines, loaders and stores."""
 
     status: str
     version: str
@@ -173,7 +174,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class Readiness(Struct, frozen=True, kw_only=True):
-    """Whether the server can do its work: `ok`, or what is wrong, of each part."""
+    """Whether the server is ready: for each part `ok`, or what is wrong."""
 
     ready: bool
     parts: dict[str, str]

@@ -1,4 +1,4 @@
-"""What a server says of a bundle."""
+"""Responses about bundles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..values.records import Imported
 
 
 class BundleShown(Struct, frozen=True, kw_only=True):
-    """A bundle that is whole, in a few words."""
+    """The summary of a valid bundle."""
 
     bundle_id: str
     created_at: str
@@ -22,6 +22,6 @@ class BundleShown(Struct, frozen=True, kw_only=True):
 
 
 class BundleTaken(Imported, frozen=True, kw_only=True):
-    """What became of an import by a server. `warnings` say what its session lacks there."""
+    """The result of an import. `warnings` say what the session lacks on this server."""
 
     warnings: list[str] = []

@@ -1,28 +1,28 @@
-"""Cursors: a place in one log, as text. It names the log itself, so that one that was deleted
-and begun again is never mistaken for the old one."""
+"""Cursors: a position in one log, as text. A cursor names the incarnation of the log, so that a log
+that was deleted and created again is not mistaken for the old one."""
 
 from __future__ import annotations
 
 from ..errors import InvalidValue
 from ..log.codec import LARGEST
 
-START = "0"  # before the first event, of whatever log is there
+START = "0"  # before the first event of any log
 LONGEST = 600  # characters
 
 
 def cursor(log: str, seq: int) -> str:
-    """The place behind event `seq` of a log."""
+    """The position after event `seq` of a log."""
     return f"{log}.{seq}"
 
 
 def read_cursor(text: str) -> tuple[str | None, int]:
-    """The log and the number that a cursor names; a bare number names no log."""
+    """The log and the number of a cursor; a plain number has no log."""
     log, _, number = text.rpartition(".")
     short = len(text) <= LONGEST and number.isascii() and number.isdigit() and len(number) <= 16
     if not short or (("." in text) and not log) or int(number) > LARGEST:
         raise InvalidValue(
             field="after",
-            problem="is no cursor",
-            remedy="pass the id of an event of the stream unchanged, or leave it out",
+            problem="is not a cursor",
+            remedy="pass the id of an event of the stream unchanged, or omit it",
         )
     return log or None, int(number)

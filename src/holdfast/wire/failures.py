@@ -1,4 +1,4 @@
-"""Errors on the wire: one envelope for every failure, and the way back to the same class."""
+"""Errors on the wire: one envelope for every error, and back to the same class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from .. import errors
 from ..errors import HoldfastError, ServerError
 
-# The status of each code; an error whose code is not here is the server's own failure.
+# The HTTP status of each error code; all other errors are 500.
 STATUS: dict[str, int] = {
     "invalid_value": 400,
     "unknown_store": 400,
@@ -62,7 +62,7 @@ STATUS: dict[str, int] = {
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """What went wrong. Branch on `code` and `fields`; `message` is for people."""
+    """An error. Programs use `code` and `fields`; `message` is for people."""
 
     code: str
     message: str
@@ -71,13 +71,13 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class Failed(Struct, frozen=True):
-    """The body of every answer that is no success."""
+    """The body of every error response."""
 
     error: Failure
 
 
 def status_of(error: HoldfastError) -> int:
-    """The status of HTTP that goes with an error."""
+    """The HTTP status of an error."""
     for cls in type(error).__mro__:
         code = cls.__dict__.get("code")
         if code in STATUS:
@@ -86,8 +86,8 @@ def status_of(error: HoldfastError) -> int:
 
 
 def failed(error: HoldfastError) -> Failed:
-    """An error as it travels. What its fields hold is plain JSON. What is answered with 503 may
-    be asked again, here or of another server, also where the error itself is final."""
+    """An error as a response, with fields of plain JSON. A request that was answered with 503 may
+    be retried, here or at another server, even if the error itself is final."""
     fields = {name: _plain(value) for name, value in error.fields.items()}
     again = error.retryable or status_of(error) == 503
     return Failed(Failure(code=error.code, message=str(error), fields=fields, retryable=again))
@@ -101,14 +101,16 @@ def _plain(value: Any) -> Any:
 
 
 def error_of(body: bytes, status: int) -> HoldfastError:
-    """The error that an answer tells of, in the class in which the server raised it.
+    """The error of a response, in the class in which the server raised it.
 
-    A code that this version does not know, or a body that is no envelope, is a `ServerError`.
+    An unknown code, or a body that is not an envelope, is a `ServerError`.
     """
     try:
         failure = msgspec.json.decode(body, type=Failed).error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ServerError(problem=f"the server answered {status} without a reason", status=status)
+        return ServerError(
+            problem=f"the server answered {status} without an error body", status=status
+        )
     cls = CLASSES.get(failure.code)
     if cls is not None:
         with contextlib.suppress(TypeError, msgspec.ValidationError):  # of another version

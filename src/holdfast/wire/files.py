@@ -1,4 +1,4 @@
-"""Files of a session's work folder, as they are asked for and shown."""
+"""Requests and responses about the files of a session's work folder."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return base64.b64decode(self.content, validate=True)
         except (binascii.Error, ValueError) as error:
             raise InvalidValue(
-                field=f"files[{self.path!r}]", problem="is not base64", remedy="encode it so"
+                field=f"files[{self.path!r}]", problem="is not base64", remedy="encode it as base64"
             ) from error
 
 
 class FileShown(Struct, frozen=True, kw_only=True):
-    """A file or folder: its path from the work folder, bytes, time of change in ms, mode."""
+    """A file or folder: path from the work folder, size in bytes, time of change in ms, mode."""
 
     path: str
     type: Literal["file", "folder", "link", "other"]
@@ -43,7 +43,7 @@ class FileShown(Struct, frozen=True, kw_only=True):
 
 
 class Tree(Struct, frozen=True, kw_only=True):
-    """What is in a folder; `more` says that not all of it is shown."""
+    """The entries of a folder; `more`: there are others that are not listed."""
 
     entries: list[FileShown]
     more: bool = False
@@ -57,7 +57,7 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 class EditFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Replace a text in a file: the one place where it stands, or with `all` every one."""
+    """Replace a text in a file: its only occurrence, or with `all` every occurrence."""
 
     path: FilePath
     search: Annotated[str, Meta(min_length=1)]
@@ -66,20 +66,20 @@ class EditFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Edited(Struct, frozen=True, kw_only=True):
-    """How many places were changed."""
+    """How many occurrences were replaced."""
 
     path: str
     replaced: int
 
 
 class MakeFolder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A folder to make, with those above it."""
+    """Create a folder and its parents."""
 
     path: FilePath
 
 
 class MoveFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file or folder to give another path."""
+    """Move a file or folder."""
 
     path: FilePath
     to: FilePath

@@ -1,4 +1,4 @@
-"""What a client may ask for. Fields that there are not are refused by name."""
+"""The bodies of requests. Unknown fields are rejected by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from .files import File
 
 Busy: TypeAlias = Literal["queue", "steer", "interrupt", "reject"]
-# An id that stands in a path: no slash, nothing that cannot be seen, no way up.
+# An id that is part of a path: no slashes, no invisible characters, not `.` or `..`.
 Id: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=200, pattern=r"^(?!\.{1,2}$)[^/\\\x00-\x20\x7f]+$")
 ]
@@ -23,15 +23,14 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 class StoreWish(Request, frozen=True, kw_only=True):
-    """A store by its kind, with options that the server allows."""
+    """The kind of a store, with options that the server allows."""
 
     kind: Name
     options: dict[str, str | int | float | bool] = {}
 
 
 class Source(Request, frozen=True, kw_only=True):
-    """An agent to be loaded: by which loader, from where, and what its description is to say
-    instead."""
+    """An agent to load: the loader, the source, and options that override its description."""
 
     loader: Name
     source: dict[str, Any]
@@ -39,12 +38,12 @@ class Source(Request, frozen=True, kw_only=True):
 
 
 class GetOrCreate(Request, frozen=True, kw_only=True):
-    """A session, begun if it is not there: who serves it, where it is kept, whose it is.
+    """A session, created if it does not exist: its agent, engine, store, user and so on.
 
-    What is left out is the server's default; `user` is whoever asks, unless the key may act
-    for all. In place of an agent of the server's, `source` brings one. `files` are put into a
-    new session's work folder. `envs` are what its commands find in their environment, those that
-    the server allows, until the server forgets them: they are stored nowhere."""
+    The server has a default for each field; `user` is the caller, unless the key may act for all
+    users. `source` uploads an agent. `files` are written to the work folder of a new session.
+    `envs` are environment variables for its commands, as far as the server allows; they are kept
+    in memory only."""
 
     agent: Name | None = None
     engine: Name | None = None
@@ -60,13 +59,13 @@ class GetOrCreate(Request, frozen=True, kw_only=True):
 
 
 class CreateSession(GetOrCreate, frozen=True, kw_only=True):
-    """A new session; under a new id unless one is given."""
+    """A new session; without `id`, under a new id."""
 
     id: Id | None = None
 
 
 class ChangeSession(Request, frozen=True, kw_only=True):
-    """Give a session another title, set metadata, or drop some."""
+    """Change the title of a session, and set or remove metadata."""
 
     title: Name | None = None
     metadata: dict[Name, Any] = {}
@@ -74,7 +73,7 @@ class ChangeSession(Request, frozen=True, kw_only=True):
 
 
 class MediaPart(Request, frozen=True, kw_only=True):
-    """A part of a message that is no text: `data` in base64."""
+    """A part of a message that is not text: `data` in base64."""
 
     data: bytes
     media_type: Name
@@ -85,7 +84,7 @@ Content: TypeAlias = str | list[str | MediaPart]
 
 
 class SendMessage(Request, frozen=True, kw_only=True):
-    """A message; `busy` says what it does to a run that is going."""
+    """A message; `busy` says what happens to a current run."""
 
     content: Content
     busy: Busy = "queue"
@@ -95,45 +94,45 @@ class SendMessage(Request, frozen=True, kw_only=True):
 
 
 class Abort(Request, frozen=True, kw_only=True):
-    """Stop the run that is going or waits; with `run`, only if it is that one."""
+    """Stop the current run; with `run`, only if it has this id."""
 
     reason: Name | None = None
     run: Name | None = None
 
 
 class Approve(Request, frozen=True, kw_only=True):
-    """Let a call be made, perhaps with other arguments."""
+    """Approve a call, optionally with other arguments."""
 
     arguments: dict[str, Any] | None = None
     reason: Name | None = None
 
 
 class Deny(Request, frozen=True, kw_only=True):
-    """Refuse a call; the model is told the reason."""
+    """Deny a call; the model reads the reason."""
 
     reason: Name | None = None
 
 
 class Answer(Request, frozen=True, kw_only=True):
-    """Answer a question, or say what an outside call came to."""
+    """Answer a question, or give the result of an external call."""
 
     answer: Any
 
 
 class Extend(Request, frozen=True, kw_only=True):
-    """Let an item expire so many seconds from now; null: never."""
+    """Let an item expire in this many seconds; null: never."""
 
     seconds: Seconds | None
 
 
 class EditText(Request, frozen=True, kw_only=True):
-    """Other words for a message."""
+    """A new text for a message."""
 
     text: str
 
 
 class Reorder(Request, frozen=True, kw_only=True):
-    """These first, in this order."""
+    """Move these to the front of the queue, in this order."""
 
     order: list[Number]
 
@@ -146,7 +145,7 @@ class CreateThread(Request, frozen=True, kw_only=True):
 
 
 class ForkThread(Request, frozen=True, kw_only=True):
-    """A thread that shares all up to event `at`, or up to the last safe place."""
+    """A thread that shares all events up to `at`, or up to the last safe point."""
 
     at: Number | None = None
     id: Id | None = None
@@ -154,40 +153,40 @@ class ForkThread(Request, frozen=True, kw_only=True):
 
 
 class RenameThread(Request, frozen=True, kw_only=True):
-    """Another title."""
+    """A new title for a thread."""
 
     title: Name
 
 
 class SwitchMode(Request, frozen=True, kw_only=True):
-    """Work in another mode; `text` is received as a message then."""
+    """Switch to another mode, optionally with `text` as a message."""
 
     mode: Name
     text: str | None = None
 
 
 class ChooseModel(Request, frozen=True, kw_only=True):
-    """Use another model; with `mode`, only there. null leaves the choice to the agent."""
+    """Use another model; with `mode`, only in that mode. null: use the model of the agent."""
 
     model: Name | None
     mode: Name | None = None
 
 
 class ChangeState(Request, frozen=True, kw_only=True):
-    """Set entries of the user state, and drop others."""
+    """Set entries of the user state, and remove others."""
 
     set: dict[Name, Any] = {}
     drop: list[Name] = []
 
 
 class ReplaceState(Request, frozen=True, kw_only=True):
-    """All of the user state."""
+    """The whole user state."""
 
     state: dict[Name, Any]
 
 
 class SetRule(Request, frozen=True, kw_only=True):
-    """Allow, ask about or deny a tool or a category; null takes the rule away."""
+    """The rule for a tool or a category; null removes the rule."""
 
     tool: Name | None = None
     category: Name | None = None
@@ -195,14 +194,14 @@ class SetRule(Request, frozen=True, kw_only=True):
 
 
 class Grant(Request, frozen=True, kw_only=True):
-    """Ask no more about a tool or a category, as long as this driver drives."""
+    """Allow a tool or a category without asking, until the driver changes."""
 
     tool: Name | None = None
     category: Name | None = None
 
 
 class AttachSurface(Request, frozen=True, kw_only=True):
-    """Bind (surface, address) to a session; `move` takes it from another."""
+    """Bind (surface, address) to a session; `move` takes it from another session."""
 
     surface: Name
     address: Name
@@ -211,8 +210,8 @@ class AttachSurface(Request, frozen=True, kw_only=True):
 
 
 class Resolve(Request, frozen=True, kw_only=True):
-    """Which session a message belongs to, by the surface it came by; begun if need be. `id` is
-    the message's own, so that the same one twice counts once."""
+    """Find the session of a message by the surface it came from, or create it. `id` is that of the
+    message, so that a repeated message counts once."""
 
     surface: Name
     address: Name

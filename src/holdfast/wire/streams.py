@@ -1,4 +1,4 @@
-"""A stream in words: the names of its events, and what those say that are not in the log."""
+"""Server-sent events of a stream: their names, and the data of those that are not in the log."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from msgspec import Struct
 from ..values.result import Result
 from .failures import Failure
 
-NOW = "now"  # instead of a cursor: from here on
+NOW = "now"  # in place of a cursor: only new events
 EVENT = "event"  # an event of the log; its id is a cursor
 DELTA = "delta"  # text in flight: message, offset, text; no id
-CAUGHT_UP = "caught_up"  # between what was and what happens
+CAUGHT_UP = "caught_up"  # between past and live events
 RESYNC = "resync"  # the cursor does not belong to this log
-TROUBLE = "trouble"  # something went wrong beside the log
+TROUBLE = "trouble"  # a failure that is not in the log
 END = "end"  # the server closes the stream on purpose
 
 EndReason: TypeAlias = Literal[
@@ -23,7 +23,7 @@ EndReason: TypeAlias = Literal[
 
 
 class Caught(Struct, frozen=True, kw_only=True):
-    """All up to event `head` was history; what comes next is live."""
+    """All events up to `head` are past; the next ones are live."""
 
     log: str
     head: int
@@ -31,7 +31,7 @@ class Caught(Struct, frozen=True, kw_only=True):
 
 
 class Resync(Struct, frozen=True, kw_only=True):
-    """The cursor is unknown here: begin anew with this log, which is at `head`."""
+    """The cursor does not belong to this log: start again with this log, which is at `head`."""
 
     log: str
     head: int
@@ -40,8 +40,8 @@ class Resync(Struct, frozen=True, kw_only=True):
 
 
 class End(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The stream is over, on purpose; `cursor` is where to go on. `result` is what came of the
-    input that was followed, `error` what stopped it."""
+    """The end of the stream; continue after `cursor`. `result` is that of the message that was
+    followed, `error` is what stopped the stream."""
 
     reason: EndReason
     cursor: str | None = None

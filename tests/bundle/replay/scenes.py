@@ -12,7 +12,7 @@ from holdfast.errors import ModelRateLimited, ToolError
 from holdfast.events import Key, Scope
 from holdfast.harness.agents.config import ANSWER
 from holdfast.harness.builtins import ask_user, submit_plan
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Step
@@ -276,7 +276,7 @@ async def aborted(store: Store) -> Agent:
 async def steered(store: Store) -> Agent:
     async def act(session: Session, model: Halting) -> None:
         joining = asyncio.create_task(session.send("And quickly.", busy="steer"))
-        await until(lambda: session.live.state.queue)
+        await until(lambda: core_of(session).live.state.queue)
         model.go.set()
         await joining
 
@@ -295,8 +295,8 @@ async def interrupted(store: Store) -> Agent:
 async def followed_up(store: Store) -> Agent:
     async def act(session: Session, model: Halting) -> None:
         later = [asyncio.create_task(session.send(text)) for text in ("Then this.", "And that.")]
-        await until(lambda: len(session.live.state.queue) == 2)
-        await session.queue.edit(session.live.state.queue[0].seq, "Then something else.")
+        await until(lambda: len(core_of(session).live.state.queue) == 2)
+        await session.queue.edit(core_of(session).live.state.queue[0].seq, "Then something else.")
         model.go.set()
         await asyncio.gather(*later)
 
@@ -320,7 +320,7 @@ async def aborted_in_tools(store: Store) -> Agent:
         session = await harness.get_or_create("s")
         going = asyncio.create_task(session.send("Go."))
         await asyncio.wait_for(met.wait(), PATIENCE)
-        await until(lambda: len(session.live.state.calls) == 1)
+        await until(lambda: len(core_of(session).live.state.calls) == 1)
         await session.abort()
         assert (await going).status == "aborted"
     return agent
@@ -414,7 +414,7 @@ async def _lost(store: Store, on_unknown: Any, **options: Any) -> tuple[Agent, S
         session = await harness.get_or_create("s")
         going = asyncio.create_task(session.send("Charge."))
         await asyncio.wait_for(met.wait(), PATIENCE)
-        await until(lambda: len(session.live.state.calls) == 1)
+        await until(lambda: len(core_of(session).live.state.calls) == 1)
         lease = await store.acquire(KEY, "another", ttl=60, steal="the first one died")
         await asyncio.wait_for(lost.wait(), PATIENCE)
         going.cancel()
@@ -423,7 +423,7 @@ async def _lost(store: Store, on_unknown: Any, **options: Any) -> tuple[Agent, S
     async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.wait()
-        if session.live.state.pending:
+        if core_of(session).live.state.pending:
             await session.answer("it was charged")
             await session.wait()
     return agent, session
@@ -527,7 +527,7 @@ async def timed(store: Store) -> Agent:
     async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.timers.set("Wake up.", seconds=0.01)
-        await until(lambda: not session.live.state.timers)
+        await until(lambda: not core_of(session).live.state.timers)
         await session.wait()
         await session.timers.set("Much later.", seconds=1000)
         await session.send("Hi.")
@@ -551,7 +551,7 @@ async def expired(store: Store) -> Agent:
     async with Harness(agent, default_model=model, store=store) as harness:
         session = await harness.get_or_create("s")
         await session.send("Go.")
-        await until(lambda: len(session.live.state.pending) == 1)
+        await until(lambda: len(core_of(session).live.state.pending) == 1)
         await session.approve()
         await session.wait()
     return agent

@@ -9,6 +9,7 @@ import sys
 import time
 
 from holdfast import Agent, Harness, NewEvent, Store, connect, key
+from holdfast.harness.session.session import core_of
 from holdfast.models.scripted import Say, ScriptedModel
 
 from .talk import hear, say
@@ -30,7 +31,7 @@ async def drives(store: Store, session: str) -> None:
     async with Harness(agent, store=store, default_model=slow, ttl=5.0) as harness:
         opened = await harness.get_or_create(session)
         await opened.post("Hello")
-        await opened.live.until(lambda: opened.live.state.active is not None)
+        await core_of(opened).live.until(lambda: core_of(opened).live.state.active is not None)
         say(left=True)
         await asyncio.to_thread(hear)
 

@@ -30,6 +30,7 @@ from holdfast import (
     key,
     tool,
 )
+from holdfast.harness.host import sessions_of
 from holdfast.harness.live.inbox import settle
 from holdfast.harness.session.session import Session
 from holdfast.harness.tools.values import Permission
@@ -199,7 +200,7 @@ async def by_store(harness: Harness, session: Session, item: str, yes: bool) -> 
     reason = None if yes else "too much"
     outcome: Any = "approved" if yes else "denied"
     made = await settle(harness.store, session.key, item, outcome, actor="ann", reason=reason)
-    await harness.opened.drivers.look()
+    await sessions_of(harness).drivers.look()
     return made
 
 
@@ -292,7 +293,7 @@ async def test_edited_arguments_are_recorded_and_checked() -> None:
         assert [ask.id for ask in await session.pending()] == [asked.id]
         edited = {"arguments": {"cents": "many"}}
         await settle(harness.store, session.key, asked.id, "approved", answer=edited)
-        await harness.opened.drivers.look()
+        await sessions_of(harness).drivers.look()
         await until(lambda: session.status.phase == "idle")
         assert len(till.paid) == 1
         ended = only(await session.events(), "tool.finished")[-1]

@@ -23,6 +23,8 @@ from holdfast import (
     key,
     tool,
 )
+from holdfast.harness.host import sessions_of
+from holdfast.harness.session.session import core_of
 from holdfast.models.scripted import Say, Use
 from holdfast.sessions import Sessions
 
@@ -113,9 +115,9 @@ async def test_what_is_written_while_a_session_is_closed_is_driven_afterwards() 
         await other.post("go")
         await model.gate.someone()
         closing = asyncio.create_task(harness.close("s", grace=PATIENCE))
-        await until(lambda: harness.opened.changing("s"))
+        await until(lambda: sessions_of(harness).changing("s"))
         await session.post("hello")
-        assert not harness.opened.drivers.drives(session.key)
+        assert not sessions_of(harness).drivers.drives(session.key)
         model.gate.open()
         assert await closing
         assert not harness.drives("s")
@@ -152,11 +154,11 @@ async def test_a_sub_agent_that_begins_while_its_session_is_closed_does_not_go_o
         await session.post("Go.")
         await gate.someone()
         closing = asyncio.create_task(harness.close("s", grace=PATIENCE))
-        await until(lambda: harness.opened.changing("s"))
+        await until(lambda: sessions_of(harness).changing("s"))
         gate.open()
         assert await closing
-        assert (harness.drives("s"), [*harness.opened.lives], paid) == (False, [], [])
-        await harness.opened.drivers.look()  # what is left is due
+        assert (harness.drives("s"), [*sessions_of(harness).lives], paid) == (False, [], [])
+        await sessions_of(harness).drivers.look()  # what is left is due
         again = await harness.get_or_create("s")
         async with asyncio.timeout(PATIENCE):
             assert (await again.wait()).text == "All is well."
@@ -171,7 +173,7 @@ async def test_a_timer_does_not_keep_what_was_forgotten_in_memory() -> None:
             await session.send("x")
             await session.timers.set("wake up", seconds=7 * 24 * 3_600)
             await session.wait()
-            kept.append(weakref.ref(session.live))
+            kept.append(weakref.ref(core_of(session).live))
             del session
             await gone(harness, id)
         await until(lambda: (gc.collect(), [one() for one in kept])[1] == [None] * 3)
@@ -188,7 +190,7 @@ async def test_whoever_stops_waiting_for_the_end_does_not_stop_it(tmp_path: Path
     await session.post("go")
     await model.gate.someone()
     closing = asyncio.create_task(harness.aclose(grace=PATIENCE))
-    await until(lambda: harness.opened.drivers._closed)
+    await until(lambda: sessions_of(harness).drivers._closed)
     closing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await closing

@@ -194,7 +194,7 @@ async def test_a_log_sink_that_raises_hurts_no_run() -> None:
     logging = LogConfig(level="debug", sinks=[sink], propagate=False)
     async with serve(helper(), "hi", logging=logging) as harness:
         assert (await harness.send("s", "go")).text == "hi"
-        assert sum(harness.logs.failures.values()) > 0
+        assert sum(harness._logs.failures.values()) > 0
 
 
 # The store

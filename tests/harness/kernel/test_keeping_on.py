@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from holdfast import HeadMoved, Key, NewEvent, StoreError, ToolContext, connect, key, tool
 from holdfast import events as ev
 from holdfast.events import Appended
+from holdfast.harness.host import sessions_of
+from holdfast.harness.session.session import core_of
 from holdfast.harness.workers import recovery
 from holdfast.log.codec import LIMITS
 from holdfast.models.scripted import Say, Use
@@ -182,7 +184,7 @@ async def test_to_cancel_what_has_ended_does_not_stop_what_came_after() -> None:
         reading = asyncio.create_task(_read(first))
         await model.gate.someone()
         second = asyncio.create_task(session.send("second"))
-        await until(lambda: session.live.state.queue)
+        await until(lambda: core_of(session).live.state.queue)
         held = Stall(method="read", call=store.calls["read"] + 1)
         store.plan.append(held)
         cancelling = asyncio.create_task(first.cancel("not needed any more"))
@@ -244,7 +246,7 @@ async def test_what_cannot_be_driven_is_opened_once_and_not_kept_open() -> None:
         store = FaultyStore(inner)
         async with serve(helper(), "hi", store=store, ttl=0.1) as harness:
             await until(lambda: store.calls["runnable"] >= 5)
-            await until(lambda: not [*harness.opened.lives])
+            await until(lambda: not [*sessions_of(harness).lives])
             assert store.calls["follow"] == 5
             await left(inner, "old", newer=False)
             await until(lambda: store.calls["follow"] == 6)

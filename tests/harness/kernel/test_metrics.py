@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdfast import tool
+from holdfast.harness.session.session import core_of
 from holdfast.models.scripted import Fail, Say, Use
 
 from .scene import helper, script, serve
@@ -60,4 +61,4 @@ async def test_the_figures_are_those_of_this_run() -> None:
         third = await session.send("go")
         assert third.usage == usage
         assert [*errors, session.status.error] == ["model_failed", None]
-        assert session.live.state.usage == {"input_tokens": 10}  # of the whole session
+        assert core_of(session).live.state.usage == {"input_tokens": 10}  # of the whole session

@@ -11,6 +11,7 @@ import pydantic
 import pytest
 
 from holdfast import InvalidValue, NewEvent, tool
+from holdfast.harness.session.session import core_of
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
@@ -165,7 +166,7 @@ async def test_a_word_that_comes_with_the_last_answer_is_read_before_the_run_fai
         async with asyncio.timeout(PATIENCE):
             await stall.reached.wait()
             word = NewEvent.of("message.received", {"text": "a number", "how": "steer"})
-            await store.inner.append(session.live.key, [word])
+            await store.inner.append(core_of(session).live.key, [word])
             stall.go.set()
             await session.wait()
         assert (await kinds(session)).count("run.started") == 1

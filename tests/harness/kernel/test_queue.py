@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import InvalidValue, NewEvent, QueueFull, SessionBusy, ToolContext, tool
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
@@ -304,7 +304,7 @@ async def test_an_abort_stops_a_tool_that_is_running() -> None:
         session = await harness.get_or_create("s")
         await session.post("go")
         await gate.someone()
-        await until(lambda: len(session.live.state.calls) == 1)
+        await until(lambda: len(core_of(session).live.state.calls) == 1)
         await session.abort()
         async with asyncio.timeout(5):
             result = await session.wait()
@@ -401,12 +401,12 @@ async def test_people_who_never_pause_do_not_keep_a_run_from_beginning() -> None
         session = await harness.get_or_create("s")
 
         async def write() -> None:
-            while session.live.state.run is None:
+            while core_of(session).live.state.run is None:
                 await session.post("more")  # QueueFull: nobody took any up
 
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(write(), write(), write())
-        run = session.live.state.run
+        run = core_of(session).live.state.run
         assert run is not None
         assert run.seq < 100
 
@@ -421,7 +421,7 @@ async def test_a_message_that_comes_as_a_run_ends_does_not_take_its_end_apart() 
         async with asyncio.timeout(PATIENCE):
             await stall.reached.wait()
             other = NewEvent.of("message.received", {"text": "and then?"})
-            await store.inner.append(session.live.key, [other])
+            await store.inner.append(core_of(session).live.key, [other])
             before = store.calls["append"]
             stall.go.set()
             await model.gate.someone()  # in the run of the other message

@@ -14,6 +14,7 @@ from holdfast import Harness, HarnessClosed, InvalidValue, SessionNotFound
 from holdfast.events import Key, Scope
 from holdfast.harness.sandbox import NoSandbox
 from holdfast.harness.sandbox.port import Nowhere
+from holdfast.harness.session.session import core_of
 
 from .scene import Slow, helper, serve, until
 
@@ -226,7 +227,7 @@ async def test_deleting_destroys_the_sandbox(live: bool) -> None:
     async with serve(helper(), "hi", sandbox=sandbox) as harness:
         session = await harness.get_or_create("s")
         await session.send("hello")
-        await harness.config.place(session.key)
+        await core_of(session).place()
         if not live:
             await harness.close("s")
         await harness.delete("s")
@@ -310,7 +311,7 @@ async def test_a_driver_that_has_only_just_begun_is_stopped_too() -> None:
         await session.post("hello")
         async with asyncio.timeout(5):
             assert await harness.close("s", grace=0.05)
-        assert session.closed
+        assert core_of(session).closed
         assert harness.get("s") is None
 
 

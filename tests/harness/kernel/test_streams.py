@@ -25,6 +25,7 @@ from holdfast import (
     tool,
 )
 from holdfast.harness.live.log import BUFFER
+from holdfast.harness.session.session import core_of
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Use
 
 from .scene import PATIENCE, Slow, helper, kinds, names, only, read, script, serve, until
@@ -393,10 +394,10 @@ async def test_subscriber_that_does_not_read_holds_few_bytes_and_still_gets_all(
         tracemalloc.start()
         try:
             for number, size in enumerate(sizes):
-                await session.live.store.append(
+                await core_of(session).live.store.append(
                     session.key, [NewEvent.of("note.made", {"n": number, "text": "x" * size})]
                 )
-            await session.live.reach(len(sizes) + 1)
+            await core_of(session).live.reach(len(sizes) + 1)
             await session.emit("note.made", {})  # so that the large one is not the newest
             held, _ = tracemalloc.get_traced_memory()
         finally:

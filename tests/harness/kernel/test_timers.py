@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import InvalidValue
+from holdfast.harness.session.session import core_of
 from holdfast.store import wall_clock
 
 from .scene import helper, read, script, serve, until
@@ -49,13 +50,13 @@ async def test_timers_are_replaced_and_cleared() -> None:
         await session.timers.set("one", at=later, id="t")
         await session.timers.set("two", at=later + 1, id="t")
         assert session.timers.all == {"t": later + 1}
-        await until(lambda: session.live.state.due == later + 1)
+        await until(lambda: core_of(session).live.state.due == later + 1)
         row = await harness.store.row(session.key)
         assert row is not None
         assert row.due == later + 1
         await session.timers.clear("t")
         assert session.timers.all == {}
-        await until(lambda: session.live.state.due is None)
+        await until(lambda: core_of(session).live.state.due is None)
         for wrong in ({}, {"at": 1, "seconds": 1}):
             with pytest.raises(InvalidValue):
                 await session.timers.set("x", **wrong)  # type: ignore[arg-type]

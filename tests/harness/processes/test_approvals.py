@@ -23,7 +23,7 @@ from holdfast import (
     tool,
 )
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import Tool, ToolContext
 from holdfast.models.scripted import Say, ScriptedModel, Use
@@ -158,7 +158,7 @@ async def test_what_one_answers_who_serves_nobody_is_taken_up_where_the_session_
         await settle(other, AT, ask.id, "approved", actor="bob")
         with pytest.raises(AlreadyDecided, match="by bob"):
             await session.approve(ask.id, actor="ann")
-        assert session.live.state.pending == {}
+        assert core_of(session).live.state.pending == {}
         async with asyncio.timeout(PATIENCE):  # the next look for work is minutes away
             assert (await session.wait()).status == "done"
         assert len(paid.done) == 1
@@ -169,7 +169,7 @@ async def test_what_comes_as_a_driver_ends_is_not_left_to_the_next_look(when: st
     store, paid = MemoryStore(), Paid()
     async with harness(store, paid.tool(), ttl=600.0) as serving:
         session = await serving.get_or_create("s")
-        live = session.live
+        live = core_of(session).live
 
         def answer(event: Event) -> None:
             if event.kind == when:

@@ -25,6 +25,7 @@ from holdfast import (
 )
 from holdfast import events as ev
 from holdfast.events import Key
+from holdfast.harness.host import sessions_of
 from holdfast.log.catalog import Row
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.models.scripted import Say, ScriptedModel, Use
@@ -78,8 +79,9 @@ def serving(store: Store, model: Busy, **settings: Any) -> Harness:
 
 async def at_rest(store: Store, harness: Harness, ids: list[str]) -> None:
     """Wait until all are answered and let go of."""
-    drivers = harness.opened.drivers
-    await until(lambda: not any(drivers.busy(id) for id in ids) and not list(harness.opened.lives))
+    drivers = sessions_of(harness).drivers
+    lives = sessions_of(harness).lives
+    await until(lambda: not any(drivers.busy(id) for id in ids) and not list(lives))
     for id in ids:
         row = await store.row(key(id))
         assert row is not None
@@ -134,7 +136,7 @@ async def test_sessions_that_cannot_be_opened_hide_no_others_and_are_tried_once(
             assert set(model.answered.values()) == {1}
             assert store.tried == Counter(dict.fromkeys(shut, 1))
             shut.clear()
-            await harness.opened.drivers.look()
+            await sessions_of(harness).drivers.look()
             await until(lambda: len(model.answered) == 100)
 
 

@@ -10,6 +10,7 @@ import pytest
 from holdfast import Delta, Draft, Event
 from holdfast.events import Key
 from holdfast.harness.live.log import Listener
+from holdfast.harness.session.session import core_of
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FaultyStore
 from holdfast.values.stream_items import Item
@@ -59,7 +60,7 @@ async def test_a_draft_that_comes_late_is_not_shown_behind_its_message(tmp_path:
         id = items[story].id  # type: ignore[union-attr]
         behind = [item for item in items[story:] if isinstance(item, Delta)]
         assert [delta for delta in behind if delta.message == id] == []
-        assert session.live.speech.flying == {}
+        assert core_of(session).live.speech.flying == {}
 
 
 async def _two_runs(listener: Listener) -> list[Item]:

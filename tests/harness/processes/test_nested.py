@@ -11,7 +11,7 @@ import pytest
 from holdfast import Agent, Event, Harness, Store, tool
 from holdfast.events import key
 from holdfast.harness.live.inbox import settle
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.harness.tools import ToolContext
 from holdfast.models.scripted import Say, ScriptedModel, Use
@@ -64,8 +64,8 @@ class Shop:
 async def waits(session: Session, true: Callable[[list[str]], bool]) -> str:
     """Wait until the session has such items; the only one."""
     async with asyncio.timeout(PATIENCE):
-        await session.live.until(lambda: true([*session.live.state.pending]))
-    return next(iter(session.live.state.pending))
+        await core_of(session).live.until(lambda: true([*core_of(session).live.state.pending]))
+    return next(iter(core_of(session).live.state.pending))
 
 
 async def result(session: Session) -> object:

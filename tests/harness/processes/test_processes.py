@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import Delta, Event, LeaseHeld, Store, connect
 from holdfast.events import MessageCompleted, MessageInterrupted, RunResumed, RunStarted, RunWaiting
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.store import wall_clock
 from holdfast.values.stream_items import Item
 
@@ -91,7 +91,7 @@ async def until(store: Store, true: Callable[..., bool]) -> None:
 
 async def begun(session: Session) -> None:
     """Wait until a tool runs."""
-    live = session.live
+    live = core_of(session).live
     await live.until(lambda: any(c.status == "started" for c in live.state.calls.values()))
 
 
@@ -234,8 +234,8 @@ async def test_what_was_queued_is_delivered_once_though_the_driver_dies(stage: S
         await begun(session)
         numbers = [await session.post("And then?"), await session.post("And then?")]
         stage.worker.kill()
-        await session.live.until(lambda: bool(session.live.state.pending))
-        assert [item.seq for item in session.live.state.queue] == numbers
+        await core_of(session).live.until(lambda: bool(core_of(session).live.state.pending))
+        assert [item.seq for item in core_of(session).live.state.queue] == numbers
         await session.answer("worked", actor="bob")
         assert (await session.wait()).text == "Nothing."
         started = await session.events(kinds=("run.started",))
@@ -250,7 +250,7 @@ async def test_a_frozen_driver_does_nothing_more_when_it_wakes(stage: Stage) -> 
     async with stage.beside("Work.") as session:
         await begun(session)
         stage.worker.freeze()
-        await session.live.until(lambda: bool(session.live.state.pending))
+        await core_of(session).live.until(lambda: bool(core_of(session).live.state.pending))
         (ask,) = await session.pending()
         assert ask.what == "external"
         stage.worker.thaw()

@@ -13,6 +13,7 @@ from holdfast import AlreadyDecided, InvalidValue, Mode, NewEvent, Sessions, con
 from holdfast.bundle import export_bundle, replay
 from holdfast.events import PendingSettled, ToolFinished
 from holdfast.harness.live.inbox import settle
+from holdfast.harness.session.session import core_of
 from holdfast.log.catalog import PendingQuery
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.stores.memory import MemoryStore
@@ -82,7 +83,7 @@ async def test_of_many_at_once_as_many_count_as_are_needed(kind: str, tmp_path: 
             assert outcomes == {"voted": 2, "approved": 3}
             assert sum(isinstance(one, AlreadyDecided) for one in said) == 2
             async with asyncio.timeout(PATIENCE):
-                await session.catch_up()  # with what was written past it
+                await core_of(session).catch_up()  # with what was written past it
                 assert (await session.wait()).status == "done"
             kinds = Counter(event.kind for event in await session.events())
         assert (kinds["pending.voted"], kinds["pending.settled"]) == (3, 1)
@@ -109,14 +110,14 @@ async def test_nobody_agrees_for_nobody_nor_to_something_else() -> None:
     async with harness(MemoryStore(), paid.tool(approvals=2)) as serving:
         session = await serving.get_or_create("s")
         (waiting,) = (await session.send("Pay.")).pending
-        head = session.live.state.head
+        head = core_of(session).live.state.head
         with pytest.raises(InvalidValue, match="2 people") as unnamed:
             await session.approve(waiting.id)
         assert unnamed.value.field == "actor"
         with pytest.raises(InvalidValue, match="several people") as changed:
             await session.approve(waiting.id, actor="ann", arguments={"n": 99})
         assert changed.value.field == "arguments"
-        assert (await session.catch_up()).head == head
+        assert (await core_of(session).catch_up()).head == head
     assert paid.done == []
 
 
@@ -129,7 +130,7 @@ async def test_a_yes_of_a_program_that_counts_no_votes_does_not_let_it_pass() ->
         said = PendingSettled(id=waiting.id, outcome="approved")
         event = NewEvent.of("pending.settled", said, id=f"settle:{waiting.id}", actor="ann")
         async with asyncio.timeout(PATIENCE):
-            await session.append(event)
+            await core_of(session).append(event)
             await session.wait()
         (call,) = [c for message in await session.transcript() for c in message.calls]
         assert call.outcome is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Harness
+from holdfast.harness.host import sessions_of
 
 from ...crash.workers.talk import hear, say
 from .stage import AT, harness
@@ -19,7 +20,7 @@ class Hand:
 
     async def open(self, url: str, folder: str, ttl: float) -> dict[str, Any]:
         self.serving = await harness(url, Path(folder), ttl).start()
-        return {"owner": self.serving.config.owner}
+        return {"owner": sessions_of(self.serving).config.owner}
 
     async def post(self, text: str) -> dict[str, Any]:
         session = await self.serving.get_or_create(AT.session)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Event
+from holdfast.harness.session.session import core_of
 from holdfast.log.state import fold
 from holdfast.stores.memory import MemoryStore
 
@@ -36,6 +37,6 @@ async def _play(plan: Plan, first: list[bool]) -> list[Event]:
         for place, done in enumerate(plan.acts):
             await act(one if first[place] else other, done)
         await quiet(other)
-        await one.live.reach(other.live.state.head)
+        await core_of(one).live.reach(core_of(other).live.state.head)
         await quiet(one)
         return await one.events()

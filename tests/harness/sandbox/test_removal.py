@@ -13,6 +13,7 @@ import pytest
 from holdfast import Agent, Harness, Store, StoreUnavailable, connect, key
 from holdfast.errors import SandboxError
 from holdfast.harness.sandbox import LocalSandbox
+from holdfast.harness.session.session import core_of
 from holdfast.models import offline
 
 from .unremovable import lock, needs_root, public_folder, unlock, work_as_nobody
@@ -56,7 +57,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_start(
     sandbox = LocalSandbox(tmp_path / "places")
     async with harness(Cut(store, deletes=deleted), sandbox) as first:
         session = await first.get_or_create("s")
-        place = await session.config.place(session.key)
+        place = await core_of(session).place()
         await place.write("a.txt", b"kept")
         with pytest.raises(StoreUnavailable):
             await first.delete("s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models.scripted import ScriptedModel
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FaultyStore
@@ -56,7 +56,7 @@ async def test_a_message_that_waits_is_not_read_again() -> None:
         before = store.calls["read"]
         model.gate.open()
         async with asyncio.timeout(PATIENCE):
-            await session.live.until(lambda: not session.live.state.queue)
+            await core_of(session).live.until(lambda: not core_of(session).live.state.queue)
         assert store.calls["read"] == before
         async with asyncio.timeout(PATIENCE):
             await session.wait()
@@ -72,7 +72,7 @@ async def test_what_is_erased_while_it_waits_is_not_listed() -> None:
         await model.gate.someone()
         seq = await session.post("my secret")
         await filled(session)
-        await store.erase(session.live.key, [seq], reason="asked to")
+        await store.erase(core_of(session).live.key, [seq], reason="asked to")
         assert [one.text for one in await session.follow_ups.list()] == [""]
         model.gate.open()
 
@@ -89,10 +89,12 @@ async def test_a_timer_that_is_cleared_as_it_rings_brings_nothing() -> None:
         async with asyncio.timeout(PATIENCE):
             await stall.reached.wait()
             clearing = asyncio.create_task(session.timers.clear("two"))
-            await session.live.until(lambda: "two" not in session.live.state.timers)
+            await core_of(session).live.until(
+                lambda: "two" not in core_of(session).live.state.timers
+            )
             stall.go.set()
             await clearing
-            await session.live.until(lambda: session.live.state.run is not None)
+            await core_of(session).live.until(lambda: core_of(session).live.state.run is not None)
             await session.wait()
         texts = [one["text"] for one in only(await session.events(), "message.received")]
         assert texts == ["one rings"]

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Harness, HoldfastError, RunLimits, SessionNotFound
 from holdfast.events import Event
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk, ThoughtChunk
 from holdfast.stores import connect
@@ -67,9 +67,9 @@ async def test_it_shows_all_and_the_same_after_a_restart(tmp_path: Path) -> None
         after = session.display.get()
     async with served(store=url) as harness:
         session = await harness.get_or_create("s")
-        head = session.live.state.head
+        head = core_of(session).live.state.head
         assert session.display.get() == after
-        assert session.live.state.head == head  # nothing was written for it
+        assert core_of(session).live.state.head == head  # nothing was written for it
     assert after.files.keys() == {"a.txt", "inner.txt"}
     assert after.files["a.txt"].operations == ("created", "modified")
     assert [task.status for task in after.tasks] == ["completed"]
@@ -97,7 +97,7 @@ async def test_it_agrees_with_the_status_after_every_event() -> None:
             assert (display.head, display.queued) == (status.head, status.queued)
             seen.append((status.phase, status.model))
 
-        session.live.watchers.append(look)
+        core_of(session).live.watchers.append(look)
         await session.model.set("scripted/demo")
         await worked(session)
         await session.model.clear()
@@ -225,7 +225,7 @@ async def test_displays_come_apart_by_the_window_and_never_twice() -> None:
         found: list[Display] = []
         showing = asyncio.create_task(shown(session, lambda d: d.error is not None, found))
         await until(lambda: found)
-        session.live.audience.tell(Delta("x", 0, ""))  # rings, and changes nothing
+        core_of(session).live.audience.tell(Delta("x", 0, ""))  # rings, and changes nothing
         sending = asyncio.create_task(session.send("go"))
         await until(lambda: any(d.message and d.message.text == "Let me" for d in found))
         await session.abort()
@@ -247,7 +247,7 @@ async def test_changes_end_with_the_session() -> None:
         await session.emit("workshop.opened")
         await session.close()
         await showing
-        assert found[-1].head == session.live.state.head > 1
+        assert found[-1].head == core_of(session).live.state.head > 1
         gone = await harness.get_or_create("t")
         watching = asyncio.create_task(shown(gone, lambda d: False, found))
         await asyncio.sleep(0)

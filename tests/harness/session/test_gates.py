@@ -23,7 +23,7 @@ from holdfast import events as ev
 from holdfast.errors import HarnessClosed
 from holdfast.events import key
 from holdfast.harness.builtins import ASKING
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.state import Grants, Rules
 from holdfast.stores import connect
@@ -174,7 +174,7 @@ async def test_calls_at_once_are_all_asked_about_in_their_order() -> None:
         for left in (2, 1, 0):  # the one that waits longest is meant where none is named
             assert till.did == []
             await session.respond_to_approval("approve")
-            assert len(session.live.state.pending) == left
+            assert len(core_of(session).live.state.pending) == left
         await session.wait()
     assert sorted(till.did) == [1, 2, 3]
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, HarnessClosed, InvalidValue
-from holdfast.harness.agents.config import OUTPUTS, Outputs
+from holdfast.harness.agents.runtime import OUTPUTS, Outputs
+from holdfast.harness.session.session import core_of
 from holdfast.models import ScriptedModel, Use
 
 from ..kernel.scene import PATIENCE, Slow, helper, serve
@@ -40,7 +41,7 @@ async def test_a_session_that_is_forgotten_comes_back_as_it_was(tmp_path: Path) 
         await session.send("go")
         await session.post("and then")
         async with asyncio.timeout(PATIENCE):
-            await session.live.until(lambda: session.live.state.due is None)
+            await core_of(session).live.until(lambda: core_of(session).live.state.due is None)
         before = await view(session)
         assert (len(before["pending"]), len(before["queue"])) == (3, 1)
         await gone(harness, "s")
@@ -69,7 +70,7 @@ async def test_what_somebody_uses_stays() -> None:
         await model.gate.someone()
         assert await harness.evict() == ()  # all were used a moment ago
         assert await harness.evict(idle=0.0) == ("d",)
-        assert idle.closed
+        assert core_of(idle).closed
         listener.close()
         await changes.aclose()
         assert await harness.evict(idle=0.0) == ("b", "c")
@@ -83,7 +84,7 @@ async def test_what_is_asked_for_while_it_goes_is_opened_anew() -> None:
         for n in range(20):
             session = await harness.get_or_create("s")
             _, again = await asyncio.gather(harness.evict(idle=0.0), harness.get_or_create("s"))
-            assert not again.closed
+            assert not core_of(again).closed
             await again.state.update(n=n)
             with contextlib.suppress(HarnessClosed):
                 await session.state.update(n=n)
@@ -105,7 +106,7 @@ async def test_a_timer_of_what_was_forgotten_still_rings() -> None:
         await gone(harness, "s")
         async with asyncio.timeout(PATIENCE):
             again = await harness.get_or_create("s")
-            await again.live.until(lambda: again.live.state.run is not None)
+            await core_of(again).live.until(lambda: core_of(again).live.state.run is not None)
             assert (await again.wait()).text == "Done."
 
 
@@ -118,10 +119,10 @@ async def test_the_threads_of_sub_agents_that_have_ended_go_before_their_session
         listener = session.subscribe()  # so that the session stays
         before = await view(session)
         async with asyncio.timeout(PATIENCE):
-            while not working.closed:
+            while not core_of(working).closed:
                 assert await harness.evict(idle=0.0) == ()
                 await asyncio.sleep(0.005)
-        assert not session.closed
+        assert not core_of(session).closed
         listener.close()
         assert await view(session) == before  # it is opened anew when somebody looks
 

@@ -17,12 +17,12 @@ from holdfast.harness.loop.delegation import thread_of
 from holdfast.log.state import fold
 from holdfast.models import ScriptedModel
 from holdfast.state import ENTRIES, OPERATIONS
-from holdfast.values.delta import Delta, Text
+from holdfast.values.delta import Delta, TextPieces
 from holdfast.values.display import (
     TOOLS,
     Display,
+    LiveDisplay,
     Said,
-    Stage,
     display_of,
     from_json,
     in_flight,
@@ -196,7 +196,7 @@ async def test_a_client_goes_on_from_any_moment(log: list[Event]) -> None:
 
 async def test_a_stage_that_nobody_looked_at_comes_to_the_same(log: list[Event]) -> None:
     for most in (3, len(log)):
-        stage, state = Stage(most), fold(log[:3])
+        stage, state = LiveDisplay(most), fold(log[:3])
         stage.begin(state, log[:3])
         stage.name(session="s", modes=NAMED.modes, default=NAMED.default)
         for item in log[3:]:
@@ -322,12 +322,12 @@ def test_what_was_in_flight_goes_with_its_run_and_the_last_message_stays() -> No
 
 
 def test_two_who_go_on_from_one_text_do_not_meet() -> None:
-    start = Text.of("a")
+    start = TextPieces.of("a")
     left, right = start.plus("b"), start.plus("c")
     assert (str(start), str(left), str(right)) == ("a", "ab", "ac")
     assert left != right
-    assert left == Text.of("ab")
-    assert hash(left) == hash(Text.of("ab"))
+    assert left == TextPieces.of("ab")
+    assert hash(left) == hash(TextPieces.of("ab"))
     assert (len(left), left.since(0), left.since(1), left.since(2), left.since(9)) == (
         2,
         "ab",

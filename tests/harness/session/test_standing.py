@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Harness, InvalidValue
+from holdfast.harness.session.session import core_of
 from holdfast.models import Fail, Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.stores import connect
@@ -84,19 +85,20 @@ async def test_a_run_that_waits_is_there_and_does_not_run() -> None:
         assert session.run.id is None
 
 
-async def test_a_traced_run_names_its_trace() -> None:
+async def test_a_traced_run_names_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+    from holdfast.harness import setup
     from holdfast.harness.telemetry.spans import tracing
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(setup, "tracing", lambda wanted: tracing(True, provider))
     model = Slow()
     async with served(default_model=model, agent=helper()) as harness:
         session = await harness.get_or_create("s")
-        harness.config.tracing = tracing(True, provider)
         sending = asyncio.create_task(session.send("go"))
         await model.gate.someone()
         trace = session.run.trace_id
@@ -231,7 +233,7 @@ async def test_follow_ups_wait_in_order_and_are_counted() -> None:
         listed = [(item.seq, item.text) for item in await session.follow_ups.list()]
         assert listed == [(three, "three"), (one, "one!"), (two, "two")]
         counts = [session.display.get().queued]
-        session.live.watchers.append(lambda _: counts.append(session.display.get().queued))
+        core_of(session).live.watchers.append(lambda _: counts.append(session.display.get().queued))
         model.gate.open()
         await sending
         await session.wait()

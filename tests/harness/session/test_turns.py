@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Attempts, ErrorPolicy, Event, Harness, Retry, Trouble
+from holdfast.harness.session.session import core_of
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import Chunk, EndChunk, ModelCall, TextChunk
 from holdfast.stores import connect
@@ -72,7 +73,7 @@ async def test_words_that_come_between_part_the_messages() -> None:
         sending = asyncio.create_task(session.send("go"))
         await model.gate.someone()
         shown: list[Display] = []
-        session.live.watchers.append(lambda _: shown.append(session.display.get()))
+        core_of(session).live.watchers.append(lambda _: shown.append(session.display.get()))
         joined = asyncio.create_task(session.send("and this", busy="steer"))
         await until(lambda: session.follow_ups.count == 1)
         model.gate.open()

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import Agent, Harness, SubAgent, tool
 from holdfast.events import Event
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models.port import ModelCall
 from holdfast.models.scripted import Say, ScriptedModel, Step, Use
 
@@ -88,7 +88,7 @@ def asked_as(model: ScriptedModel, instructions: str) -> list[ModelCall]:
 
 async def told(thread: Session) -> None:
     """Wait until the parent was told what came of a sub-agent."""
-    live = thread.live
+    live = core_of(thread).live
     await live.until(lambda: not live.state.owes)
 
 

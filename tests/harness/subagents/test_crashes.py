@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import Harness, ToolMissing, connect
 from holdfast.events import key
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.harness.session.subagents import rows_of
 from holdfast.models.scripted import Say, ScriptedModel
 
@@ -52,7 +52,7 @@ async def after_all(session: Session) -> dict[str, Any]:
         "result": (await outcome(session))["result"],
         "settled": kinds(await session.events()).count("pending.settled"),
         "pending": await session.pending(),
-        "due": [row.due for row in await rows_of(session.live)],
+        "due": [row.due for row in await rows_of(core_of(session).live)],
     }
 
 
@@ -160,7 +160,7 @@ async def test_a_harness_that_closes_hands_its_sub_agents_over(tmp_path: Path, w
         session = await harness.get_or_create("s")
         sending = asyncio.create_task(session.send("Go."))
         await slow.gate.someone()
-        await session.live.until(lambda: bool(session.live.state.pending))
+        await core_of(session).live.until(lambda: bool(core_of(session).live.state.pending))
         await harness.aclose(grace=0.0)
         with pytest.raises(Exception, match="closed"):
             await sending

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Harness, SubAgent
 from holdfast.harness.builtins import TASKS
+from holdfast.harness.session.session import core_of
 from holdfast.models.port import FromUser, ModelCall, PromptMessage, Text
 from holdfast.models.scripted import Say, ScriptedModel, Use, last_input
 
@@ -88,12 +89,14 @@ async def test_a_fork_cannot_change_the_tasks_of_its_parent() -> None:
         session, result = await sent(harness)
         assert result.status == "done"
         thread = await child(session)
-        ended = await thread.events(after=thread.live.state.run.seq, kinds=("tool.finished",))  # type: ignore[union-attr]
+        run = core_of(thread).live.state.run
+        assert run is not None
+        ended = await thread.events(after=run.seq, kinds=("tool.finished",))
         refused = [event.json() for event in ended]
         assert {r["code"] for r in refused} == {"not_in_a_fork"}
         assert len(refused) == 2
-        assert [task.content for task in session.live.state.tasks] == ["Mine."]
-        assert [task.content for task in thread.live.state.tasks] == ["Mine."]
+        assert [task.content for task in core_of(session).live.state.tasks] == ["Mine."]
+        assert [task.content for task in core_of(thread).live.state.tasks] == ["Mine."]
 
 
 @pytest.mark.parity("mastra-session", 161)
@@ -177,7 +180,7 @@ async def test_a_fork_of_a_sub_agents_thread_owes_nobody_an_answer() -> None:
         other = await thread.threads.fork()
         async with asyncio.timeout(PATIENCE):
             assert (await other.send("More?")).text == "More."
-        assert other.live.state.sub is not None
-        assert not other.live.state.owes
+        assert core_of(other).live.state.sub is not None
+        assert not core_of(other).live.state.owes
         assert model.calls[-1].system == "Scout."
         assert kinds(await session.events()).count("pending.settled") == 1

@@ -10,6 +10,7 @@ from holdfast import Agent, Harness, InvalidAgent, InvalidValue, Mode, NotPendin
 from holdfast.errors import ModelError
 from holdfast.events import Event
 from holdfast.harness.builtins import ask_user
+from holdfast.harness.session.session import core_of
 from holdfast.harness.session.subagents import rows_of
 from holdfast.harness.tools.files import read_file
 from holdfast.models.scripted import Fail, Say, ScriptedModel, Step, Use
@@ -346,8 +347,8 @@ async def test_when_the_parent_is_stopped_so_are_its_sub_agents() -> None:
                 assert (await thread.wait()).status == "aborted"
                 await told(thread)
         assert await session.pending() == []
-        assert session.live.state.safe
-        assert [row.due for row in await rows_of(session.live)] == [None] * 3
+        assert core_of(session).live.state.safe
+        assert [row.due for row in await rows_of(core_of(session).live)] == [None] * 3
 
 
 async def test_a_message_that_interrupts_the_parent_ends_its_sub_agents() -> None:
@@ -358,7 +359,7 @@ async def test_a_message_that_interrupts_the_parent_ends_its_sub_agents() -> Non
         session = await harness.get_or_create("s")
         sending = asyncio.create_task(session.send("Go."))
         await slow.gate.someone()
-        await until(lambda: session.live.state.pending)
+        await until(lambda: core_of(session).live.state.pending)
         async with asyncio.timeout(PATIENCE):
             assert (await session.send("Stop!", busy="interrupt")).text == "I stopped."
             assert (await sending).status == "interrupted"
@@ -373,8 +374,8 @@ async def test_a_person_may_stop_a_sub_agent_by_its_item() -> None:
         session = await harness.get_or_create("s")
         sending = asyncio.create_task(session.send("Go."))
         await slow.gate.someone()
-        await until(lambda: session.live.state.pending)
-        [item] = session.live.state.pending
+        await until(lambda: core_of(session).live.state.pending)
+        [item] = core_of(session).live.state.pending
         await session.deny(item, "no need")
         async with asyncio.timeout(PATIENCE):
             assert (await sending).text == "All is well."
@@ -390,7 +391,7 @@ async def test_a_message_that_steers_waits_for_the_sub_agent() -> None:
         session = await harness.get_or_create("s")
         sending = asyncio.create_task(session.send("Go."))
         await slow.gate.someone()
-        await until(lambda: session.live.state.pending)
+        await until(lambda: core_of(session).live.state.pending)
         await session.post("Faster.", busy="steer")
         slow.gate.open()
         async with asyncio.timeout(PATIENCE):
@@ -406,9 +407,9 @@ async def test_a_message_behind_a_sub_agent_waits_for_its_turn() -> None:
         session = await harness.get_or_create("s")
         first = asyncio.create_task(session.send("Go."))
         await slow.gate.someone()
-        await until(lambda: session.live.state.pending)
+        await until(lambda: core_of(session).live.state.pending)
         second = asyncio.create_task(session.send("And then?"))
-        await until(lambda: session.live.state.queue)
+        await until(lambda: core_of(session).live.state.queue)
         slow.gate.open()
         async with asyncio.timeout(PATIENCE):
             assert ((await first).text, (await second).text) == ("All is well.", "Nothing.")
@@ -423,7 +424,7 @@ async def test_what_a_sub_agent_does_can_be_watched() -> None:
         session = await harness.get_or_create("s")
         sending = asyncio.create_task(session.send("Go."))
         await slow.gate.someone()
-        await until(lambda: session.live.state.pending)
+        await until(lambda: core_of(session).live.state.pending)
         thread = await session.subagents.open(session.subagents.working[0])
         seen = []
         slow.gate.open()
@@ -446,7 +447,7 @@ async def test_what_a_sub_agent_does_can_be_watched() -> None:
 async def test_what_all_have_used_is_counted() -> None:
     async with Harness(lead(), default_model=plays(GO)) as harness:
         session, _ = await sent(harness)
-        assert session.live.state.usage == {"input_tokens": 1}
+        assert core_of(session).live.state.usage == {"input_tokens": 1}
         assert await session.usage_all() == {"input_tokens": 31}
         [each] = await session.subagents.list()
         assert (each.agent, each.status, each.calls) == ("scout", "done", 1)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast import Harness, ToolContext, tool
+from holdfast.harness.session.session import core_of
 from holdfast.models.scripted import Say, Use
 
 from ..kernel.scene import PATIENCE, Slow
@@ -30,10 +31,10 @@ async def test_who_works_for_a_run_that_is_aborted_is_stopped(call: Any) -> None
         await session.post("Go.")
         await slow.gate.someone()
         async with asyncio.timeout(PATIENCE):
-            await session.live.until(lambda: bool(session.live.state.pending))
+            await core_of(session).live.until(lambda: bool(core_of(session).live.state.pending))
             await session.abort()
             assert (await session.wait()).status == "aborted"
-            live = (await child(session)).live
+            live = (core_of(await child(session))).live
             await live.until(lambda: live.state.active is None)
         assert live.state.run is not None
         assert live.state.run.status == "aborted"

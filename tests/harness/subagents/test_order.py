@@ -11,8 +11,10 @@ import pytest
 from holdfast import Harness, Key, LeaseHeld, NewEvent, connect
 from holdfast.events import Appended, Event, key
 from holdfast.harness.agents.limits import Bounds
+from holdfast.harness.host import sessions_of
 from holdfast.harness.loop.decide import decide
 from holdfast.harness.loop.steps import Idle, Plan, Report, RunTools, Start, Step
+from holdfast.harness.session.session import core_of
 from holdfast.log.state import fold
 from holdfast.models.scripted import Say
 from holdfast.state import State
@@ -67,13 +69,13 @@ async def test_a_sub_agent_that_is_stopped_before_it_begins_does_not_begin() -> 
         ) as harness:
             session = await harness.get_or_create("s")
             sending = asyncio.create_task(session.send("Go."))
-            await until(lambda: session.live.state.pending)
+            await until(lambda: core_of(session).live.state.pending)
             await session.abort()
             async with asyncio.timeout(PATIENCE):
                 assert (await sending).status == "aborted"
             thread = await child(session)
-            await thread.live.until(lambda: not thread.live.state.queue)
-            assert thread.live.state.run is None
+            await core_of(thread).live.until(lambda: not core_of(thread).live.state.queue)
+            assert core_of(thread).live.state.run is None
             assert slow.calls == []
 
 
@@ -98,7 +100,7 @@ async def test_it_does_not_matter_who_drives_the_sub_agent() -> None:
             session, result = await sent(here)
             assert (result.status, result.text) == ("done", "All is well.")
             started = await (await child(session)).events(kinds=("run.started",))
-            assert started[0].json()["driver"] == there.config.owner
+            assert started[0].json()["driver"] == sessions_of(there).config.owner
 
 
 class Elsewhere(FaultyStore):
@@ -128,7 +130,7 @@ async def test_a_person_decides_where_the_thread_of_a_sub_agent_is_gone() -> Non
         session = await harness.get_or_create("s")
         await session.post("Go.")
         await slow.gate.someone()
-        await until(lambda: session.live.state.pending)
+        await until(lambda: core_of(session).live.state.pending)
         await harness.store.delete((await child(session)).key)
         async with asyncio.timeout(PATIENCE):
             while not (asks := await session.pending()):  # noqa: ASYNC110

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import InvalidValue, Mode
+from holdfast.harness.session.session import core_of
 
 from ..kernel.scene import Slow, helper, kinds, script, serve
 
@@ -103,7 +104,7 @@ async def test_who_asks_while_a_session_is_closed_gets_one_that_lives() -> None:
             session = await harness.get_or_create("s")
             got = next(result for result in results if not isinstance(result, bool))
             assert got is session if n % 2 else got in (known, session)
-            assert not session.closed
+            assert not core_of(session).closed
             await session.state.update(n=n)
         assert (await session.send("hello")).text == "hi"
 
@@ -119,7 +120,7 @@ async def test_who_asks_while_a_run_is_handed_over_gets_a_session_that_goes_on()
         again = await harness.get_or_create("s")
         assert await closing
         assert again is not session
-        assert (session.closed, again.closed) == (True, False)
+        assert (core_of(session).closed, core_of(again).closed) == (True, False)
         slow.gate.open()
         assert (await again.wait()).text == "Let me see."
 

@@ -23,6 +23,7 @@ from holdfast import (
     key,
     tool,
 )
+from holdfast.harness.session.session import core_of
 from holdfast.log.state import fold
 from holdfast.models.scripted import Say, Use
 from holdfast.state import VERSION, State
@@ -191,8 +192,8 @@ async def test_a_clone_shares_what_was_and_nothing_of_what_comes() -> None:
         assert (await clone.events())[: len(before)] == before == await main.events()
         assert (clone.mode.name, clone.model.ref) == ("two", "b/m")
         assert clone.thread.settings.all() == {"project": "p", "theme": "dark"}
-        assert main.live.state.usage
-        assert clone.live.state.usage == {}
+        assert core_of(main).live.state.usage
+        assert core_of(clone).live.state.usage == {}
         await clone.send("differently")
         await clone.thread.settings.set(theme="light")
         assert await main.events() == before
@@ -232,13 +233,13 @@ async def test_a_fork_of_a_long_thread_is_not_read_from_its_beginning() -> None:
         for _ in range(3):
             notes = [NewEvent.of("my.note", {"n": n}) for n in range(200)]
             await harness.store.append(main.key, notes)
-        await main.catch_up()
+        await core_of(main).catch_up()
         for clone in (await main.thread.clone(), await main.thread.clone(at=550)):
             kept = await harness.store.load_snapshot(clone.key, VERSION)
             assert kept is not None
             assert kept.seq == clone.status.head
             whole = fold(await clone.events())
-            assert msgspec.json.decode(kept.state, type=State) == clone.live.state == whole
+            assert msgspec.json.decode(kept.state, type=State) == core_of(clone).live.state == whole
             assert (await clone.send("hello")).text == "hi"
 
 
@@ -248,7 +249,7 @@ async def test_a_fork_whose_snapshot_cannot_be_kept_is_a_fork(method: str) -> No
     async with serve(helper(), "hi", store=store, ttl=60) as harness:
         main = await harness.get_or_create("s")
         await store.append(main.key, [NewEvent.of("my.note", {"n": n}) for n in range(600)])
-        await main.catch_up()
+        await core_of(main).catch_up()
         await until(lambda: not harness.drives("s"))
         store.plan.append(Fail(method=method, call=store.calls[method] + 1))
         clone = await main.thread.fork(thread="other")
@@ -524,7 +525,7 @@ async def test_settings_of_many_writers_are_all_kept(tmp_path: Path) -> None:
         )
         await here.thread.settings.delete("a0", "nobody")
         await there.thread.settings.set(b0=[1, {"x": 2}])
-        await here.catch_up()
+        await core_of(here).catch_up()
         found = here.thread.settings.all()
         assert set(found) == {*(f"a{n}" for n in range(1, 5)), *(f"b{n}" for n in range(5))}
         assert here.thread.settings.get("b0") == [1, {"x": 2}]

@@ -143,12 +143,22 @@ TRAPS = {
 }
 
 
+HUGE = 256 << 20  # more than any process may take to find out
+
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small repository with a huge file."""
+    return inflating(tmp_path_factory.mktemp("served") / "agents/bomb", HUGE)
+
+
 @pytest.mark.parametrize("over", ["file", "http"])
-def test_a_small_repository_with_a_huge_file_costs_little(tmp_path: Path, over: str) -> None:
-    folder = inflating(tmp_path / "root/agents/bomb", 400 << 20)
+def test_a_small_repository_with_a_huge_file_costs_little(
+    tmp_path: Path, over: str, bomb: Path
+) -> None:
     (tmp_path / "temporary").mkdir()
-    with served(tmp_path / "root") as here:
-        url = f"{here.url}/agents/bomb" if over == "http" else f"file://{folder}"
+    with served(bomb.parents[1]) as here:
+        url = f"{here.url}/agents/bomb" if over == "http" else f"file://{bomb}"
         problem, mine, largest = measured(tmp_path, "git", url)
     assert "more than 2000 files or 67108864 bytes" in problem
     assert (mine < 200, largest < 200) == (True, True), (mine, largest)
@@ -160,7 +170,7 @@ def test_a_huge_file_in_a_folder_of_the_servers_is_not_read(tmp_path: Path) -> N
     (tmp_path / "temporary").mkdir()
     (tmp_path / "agent/agent.toml").write_bytes(MANIFEST)
     with (tmp_path / "agent/zeros.bin").open("wb") as file:
-        file.truncate(400 << 20)
+        file.truncate(HUGE)
     problem, mine, _ = measured(tmp_path, "local", str(tmp_path))
     assert "more than 2000 files or 67108864 bytes" in problem
     assert mine < 200

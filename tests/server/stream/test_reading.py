@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import InvalidValue, StoreUnavailable, connect, key
 from holdfast.events import Event, NewEvent
+from holdfast.harness.session.session import core_of
 from holdfast.server import ServerLimits
 from holdfast.server.streams.backpressure import OpenStreams, StreamWriter
 from holdfast.server.streams.session_stream import FAILED, StreamRequest, begin, failure
@@ -30,7 +31,7 @@ async def test_a_cursor_gives_exactly_what_follows_it_also_after_a_restart(tmp_p
     async with harness(url) as serving:
         session = await serving.get_or_create("s")
         await session.send("Tell a story.")
-        log, kinds = session.live.log, [e.kind for e in await session.events()]
+        log, kinds = core_of(session).live.log, [e.kind for e in await session.events()]
         whole = await read(session, until="idle")
     assert names(whole) == ["event", "caught_up", "end"]
     events = [one for one in whole if one.name == "event"]
@@ -78,7 +79,7 @@ async def test_text_in_flight_joins_and_has_no_id_and_a_late_reader_gets_all_of_
 async def test_a_cursor_that_is_not_of_this_log_is_answered_and_not_guessed_at(cursor: str) -> None:
     async with harness(MemoryStore()) as serving:
         session = await serving.get_or_create("s")
-        log, head = session.live.log, session.live.state.head
+        log, head = core_of(session).live.log, core_of(session).live.state.head
         resync, end = await read(session, after=cursor.format(log=log))
     assert resync.name == "resync"
     assert (resync.data["log"], resync.data["head"]) == (log, head)
@@ -146,7 +147,7 @@ async def test_silence_is_broken_and_a_server_that_goes_says_so() -> None:
             streams.close()
             rest = b"".join([chunk async for chunk in chunks])
         assert rest.endswith(b"\n\n")
-        log, head = session.live.log, session.live.state.head
+        log, head = core_of(session).live.log, core_of(session).live.state.head
         assert f'{{"reason":"shutdown","cursor":"{log}.{head}"}}'.encode() in rest
         (last,) = [one for one in await read(session, streams) if one.name == "end"]
         assert last.data["reason"] == "shutdown"
@@ -182,17 +183,17 @@ async def test_a_reader_that_does_not_read_costs_little_and_misses_nothing() -> 
         await anext(chunks)
         for number in range(300):
             note = NewEvent.of("note.made", {"n": number, "text": "x" * 2_000})
-            await session.live.store.append(session.key, [note])
-        await session.live.until(lambda: session.live.state.head >= 300)
+            await core_of(session).live.store.append(session.key, [note])
+        await core_of(session).live.until(lambda: core_of(session).live.state.head >= 300)
         held = sum(len(part.data) for part in flow._waiting if hasattr(part, "data"))
         assert held < ServerLimits().reader_bytes + 4_000
         found: list[Sent] = []
         async with asyncio.timeout(PATIENCE), aclosing(chunks):
             async for one in sent(chunks):
                 found.append(one)
-                if one.data.get("seq") == session.live.state.head:
+                if one.data.get("seq") == core_of(session).live.state.head:
                     flow.end(End(reason="shutdown"))
-        head = session.live.state.head
+        head = core_of(session).live.state.head
     assert [one.data["seq"] for one in found if one.name == "event"] == [*range(1, head + 1)]
     assert head > 300
 
@@ -233,12 +234,12 @@ async def test_a_log_that_was_begun_anew_is_not_taken_for_the_old_one() -> None:
     store = MemoryStore()
     async with harness(store) as one, harness(store) as two:
         session = await one.get_or_create("s")
-        old = session.live.log
+        old = core_of(session).live.log
         await two.delete("s")
         again = await two.get_or_create("s")
         async with asyncio.timeout(PATIENCE):
             resync, end = await read(again, after=f"{old}.1")
-    assert resync.data["log"] == again.live.log != old
+    assert resync.data["log"] == core_of(again).live.log != old
     assert end.data["reason"] == "resync"
 
 
@@ -249,7 +250,7 @@ async def test_a_store_that_fails_is_told_of_and_nothing_is_missed() -> None:
         session = await serving.get_or_create("s")
         await session.send("Tell a story.")
         wanted = [event.seq for event in await session.events()]
-        store = session.live.store = FaultyStore(
+        store = core_of(session).live.store = FaultyStore(
             inner, [Fail(method="read", call=1, after=True), Fail(method="read", call=2)]
         )
         async with asyncio.timeout(PATIENCE):
@@ -289,9 +290,9 @@ async def test_what_a_driver_says_that_was_not_told_yet_is_not_shown() -> None:
         async with asyncio.timeout(PATIENCE), aclosing(chunks):
             await session.send("Tell a story.")
             (message,) = await session.events(kinds=("message.completed",))
-            session.live.say(message.id, "too late")
+            core_of(session).live.say(message.id, "too late")
             await session.send("Good day?")
-            while session.live.state.head not in [one.data.get("seq") for one in found]:
+            while core_of(session).live.state.head not in [one.data.get("seq") for one in found]:
                 found.append(await anext(reading))
     assert "too late" not in [one.data["text"] for one in found if one.name == "delta"]
     assert [one.data["kind"] for one in found if one.name == "event"].count("run.finished") == 2

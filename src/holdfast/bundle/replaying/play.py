@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import InvalidValue
 from ...harness.agents.agent import Agent
 from ...harness.agents.config import Config
+from ...harness.agents.runtime import Runtime
 from ...harness.agents.subagents import kin
 from ...harness.live.log import Live
 from ...harness.live.open_logs import Lives
@@ -141,18 +142,19 @@ class _Play:
         if (agent := self._agent_of(track)) is None:
             return
         config = stage.stops.configs[track.key] = self._config(track, agent)
+        runtime = Runtime(config, stage)
         live = await self._lives.open(track.key)
         shared = await self._shared(track, live)
         if stage.plan.terms.masked:  # a schema would refuse what was replaced
             finals = {(live.log, seq): final(known) for seq, known in track.typed().items()}
-            config.outputs.update(finals)
+            runtime.outputs.update(finals)
         while not (track.over or track.free):
             await stage.hand_in(track)
             if track.expected() is None:
                 return
             before = track.at
             stage.stops.tune(track)
-            await self._driven(track, config, live, shared)
+            await self._driven(track, runtime, live, shared)
             if track.at == before and not (track.over or track.free or track.struck):
                 coming = track.following()
                 assert coming is not None
@@ -161,7 +163,7 @@ class _Play:
                 stage.end(track, "diverged")
         if track.free and not track.over:
             await Feeding(stage, track, live).feed(
-                lambda: self._driven(track, config, live, shared)
+                lambda: self._driven(track, runtime, live, shared)
             )
 
     async def _shared(self, track: Track, live: Live) -> Live:
@@ -190,7 +192,6 @@ class _Play:
     def _config(self, track: Track, agent: Agent) -> Config:
         return Config(
             agent=agent,
-            store=self._stage,
             models=Voices(self._stage, track, self._model),
             default_model=track.model(),
             fallbacks=tuple(track.models()),
@@ -206,10 +207,12 @@ class _Play:
             clock=lambda key: self._stage.tracks[key].clock,
         )
 
-    async def _driven(self, track: Track, config: Config, live: Live, shared: Live) -> None:
+    async def _driven(self, track: Track, runtime: Runtime, live: Live, shared: Live) -> None:
         """Drive the log until it has nothing to do, or nothing comes any more."""
         stage = self._stage
-        work = asyncio.create_task(drive(config, live, shared, stage.stops.drives))
+        work = asyncio.create_task(
+            drive(runtime, stage.stops.configs[track.key], live, shared, stage.stops.drives)
+        )
         try:
             while not work.done():
                 before = self._progress(live)

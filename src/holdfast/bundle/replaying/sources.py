@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import TypeAlias
 
 from ...errors import BlobNotFound, SessionNotFound
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...log.catalog import Query
 from ...log.events import KINDS, Event, Key, Scope
 from ...stores.port import BlobRef, Store
@@ -60,7 +60,7 @@ class _Stored(Reading):
 
 async def read_source(source: Recorded, thread: str | None) -> Reading:
     if isinstance(source, Session):
-        source = (source.live.store, source.live.key.scope)
+        source = (core_of(source).live.store, core_of(source).live.key.scope)
     if isinstance(source, tuple):
         return await _stored(*source, thread)
     if not isinstance(source, Bundle):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import LeaseLost
 from ...harness.agents.config import Config
 from ...harness.loop.driver import Driving
@@ -44,7 +46,7 @@ class Stops:
         """The driver ends, and hands over."""
         track.struck = True
         if (driving := self.drives.get(track.key)) is not None:
-            driving.stopping = True
+            driving.stop()
             driving.halt()
 
     def run_out(self, track: Track) -> None:
@@ -69,5 +71,11 @@ class Stops:
     def tune(self, track: Track) -> None:
         """Let the driver decide within the bounds that were met, as who drove then."""
         if (config := self.configs.get(track.key)) is not None and not track.free:
-            config.bounds, config.owner = track.bounds(), track.driver()
-            config.default_model = track.model() or config.default_model
+            config = self.configs[track.key] = replace(
+                config,
+                bounds=track.bounds(),
+                owner=track.driver(),
+                default_model=track.model() or config.default_model,
+            )
+            if (driving := self.drives.get(track.key)) is not None:
+                driving.use(config)

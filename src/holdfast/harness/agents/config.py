@@ -1,12 +1,10 @@
-"""What a harness is made of, handed to everything that works for it."""
+"""The settings of a harness as one value, and which agent, mode and model they lead to."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ...errors import InvalidValue, ToolMissing
 from ...log.events import Key
@@ -14,9 +12,9 @@ from ...log.state import State
 from ...models.port import Model
 from ...models.registry import Models, is_listed
 from ...redact import Redactor
-from ...stores.port import Store, wall_clock
+from ...stores.port import wall_clock
 from ..faults import ErrorPolicy
-from ..sandbox.port import Place, Sandbox
+from ..sandbox.port import Sandbox
 from ..telemetry.logs import Log
 from ..telemetry.spans import Tracing
 from .agent import DELEGATION, Agent, Mode
@@ -28,28 +26,17 @@ RECOVERING = 200  # sessions that nobody drives, taken up at once
 CALLS = 64  # that one message of a model may hold; the rest are refused
 ANSWER = 4 << 20  # characters of one answer of a model: text, reasoning and calls together
 CONTEXT = 4 << 20  # characters that a model is shown beside the conversation
-OUTPUTS = 1_000  # types of answers that are remembered; of older ones the log has the schema
 
 Price = Callable[[str, Mapping[str, int]], "float | None"]
 
 
-class Outputs(dict[tuple[str, int], Any]):
-    """What checks the answers that were asked for here, by log and message: the latest."""
-
-    def __setitem__(self, mark: tuple[str, int], made: Any) -> None:
-        super().__setitem__(mark, made)
-        while len(self) > OUTPUTS:
-            del self[next(iter(self))]
-
-
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """One harness. `owner` names it in leases and runs; `ttl` is how long a lease lasts. `offered`
     are the models that clients of a server may choose, and models for their sub-agents; None: any
     that there is. The program itself may always choose any."""
 
     agent: Agent
-    store: Store
     models: Models
     default_model: str | None
     fallbacks: tuple[str, ...]
@@ -67,10 +54,6 @@ class Config:
     price: Price | None = None
     summarise: Callable[..., Any] | str | None = None
     offered: Collection[str] | None = None
-    outputs: Outputs = field(default_factory=Outputs)
-    places: dict[Key, Place] = field(default_factory=dict)
-    opening: WeakValueDictionary[Key, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    nudge: Callable[[Key], None] = lambda key: None  # see to it that a log is driven
     clock: Callable[[Key], int] = lambda key: wall_clock()  # ms, as a log is to see it
 
     def of(self, key: Key, state: State) -> Config:
@@ -106,17 +89,6 @@ class Config:
 
     def model(self, ref: str) -> Model:
         return self.models.resolve(ref)
-
-    async def place(self, key: Key) -> Place:
-        """The sandbox of a session, opened at its first use and kept while it is live."""
-        key = Key(key.tenant, key.session, "main")
-        turn = self.opening.setdefault(key, asyncio.Lock())
-        async with turn:
-            if key not in self.places:
-                self.places[key] = await self.sandbox.open(
-                    key, agent=self.agent.key, resources=self.resources
-                )
-            return self.places[key]
 
 
 def check_offered(ref: str, offered: Collection[str] | None, field: str = "model") -> None:

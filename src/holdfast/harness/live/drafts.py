@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from ...log.events import Event
-from ...values.delta import Delta, Growing, Text
+from ...values.delta import Delta, Growing, TextPieces
 from ...values.display import ENDS, Said
 
 SPOKEN = ("message.completed", "message.interrupted")
@@ -50,5 +50,5 @@ class Speech:
         """The latest message in flight, as far as it has come."""
         if (id := self._message) is None:
             return None
-        body = self.flying[id].now() if id in self.flying else Text.of()
+        body = self.flying[id].now() if id in self.flying else TextPieces.of()
         return Said(id=id, body=body, thinking=self._thinking.now())

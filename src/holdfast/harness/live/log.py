@@ -24,7 +24,7 @@ from ...log.catalog import Row
 from ...log.events import Event, Key
 from ...log.state import State, fold
 from ...stores.port import Store
-from ...values.display import Stage
+from ...values.display import LiveDisplay
 from ...values.stream_items import Trouble
 from .debounce import Later
 from .drafts import Speech
@@ -53,7 +53,7 @@ class Live:
         self.row: Row | None = None  # as it was when the log was opened
         self.state = State()
         self.history = History()
-        self.stage = Stage()
+        self.stage = LiveDisplay()
         self.speech = Speech()
         self.snapshots = Snapshots()
         self.failure: HoldfastError | None = None
@@ -139,6 +139,22 @@ class Live:
         """Tell the listeners some more text of a message in flight."""
         if (delta := self.speech.say(message, text, thought=thought)) is not None:
             self.audience.tell(delta)
+
+    @contextlib.contextmanager
+    def driven_by(
+        self, look: Callable[[Event], None], lost: Callable[[HoldfastError], None]
+    ) -> Iterator[None]:
+        """While this process drives the log. `look` is called with each event, `lost` if the log
+        is gone."""
+        self.driven = True
+        self.watchers.append(look)
+        self.endings.append(lost)
+        try:
+            yield
+        finally:
+            self.watchers.remove(look)
+            self.endings.remove(lost)
+            self.driven = False
 
     def trouble(self, error: HoldfastError, *, stuck: bool = False) -> None:
         """Tell everyone. `stuck`: nobody drives this log until something comes."""

@@ -20,6 +20,10 @@ class Stoppable:
         self.aborted = asyncio.Event()  # as tools see it
         self._halted = asyncio.get_running_loop().create_future()
 
+    def stop(self) -> None:
+        """Stop at the next safe point."""
+        self.stopping = True
+
     def halt(self) -> None:
         """Stop what is being done now."""
         if not self._halted.done():

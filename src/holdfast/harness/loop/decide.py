@@ -11,6 +11,7 @@ from msgspec import UnsetType
 
 from ...log.state import CHILD, OpenCall, OpenItem, Run, State
 from ...values.options import STEPS
+from ...values.watch import Rest, rest
 from ..agents.limits import Bounds
 from .steps import (
     AskOutcome,
@@ -177,24 +178,9 @@ def next_due(state: State) -> int | None:
     return min(times, default=None)
 
 
-def at_rest(state: State, bounds: Bounds, now: int) -> bool:
-    """Whether there is nothing that a driver, here or of a sub-agent, could do."""
-    return isinstance(decide(state, bounds, now), (Idle, Plan)) and not delegates(state)
-
-
-def delegates(state: State) -> bool:
-    """Whether all that goes on is to wait for sub-agents."""
-    if state.active is None or state.active.status != "waiting" or state.abort is not None:
-        return False
-    return bool(state.pending) and all(id.endswith(CHILD) for id in state.pending)
-
-
-def asks_within(state: State) -> bool:
-    """Whether all that goes on is to wait for a person, in calls that other calls made."""
-    calls = state.calls
-    parents = {call.parent for call in calls.values() if call.parent is not None}
-    leaves = [call for id, call in calls.items() if id not in parents]
-    return bool(parents) and all(call.status == "waiting" for call in leaves)
+def rest_of(state: State, bounds: Bounds, now: int) -> Rest | None:
+    """Whether a driver has nothing to do in a log, nor a sub-agent of it; see `rest`."""
+    return rest(state, idle=isinstance(decide(state, bounds, now), (Idle, Plan)))
 
 
 def _warning(item: OpenItem) -> int | None:

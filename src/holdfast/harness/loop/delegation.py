@@ -17,7 +17,7 @@ from ...log import events as ev
 from ...log.codec import typed
 from ...log.events import Event, Key, NewEvent
 from ...log.state import CHILD, State
-from ...values.watch import Watch
+from ...values.watch import MessageWatch
 from ..agents.agent import DELEGATION
 from ..agents.config import check_offered
 from ..agents.subagents import SubAgent
@@ -85,7 +85,7 @@ async def begin(
             await stop(driving, [call])
         raise
     thread = thread_of(call)
-    driving.config.nudge(_key(driving, thread))
+    driving.runtime.nudge(_key(driving, thread))
     return Park(
         f"{sub.name}: {task}"[:TITLE],
         what="external",
@@ -135,13 +135,13 @@ async def _make(
     if forked:
         at = driving.state.calls[call].seq - 1  # before the message that made this call
         first = NewEvent.of("thread.forked", ev.ThreadForked(at=at, **about), id=f"began:{thread}")
-        await config.store.fork(live.key, thread, at=at, first=first)
-        await config.store.append(where, [received])
+        await live.store.fork(live.key, thread, at=at, first=first)
+        await live.store.append(where, [received])
         return
     first = NewEvent.of("thread.created", ev.ThreadCreated(**about), id=f"began:{thread}")
     events = [first, *_granted(driving, thread), received]
     with contextlib.suppress(HeadMoved):  # it was begun before, with all of them
-        await config.store.append(where, events, create=True, expected=0)
+        await live.store.append(where, events, create=True, expected=0)
 
 
 def _granted(driving: Driving, thread: str) -> list[NewEvent]:
@@ -175,8 +175,8 @@ async def stop(driving: Driving, calls: list[str]) -> None:
             actor=driving.config.agent.key,
         )
         with contextlib.suppress(SessionNotFound):  # it had not begun
-            await driving.config.store.append(where, [event])
-            driving.config.nudge(where)
+            await driving.live.store.append(where, [event])
+            driving.runtime.nudge(where)
 
 
 async def stop_all(driving: Driving) -> None:
@@ -200,10 +200,10 @@ async def report(driving: Driving, step: Report) -> None:
         "pending.settled", payload, id=f"settle:{sub.item}", actor=driving.config.agent.key
     )
     with contextlib.suppress(SessionNotFound):  # the parent was deleted
-        await driving.config.store.append(parent, [event])
+        await driving.live.store.append(parent, [event])
     done = ev.ThreadReported(item=sub.item, due=_due(driving))
     await driving.write(NewEvent.of("thread.reported", done, id=f"reported:{sub.item}"))
-    driving.config.nudge(parent)
+    driving.runtime.nudge(parent)
 
 
 def _due(driving: Driving) -> int | None:
@@ -215,17 +215,17 @@ async def _outcome(driving: Driving) -> dict[str, Any]:
     about = {"thread": live.key.thread, "agent": driving.config.agent.key}
     if run is None:
         return {"status": "aborted", "text": "", "usage": {}, **about}
-    watch = Watch(live.key, -1)
-    watch.run = run.id
+    watch = MessageWatch(live.key, run=run.id)
     usage: dict[str, int] = {}
     async for event in live.store.read(live.key, after=run.seq - 1, log=live.log):
         watch.see(event)
         for name, count in _used(event).items():
             usage[name] = usage.get(name, 0) + count
-    status, code, error, _ = watch.end or (run.status, run.code, None, 0)
+    end = watch.end
+    code, error = (run.code, None) if end is None else (end.code, end.error)
     more = {"code": code, "error": error, "output": watch.output}
     return {
-        "status": status,
+        "status": run.status if end is None else end.status,
         "text": watch.text[:TEXT],
         "usage": usage,
         **about,

@@ -17,6 +17,7 @@ from ...stores.port import Lease
 from ...values.delta import Growing
 from ..agents.config import Config
 from ..agents.limits import Bounds
+from ..agents.runtime import Runtime
 from ..live.log import Live
 from ..telemetry.logs import Log
 from ..telemetry.spans import RunSpan
@@ -43,12 +44,21 @@ class Flight:
 class Driving(Stoppable):
     """The right to drive a log, while it lasts. Everything written here is fenced."""
 
-    def __init__(self, config: Config, live: Live, shared: Live, lease: Lease, log: Log) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        live: Live,
+        shared: Live,
+        lease: Lease,
+        log: Log,
+        invoke: Callable[..., Awaitable[Any]],
+    ) -> None:
         super().__init__()
-        self.config, self.live, self.log = config, live, log
+        self.runtime, self.config, self.live, self.log = runtime, config, live, log
         self.shared = shared  # the log of thread `main`, which has what all threads share
         self.hold = Hold(config, live, lease, log, self.lost)
-        self.invoke: Callable[..., Awaitable[Any]]  # how a tool calls another; the loop sets it
+        self.invoke = invoke  # how a tool calls another
         self.took: str | None = None  # the run that is driven here
         self.uncut: str | None = None  # the run of which nothing more can be put away
         self.judged: set[str] = set()  # calls whose judgement this driver wrote down
@@ -83,6 +93,10 @@ class Driving(Stoppable):
         """Whether there is no run, or this driver has taken it up."""
         run = self.state.active
         return run is None or (run.status == "running" and run.id == self.took)
+
+    def use(self, config: Config) -> None:
+        """Decide by other settings from now on."""
+        self.config = config
 
     def now(self) -> int:
         return self.config.clock(self.live.key)
@@ -128,9 +142,9 @@ class Driving(Stoppable):
         """Append to what all threads share; like `write`."""
         if self.shared is self.live:
             return await self.write(*events, expected=expected)
-        shared, store = self.shared, self.config.store
+        shared = self.shared
         try:
-            done = await store.append(shared.key, events, expected=expected, log=shared.log)
+            done = await shared.store.append(shared.key, events, expected=expected, log=shared.log)
         except HeadMoved as moved:
             await shared.reach(moved.head)
             return False
@@ -154,15 +168,9 @@ class Driving(Stoppable):
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
         """Drive, and keep the lease alive, whatever the work does."""
-        live = self.live
         async with self.hold.kept():
-            live.driven = True
-            live.watchers.append(self.look)
-            live.endings.append(self.lost)
-            try:
-                yield
-            finally:
-                self._span.end(self.state.run)
-                live.watchers.remove(self.look)
-                live.endings.remove(self.lost)
-                live.driven = False
+            with self.live.driven_by(self.look, self.lost):
+                try:
+                    yield
+                finally:
+                    self._span.end(self.state.run)

@@ -28,7 +28,7 @@ class Hold:
         lost: Callable[[BaseException], None],
     ) -> None:
         self.lease = lease
-        self._config, self._store, self._live, self._log = config, config.store, live, log
+        self._config, self._store, self._live, self._log = config, live.store, live, log
         self._lost = lost
         self._renewal = Later(lease.ttl / 3000, self._renew)
 

@@ -158,7 +158,7 @@ async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
 
 async def _blobs(driving: Driving, model: Model) -> dict[str, bytes]:
     """The attachments that the model is yet to see, read once while this driver drives."""
-    store, scope = driving.config.store, driving.live.key.scope
+    store, scope = driving.live.store, driving.live.key.scope
     for part in driving.live.history.blobs(model.ref):
         if part not in driving.blobs:
             try:
@@ -211,7 +211,7 @@ class Drafts:
         driving, flight = self._driving, self._flight
         text = flight.text[self._sent : self._sent + PIECE]
         try:
-            await driving.config.store.put_draft(
+            await driving.live.store.put_draft(
                 driving.live.key, flight.message, self._sent, text, fence=driving.hold.lease
             )
             self._sent += len(text)

@@ -74,7 +74,7 @@ async def take_up(driving: Driving) -> None:
             ev.MessageInterrupted(text=draft.text[:ANSWER], reason="driver_lost", shown=False),
             id=draft.message,
         )
-        for draft in await driving.config.store.drafts(driving.live.key)
+        for draft in await driving.live.store.drafts(driving.live.key)
     ]
     payload = ev.RunResumed(driver=driving.config.owner, reason=reason)
     events.append(driving.event("run.resumed", payload))

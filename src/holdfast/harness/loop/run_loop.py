@@ -10,6 +10,7 @@ from ...cancellation import cancellable
 from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
 from ...log.events import Key
 from ..agents.config import Config
+from ..agents.runtime import Runtime
 from ..faults import classify
 from ..live.log import Live
 from .decide import decide
@@ -21,16 +22,17 @@ from .steps import BESIDE, Finish, Idle, Step
 from .tool_call import check_tools
 
 
-async def drive(config: Config, live: Live, shared: Live, drives: dict[Key, Driving]) -> int:
+async def drive(
+    runtime: Runtime, config: Config, live: Live, shared: Live, drives: dict[Key, Driving]
+) -> int:
     """Drive a log until it waits or is done. Where somebody else drives it: how long that one's
     lease lasts (ms), unless it is renewed."""
     try:
-        lease = await config.store.acquire(live.key, config.owner, ttl=config.ttl)
+        lease = await live.store.acquire(live.key, config.owner, ttl=config.ttl)
     except LeaseHeld as held:
         return max(1, held.left)
     log = config.log.bind(session=live.key.session, thread=live.key.thread)
-    driving = drives[live.key] = Driving(config, live, shared, lease, log)
-    driving.invoke = invoke
+    driving = drives[live.key] = Driving(runtime, config, live, shared, lease, log, invoke)
     try:
         async with driving.holding():
             await _steps(driving)
@@ -102,4 +104,4 @@ async def _keep_snapshot(driving: Driving) -> None:
     live = driving.live
     if (snapshot := live.snapshots.due(live.log, live.state)) is not None:
         with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
-            await driving.config.store.save_snapshot(live.key, snapshot, fence=driving.hold.lease)
+            await live.store.save_snapshot(live.key, snapshot, fence=driving.hold.lease)

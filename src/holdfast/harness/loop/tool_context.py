@@ -128,4 +128,5 @@ class LazyPlace:
         """Nothing: the harness closes it."""
 
     async def _place(self) -> Place:
-        return await self._driving.config.place(self._driving.live.key)
+        driving = self._driving
+        return await driving.runtime.place(driving.live.key, driving.config.agent.key)

@@ -51,7 +51,7 @@ async def wanted(driving: Driving) -> Tool | None:
     if seq is None:
         kind = driving.config.agent.output_type
         return None if kind is None else output_tool(kind)
-    outputs, mark = driving.config.outputs, (driving.live.log, seq)
+    outputs, mark = driving.runtime.outputs, (driving.live.log, seq)
     if (known := outputs.get(mark)) is not None:
         return known  # type: ignore[no-any-return]
     message = await driving.live.payload(seq, ev.MessageReceived)

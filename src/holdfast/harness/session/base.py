@@ -1,27 +1,37 @@
-"""What a session and its views stand on: its logs, live, and the way to append to them."""
+"""The core of a session, which its parts share: its logs, its harness, and the way to append."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol, TypeVar, Unpack
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar, Unpack
 
-from ...errors import HarnessClosed, PhaseError
-from ...log.events import Key, NewEvent
+from ...errors import HarnessClosed, HeadMoved, PhaseError
+from ...log import events as ev
+from ...log.events import Key, NewEvent, Payload, new_id
 from ...log.state import State
 from ...stores.event_loop import OwnLoop
 from ...stores.port import Store
 from ...values.options import Content, SendOptions, check_options
 from ..agents.config import Config
+from ..agents.runtime import Runtime
 from ..live.inputs import accept
 from ..live.log import Hearer, Live
 from ..loop.typed_output import output_tool, wish
+from ..sandbox.port import Place
+
+S = TypeVar("S")
+KIND_OF = {payload: kind for kind, payload in ev.KINDS.items()}
 
 
-class Host(Protocol):
-    """What a session asks of its harness."""
+class SessionHost(Protocol[S]):
+    """What a session needs of its harness."""
 
     @property
     def config(self) -> Config: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
 
     @property
     def store(self) -> Store: ...
@@ -32,15 +42,23 @@ class Host(Protocol):
 
     def subscribed(self, hearer: Hearer) -> None: ...
 
+    async def open(self, id: str, thread: str = "main") -> SessionCore[S]: ...
 
-class Ground:
-    """One thread of a session (`live`), and what all its threads share (`shared`)."""
+    async def delete_thread(self, id: str, thread: str) -> Any: ...
 
-    def __init__(self, host: Host, live: Live, shared: Live) -> None:
+
+class SessionCore(Generic[S]):
+    """One open thread of a session. `live` is its log, `shared` the log of thread `main`, which
+    has what all threads share. `session` is the object that programs use; `make` builds it."""
+
+    def __init__(
+        self, host: SessionHost[S], live: Live, shared: Live, make: Callable[[SessionCore[S]], S]
+    ) -> None:
         self.host, self.live, self.shared = host, live, shared
         self.closed = False
         self._own = OwnLoop(f"session {live.key.session!r}")
-        self.used = time.monotonic()  # when somebody last asked something of it
+        self.touch()
+        self.session = make(self)
 
     @property
     def key(self) -> Key:
@@ -50,8 +68,23 @@ class Ground:
     def config(self) -> Config:
         return self.host.config.of(self.key, self.live.state)
 
+    def touch(self) -> None:
+        """Note that the session is in use."""
+        self.used = time.monotonic()
+
+    def close(self) -> None:
+        """Reject every later use."""
+        self.closed = True
+
+    def check_open(self) -> None:
+        """Raise `HarnessClosed` if the session is closed."""
+        self.touch()
+        self._own.check()
+        if self.closed:
+            raise HarnessClosed(what=f"session {self.key.session!r}")
+
     def check(self) -> None:
-        """Refuse to go on with what is closed or gone."""
+        """Raise if the session is closed, if its log is gone, or if it has expired."""
         self.check_open()
         if self.live.failure is not None:
             raise self.live.failure
@@ -62,16 +95,20 @@ class Ground:
             )
 
     async def catch_up(self, live: Live | None = None) -> State:
-        """The state with all that others have written by now."""
+        """The state with everything that other processes have written so far."""
         self.check()
         live = live or self.live
         row = await self.host.store.row(live.key)
         return live.state if row is None else await live.reach(row.head)
 
+    async def place(self) -> Place:
+        """The sandbox of the session, opened if need be."""
+        return await self.host.runtime.place(self.key, self.config.agent.key)
+
     async def append(
         self, *events: NewEvent, live: Live | None = None, expected: int | None = None
     ) -> int:
-        """Append, wait until it is folded here, and see that somebody looks at it; the number
+        """Append, wait until the state here includes it, and wake a driver. Returns the number
         of the last event."""
         self.check()
         live = live or self.live
@@ -80,17 +117,20 @@ class Ground:
         self.host.wake(self.live)
         return done.seqs[-1]
 
-    def check_open(self) -> None:
-        """Refuse to read on behalf of a session that is closed."""
-        self.used = time.monotonic()
-        self._own.check()
-        if self.closed:
-            raise HarnessClosed(what=f"session {self.key.session!r}")
+    async def append_if(self, *events: NewEvent, live: Live, head: int) -> bool:
+        """Append if event `head` is still the last one; otherwise wait for the newer events, and
+        return False."""
+        try:
+            await self.append(*events, live=live, expected=head)
+        except HeadMoved as moved:
+            await live.reach(moved.head)
+            return False
+        return True
 
     async def post(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
     ) -> int:
-        """Send a message and do not wait: it is accepted when this returns its number."""
+        """Write a message into the log, and return its number."""
         self.check()
         check_options(options)
         if (ref := options.get("model")) is not None:
@@ -98,17 +138,43 @@ class Ground:
         output = None if output_type is None else wish(output_type)
         seq, _ = await accept(self.host.store, self.live, content, output=output, **options)
         if output_type is not None:
-            self.config.outputs[self.live.log, seq] = output_tool(output_type)
+            self.host.runtime.outputs[self.live.log, seq] = output_tool(output_type)
         self.host.wake(self.live)
         return seq
 
+    async def abort(
+        self,
+        reason: str | None = None,
+        *,
+        actor: str | None = None,
+        run: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Ask for the end of the active run; with `run`, only of that one."""
+        self.check()
+        active = self.live.state.active
+        if active is None or run not in (None, active.id):
+            return
+        event = NewEvent.of(
+            "abort.requested",
+            ev.AbortRequested(run=active.id, reason=reason),
+            id=new_id() if key is None else f"abort:{key}",
+            actor=actor,
+        )
+        await self.append(event)
 
-S_co = TypeVar("S_co", bound=Ground, covariant=True)
 
+class SessionPart:
+    """A part of a session. It keeps no state of its own: it reads the folded state, and its verbs
+    append events."""
 
-class Opener(Host, Protocol[S_co]):
-    """A host that opens threads and deletes them."""
+    def __init__(self, core: SessionCore[Any]) -> None:
+        self._core = core
 
-    async def open(self, id: str, thread: str = "main") -> S_co: ...
+    @property
+    def _state(self) -> State:
+        return self._core.live.state
 
-    async def delete_thread(self, id: str, thread: str) -> Any: ...
+    async def _append(self, payload: Payload, live: Live | None = None) -> int:
+        event = NewEvent.of(KIND_OF[type(payload)], payload)
+        return await self._core.append(event, live=live)

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from ...errors import LogReplaced, SessionNotFound
 from ...values.display import Display
 from ...values.stream_items import Item
-from .views import View
+from .base import SessionPart
 
 WINDOW = 0.016  # seconds between two displays, at least
 
@@ -32,12 +32,12 @@ class Bell:
         self._rung.clear()
 
 
-class DisplayView(View):
+class DisplayView(SessionPart):
     """What a person is to see of this thread."""
 
     def get(self) -> Display:
         """The display at this moment. A value: it stays as it is, whatever happens next."""
-        live, config = self._ground.live, self._ground.config
+        live, config = self._core.live, self._core.config
         agent, first = config.agent, config.agent.mode(None)
         live.stage.name(
             session=live.key.session,
@@ -50,10 +50,10 @@ class DisplayView(View):
     async def changes(self) -> AsyncGenerator[Display, None]:
         """The display now, and again whenever it is another one: at most every 16 ms, however
         much happens meanwhile, and the last is exact. Ends with the session."""
-        self._ground.check()
-        live, bell = self._ground.live, Bell()
+        self._core.check()
+        live, bell = self._core.live, Bell()
         live.audience.join(bell)
-        self._ground.host.subscribed(bell)
+        self._core.host.subscribed(bell)
         try:
             shown: Display | None = None
             while not bell.ended:

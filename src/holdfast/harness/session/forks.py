@@ -4,7 +4,7 @@ made of them."""
 from __future__ import annotations
 
 import contextlib
-from typing import Generic, TypeVar
+from typing import Any, Generic
 
 import msgspec
 from msgspec.structs import replace
@@ -19,24 +19,23 @@ from ...stores.port import Snapshot, Store
 from ..live.inputs import check_text
 from ..live.log import Live
 from ..live.log_loader import SNAPSHOT
-from .base import Ground, Opener
+from .base import S, SessionCore, SessionPart
 from .regenerate import again
-from .views import StateView, View
-
-S = TypeVar("S", bound=Ground)
+from .views import StateView
 
 
-class Forks(View, Generic[S]):
+class Forks(SessionPart, Generic[S]):
     """What branches off from one thread. Each fork is a live session of its own."""
 
-    def __init__(self, ground: S, host: Opener[S]) -> None:
-        super().__init__(ground)
-        self._host = host
+    _core: SessionCore[S]
+
+    def __init__(self, core: SessionCore[S]) -> None:
+        super().__init__(core)
 
     @property
     def id(self) -> str:
         """The name of this thread."""
-        return self._ground.key.thread
+        return self._core.key.thread
 
     async def clone(
         self,
@@ -50,9 +49,8 @@ class Forks(View, Generic[S]):
         """A fork of this thread, or of `source`, at event `at`, or at the last place where
         nothing is open. Mode, model and settings are its parent's, its usage is none."""
         if source is not None and source != self.id:
-            self._ground.check()
-            other = await self._host.open(self._ground.key.session, self._key(source).thread)
-            return await Forks(other, self._host).clone(title, id=id, at=at, actor=actor)
+            other = await self._open(source)
+            return await Forks(other).clone(title, id=id, at=at, actor=actor)
         try:
             return await self.fork(at=at, thread=id, title=title, actor=actor)
         except UnsafePoint as unsafe:
@@ -70,13 +68,13 @@ class Forks(View, Generic[S]):
     ) -> S:
         """A thread of its own that shares all up to event `at`, and goes on differently. The
         parent is not touched. `UnsafePoint` where something is open. `actor` is who wants it."""
-        ground, live = self._ground, self._ground.live
-        ground.check()
+        core, live = self._core, self._core.live
+        core.check()
         where = self._key(new_id() if thread is None else thread)
         place = live.state.head if at is None else at
         then = await _safe(live, place)
         forked = ev.ThreadForked(
-            parent=live.key.thread, at=place, agent=ground.config.agent.key, title=title
+            parent=live.key.thread, at=place, agent=core.config.agent.key, title=title
         )
         first = NewEvent.of("thread.forked", forked, actor=actor)
         await live.store.fork(live.key, where.thread, at=place, first=first)
@@ -85,8 +83,8 @@ class Forks(View, Generic[S]):
             await live.store.append(where, [event])
         if place >= SNAPSHOT:
             with contextlib.suppress(HoldfastError):  # then whoever drives it keeps one
-                await _keep(ground, where, then)
-        return await self._host.open(where.session, where.thread)
+                await _keep(core, where, then)
+        return (await core.host.open(where.session, where.thread)).session
 
     async def edit(
         self, seq: int, text: str, *, actor: str | None = None, thread: str | None = None
@@ -108,20 +106,20 @@ class Forks(View, Generic[S]):
 
     async def restore(self, id: str) -> S:
         """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
-        ground, seq = self._ground, self._state.checkpoints.get(id)
-        ground.check_open()
-        made = None if seq is None else await ground.live.payload(seq, ev.CheckpointMade)
+        core, seq = self._core, self._state.checkpoints.get(id)
+        core.check_open()
+        made = None if seq is None else await core.live.payload(seq, ev.CheckpointMade)
         if seq is None or made is None:
             raise InvalidValue(
                 field="id", problem=f"there is no checkpoint {id!r}", remedy="list them"
             )
-        where, head = (ground.live, seq) if made.shared is None else (ground.shared, made.shared)
+        where, head = (core.live, seq) if made.shared is None else (core.shared, made.shared)
         forked = await self.fork(at=seq)
         then = State()
         async for event in where.store.read(where.key, before=head + 1, log=where.log):
             then = fold((event,), then)
-        if ground.shared.state.data != then.data:
-            await StateView(ground).replace(then.data)
+        if core.shared.state.data != then.data:
+            await StateView(core).replace(then.data)
         return forked
 
     async def _again(
@@ -133,27 +131,32 @@ class Forks(View, Generic[S]):
     ) -> S:
         """With a `thread` that was begun for this before, it is gone on with, and not doubled
         (`SessionExists` where it is another's)."""
-        ground, outputs = self._ground, self._ground.config.outputs
-        ground.check()
-        back = await again(ground.live, seq)
+        core, outputs = self._core, self._core.host.runtime.outputs
+        core.check()
+        back = await again(core.live, seq)
         where = self._key(new_id() if thread is None else thread)
         try:
-            forked = await self.fork(at=back.at, thread=where.thread, actor=actor)
+            await self.fork(at=back.at, thread=where.thread, actor=actor)
         except SessionExists:
-            row = await row_of(ground.host.store, where)
-            if row.parent != Parent(ground.key.thread, back.at):
+            row = await row_of(core.host.store, where)
+            if row.parent != Parent(core.key.thread, back.at):
                 raise
-            forked = await self._host.open(where.session, where.thread)
+        forked = await core.host.open(where.session, where.thread)
         told = enumerate(back.events(text, actor))
         events = [replace(event, id=f"again:{where.thread}:{n}") for n, event in told]
         last = await forked.append(*events)
         for number, one in enumerate(reversed(back.asked)):
-            if (known := outputs.get((ground.live.log, one.seq))) is not None:
+            if (known := outputs.get((core.live.log, one.seq))) is not None:
                 outputs[forked.live.log, last - number] = known
-        return forked
+        return forked.session
+
+    async def _open(self, thread: str) -> SessionCore[S]:
+        """Another thread of this session, open; `SessionNotFound` if it does not exist."""
+        self._core.check()
+        return await self._core.host.open(self._core.key.session, self._key(thread).thread)
 
     def _key(self, thread: str | None) -> Key:
-        here = self._ground.key
+        here = self._core.key
         if thread is None:
             return here
         check_name("thread", thread)
@@ -168,15 +171,15 @@ async def row_of(store: Store, where: Key) -> Row:
     return row
 
 
-async def _keep(ground: Ground, where: Key, then: State) -> None:
+async def _keep(core: SessionCore[Any], where: Key, then: State) -> None:
     """A snapshot of a fork, so that who opens it does not read all that it shares."""
-    store = ground.host.store
+    store = core.host.store
     row = await row_of(store, where)
     async for event in store.read(where, after=then.head, log=row.log):
         then = fold((event,), then)
     text = msgspec.Raw(msgspec.json.encode(then))
     kept = Snapshot(log=row.log, seq=then.head, version=VERSION, state=text)
-    lease = await store.acquire(where, ground.config.owner, ttl=ground.config.ttl)
+    lease = await store.acquire(where, core.config.owner, ttl=core.config.ttl)
     try:
         await store.save_snapshot(where, kept, fence=lease)
     finally:

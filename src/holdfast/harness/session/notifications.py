@@ -15,7 +15,7 @@ from ...log.codec import check_name, typed
 from ...log.events import Event, NewEvent, new_id
 from ...log.state import ENTRIES
 from ..live.inputs import check_text, input_id
-from .views import View
+from .base import SessionPart
 
 NAME = 128  # bytes of the source, of the kind, and of what a notice is about
 MARK = "notification"  # in the metadata of what carries one
@@ -74,7 +74,7 @@ def route(notice: Notice, busy: bool) -> Route:
     return ROUTES[notice.priority][busy]
 
 
-class Notifications(View):
+class Notifications(SessionPart):
     """What the session is told of by programs, not by people."""
 
     async def send(
@@ -98,7 +98,7 @@ class Notifications(View):
         notice = _checked(source, kind, summary, priority, payload, about)
         if key is not None:
             check_name("key", key, limit=NAME)
-        state = await self._ground.catch_up()
+        state = await self._core.catch_up()
         chosen = policy(notice, state.active is not None or bool(state.queue))
         if chosen not in ("steer", "queue", "mention", "drop"):
             remedy = "return steer, queue, mention or drop"
@@ -109,10 +109,10 @@ class Notifications(View):
         if chosen == "mention":
             seq = await self._mention(notice, key)
         else:
-            seq = await self._ground.post(
+            seq = await self._core.post(
                 notice.full, busy=chosen, key=key, actor=source, metadata=_marked(notice)
             )
-        event = await self._ground.live.event(seq)
+        event = await self._core.live.event(seq)
         known = None if event is None else _carried(event)
         if event is None or known is None:
             return Delivery(notice, chosen, "pending", seq)
@@ -120,8 +120,8 @@ class Notifications(View):
 
     async def list(self, limit: int = 50) -> list[Delivery]:
         """The latest notices, oldest first, and what became of each."""
-        self._ground.check_open()
-        live, found = self._ground.live, list[Delivery]()
+        self._core.check_open()
+        live, found = self._core.live, list[Delivery]()
         removed, later = set[int](), dict[str, bool]()
         async for event in live.store.read(live.key, reverse=True, log=live.log):
             if event.kind == "message.completed":
@@ -149,7 +149,7 @@ class Notifications(View):
     async def _mention(self, notice: Notice, key: str | None) -> int:
         """Put a summary where the next model call finds it. It wakes nobody, and is not used up by
         a call that is going on."""
-        live, store = self._ground.live, self._ground.host.store
+        live, store = self._core.live, self._core.host.store
         payload = ev.ContextAdded(
             id=f"notice:{notice.source}:{notice.about or new_id()}",
             content=notice.text,

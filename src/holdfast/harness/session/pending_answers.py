@@ -1,112 +1,154 @@
-"""A session as persons answer it: what waits for them, in its thread and in those of the sub-agents
-that work for it, and their decisions."""
+"""The pending items of a session, in its thread and in those of its sub-agents, and the decisions
+about them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from ...errors import AlreadyDecided, NotPending
+from ...errors import AlreadyDecided, InvalidValue, NotPending
 from ...log import events as ev
 from ...log.events import NewEvent
-from ...log.state import CHILD
+from ...log.state import CHILD, OpenItem
 from ...stores.port import wall_clock
 from ...values.pending import Ask, Decision, ask
 from ..agents.subagents import tools_named
 from ..live.inbox import Answer, settle
 from ..live.inputs import check_seconds
-from ..live.log import Live
-from .base import Ground, Opener
+from .base import SessionCore, SessionPart
 from .subagents import Subagents, holder
+from .views import Permissions
+
+Response: TypeAlias = Literal["approve", "decline", "always_allow_category"]
+RESPONSES = ("approve", "decline", "always_allow_category")
 
 
-class Answering(Ground):
-    """A session whose run may wait for a person, and may have to wait for sub-agents."""
+async def asks(core: SessionCore[Any]) -> tuple[Ask, ...]:
+    """What is pending in this thread, oldest first, then in those of its sub-agents."""
+    found, children = [], Subagents(core)
+    for id, item in core.live.state.pending.items():
+        if not id.endswith(CHILD) or await children.gone(id):
+            opened = await core.live.payload(item.seq, ev.PendingOpened)
+            found.append(ask(id, item, opened, core.key.thread))
+    return (*found, *await children.asks())
 
-    subagents: Subagents[Any]
 
-    def __init__(self, host: Opener[Any], live: Live, shared: Live) -> None:
-        super().__init__(host, live, shared)
-        self.subagents = Subagents(self, lambda thread: host.open(live.key.session, thread))
+async def settle_item(
+    core: SessionCore[Any],
+    item: str | None,
+    outcome: Answer,
+    *,
+    actor: str | None = None,
+    reason: str | None = None,
+    answer: Any = None,
+    channel: str | None = None,
+) -> Decision:
+    """Decide on an item of this thread, or of a sub-agent's; None means the only one.
+    `channel` names the way the decision came."""
+    core.check()
+    store, live = core.host.store, core.live
+    where, item = await holder(store, core.key, item)
+    if where != core.key:
+        live = (await core.host.open(where.session, where.thread)).live
+    more: Any = {"actor": actor, "reason": reason, "answer": answer, "channel": channel}
+    tools = tools_named(core.host.config.agent)
+    try:
+        made = await settle(store, where, item, outcome, tools=tools, **more)
+    except AlreadyDecided:
+        await core.catch_up(live)  # so that it is no longer shown as pending
+        raise
+    await live.reach(made.seq)
+    core.host.wake(live)
+    return made
 
-    async def pending(self) -> list[Ask]:
-        """What waits for a person, oldest first; then what sub-agents that work for this thread
-        ask. All of it is answered here."""
-        self.check_open()
-        return list(await asks(self))
 
-    async def approve(
+async def extend_item(
+    core: SessionCore[Any], item: str, seconds: float | None, actor: str | None
+) -> None:
+    """Let an item expire so many seconds from now; None: never."""
+    core.check_open()
+    if item not in core.live.state.pending:
+        pending = list(core.live.state.pending)
+        raise NotPending(session=core.key.session, item=item, pending=pending)
+    if seconds is not None:
+        check_seconds("seconds", seconds)
+    expires = None if seconds is None else wall_clock() + int(seconds * 1000)
+    payload = ev.PendingExtended(id=item, expires=expires)
+    await core.append(NewEvent.of("pending.extended", payload, actor=actor))
+
+
+class _PendingPart(SessionPart):
+    """Pending items of some kinds."""
+
+    def _matches(self, what: str) -> bool:
+        raise NotImplementedError
+
+    def _items(self) -> list[OpenItem]:
+        """The items of this thread alone."""
+        pending = self._state.pending.items()
+        return [item for id, item in pending if self._matches(item.what) and not id.endswith(CHILD)]
+
+    async def list(self) -> list[Ask]:
+        """The items, oldest first, then those of sub-agents that work for this thread."""
+        self._core.check_open()
+        return [one for one in await asks(self._core) if self._matches(one.what)]
+
+
+class Suspensions(_PendingPart):
+    """Tool calls that asked a question, and continue with its answer."""
+
+    def _matches(self, what: str) -> bool:
+        return what != "approval"
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether a call of this thread waits for an answer."""
+        return bool(self._items())
+
+    def has(self, call: str) -> bool:
+        """Whether this call waits for an answer."""
+        return any(item.call == call for item in self._items())
+
+
+class Approvals(_PendingPart):
+    """Tool calls that need an approval before they are made."""
+
+    def _matches(self, what: str) -> bool:
+        return what == "approval"
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether a call of this thread waits for an approval."""
+        return bool(self._items())
+
+    async def respond(
         self,
+        decision: Response,
         item: str | None = None,
         *,
-        arguments: Mapping[str, Any] | None = None,
-        actor: str | None = None,
         reason: str | None = None,
-    ) -> Decision:
-        """Let a call be made, perhaps with other arguments (`InvalidValue`, and the item stays
-        open, if the tool does not take them). Without an item: the only one."""
-        answer = None if arguments is None else {"arguments": dict(arguments)}
-        return await self.settle(item, "approved", actor=actor, reason=reason, answer=answer)
-
-    async def deny(
-        self, item: str | None = None, reason: str | None = None, *, actor: str | None = None
-    ) -> Decision:
-        """Refuse a call; the model is told the reason."""
-        return await self.settle(item, "denied", actor=actor, reason=reason)
-
-    async def answer(
-        self, answer: Any, item: str | None = None, *, actor: str | None = None
-    ) -> Decision:
-        """Answer a question, or say what an outside call came to. What only asks whether a call
-        may be made is approved or denied: `InvalidValue`."""
-        return await self.settle(item, "answered", actor=actor, answer=answer)
-
-    async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
-        """Let an item expire so many seconds from now; None: never."""
-        self.check_open()
-        if item not in self.live.state.pending:
-            pending = list(self.live.state.pending)
-            raise NotPending(session=self.key.session, item=item, pending=pending)
-        if seconds is not None:
-            check_seconds("seconds", seconds)
-        expires = None if seconds is None else wall_clock() + int(seconds * 1000)
-        payload = ev.PendingExtended(id=item, expires=expires)
-        await self.append(NewEvent.of("pending.extended", payload, actor=actor))
-
-    async def settle(
-        self,
-        item: str | None,
-        outcome: Answer,
-        *,
         actor: str | None = None,
-        reason: str | None = None,
-        answer: Any = None,
-        channel: str | None = None,
-    ) -> Decision:
-        """Decide on an item of this thread, or of a sub-agent's; None means the only one.
-        `channel` is the way by which the decision came."""
-        self.check()
-        store = self.host.store
-        where, item = await holder(store, self.key, item)
-        mine = where == self.key
-        live = self.live if mine else (await self.subagents.open(where.thread)).live
-        more: Any = {"actor": actor, "reason": reason, "answer": answer, "channel": channel}
-        tools = tools_named(self.host.config.agent)
+    ) -> Decision | None:
+        """Decide on a call, given by its item or its own id; without one, on the oldest. Returns
+        None, and does nothing, if the call is no longer pending."""
+        if decision not in RESPONSES:
+            raise InvalidValue(
+                field="decision",
+                problem=f"is {decision!r}",
+                remedy=f"use one of {', '.join(RESPONSES)}",
+            )
+        waiting = [one for one in await self.list() if item in (None, one.id, one.call)]
+        if not waiting:
+            return None
+        if decision == "always_allow_category":
+            await self._allow(waiting[0])
+        outcome: Answer = "denied" if decision == "decline" else "approved"
         try:
-            made = await settle(store, where, item, outcome, tools=tools, **more)
-        except AlreadyDecided:
-            await self.catch_up(live)  # so that it is not shown as open any more
-            raise
-        await live.reach(made.seq)
-        self.host.wake(live)
-        return made
+            return await settle_item(self._core, waiting[0].id, outcome, actor=actor, reason=reason)
+        except (AlreadyDecided, NotPending):
+            return None
 
-
-async def asks(session: Answering) -> tuple[Ask, ...]:
-    """What waits for a person in this thread, then in those of its sub-agents."""
-    found, thread = [], session.key.thread
-    for id, item in session.live.state.pending.items():
-        if not id.endswith(CHILD) or await session.subagents.gone(id):
-            opened = await session.live.payload(item.seq, ev.PendingOpened)
-            found.append(ask(id, item, opened, thread))
-    return (*found, *await session.subagents.asks())
+    async def _allow(self, one: Ask) -> None:
+        """Grant the category of its tool, if it has one."""
+        detail = one.detail if isinstance(one.detail, dict) else {}
+        if (category := detail.get("category")) is not None:
+            await Permissions(self._core).grant(category=category)

@@ -1,61 +1,91 @@
-"""A live session: the verbs of one conversation, and small views of what it is.
+"""A live session: the verbs of one conversation, and its parts.
 
-It keeps no state of its own: what it shows is folded from the log, and what it does is to
-append. Any number of processes may hold the same session.
+It keeps no state of its own: what it shows is folded from the log, and its verbs append to the log.
+Any number of processes may have the same session open.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 from ...errors import InvalidValue
 from ...log import events as ev
-from ...log.events import NewEvent
-from ...log.state import Run
-from ...stores.port import wall_clock
+from ...log.events import Event, Key, NewEvent
+from ...log.state import Grants
+from ...log.transcript import Message, transcript
 from ...values.options import Content, SendOptions
+from ...values.pending import Ask, Decision
 from ...values.result import Result
-from ...values.watch import Watch
-from ..live.log import Listener, Live
+from ...values.status import Status
+from ..live.log import Listener
 from ..loop.custom_events import custom
-from ..loop.decide import asks_within, at_rest, delegates
-from .base import Opener
-from .message_stream import Streaming
+from .base import SessionCore
+from .display import DisplayView
+from .message_stream import Streaming, wait
 from .notifications import Notifications
-from .state_views import Standing, result_of
-from .subagents import Subagents
+from .pending_answers import Approvals, Response, Suspensions, asks, extend_item, settle_item
+from .state_views import FollowUps, RunView, SessionIdentity, UsageView, status_of
+from .subagents import Subagents, used
 from .threads import Threads
-from .views import Checkpoints, ModelView, ModeView, Permissions, StateView, Timers
+from .views import Checkpoints, ModelView, ModeView, Permissions, Queue, StateView, Timers
 
 
-class Session(Standing):
-    """One conversation, live in this process. Made by `harness.get_or_create`."""
+class Session:
+    """One conversation, live in this process. `harness.get_or_create` returns it."""
 
-    subagents: Subagents[Session]
+    def __init__(self, core: SessionCore[Session]) -> None:
+        self._core = core
+        self.identity = SessionIdentity(core)
+        self.run = RunView(core)
+        self.stream = Streaming(core)
+        self.approval = Approvals(core)
+        self.suspensions = Suspensions(core)
+        self.queue = Queue(core)
+        self.follow_ups = FollowUps(core)
+        self.usage = UsageView(core)
+        self.display = DisplayView(core)
+        self.notifications = Notifications(core)
+        self.mode = ModeView(core)
+        self.model = ModelView(core)
+        self.state = StateView(core)
+        self.permissions = Permissions(core)
+        self.timers = Timers(core)
+        self.checkpoints = Checkpoints(core)
+        self.subagents = Subagents(core)
+        self.threads = self.thread = Threads(core)
 
-    def __init__(self, host: Opener[Session], live: Live, shared: Live) -> None:
-        super().__init__(host, live, shared)
-        self.stream = Streaming(self)
-        self.mode = ModeView(self)
-        self.model = ModelView(self)
-        self.state = StateView(self)
-        self.checkpoints = Checkpoints(self)
-        self.timers = Timers(self)
-        self.permissions = Permissions(self)
-        self.notifications = Notifications(self)
-        self.threads = self.thread = Threads[Session](self, host)
+    def __repr__(self) -> str:
+        state, agent = self._core.live.state, self.identity.owner
+        run = state.active.status if state.active is not None else None
+        about = {"agent": agent, "run": run, "pending": len(state.pending), "head": state.head}
+        if self.key.thread != "main":
+            about = {"thread": self.key.thread, **about}
+        if self._core.closed:
+            about["closed"] = True
+        return f"Session({self.id!r}, {', '.join(f'{k}={v!r}' for k, v in about.items())})"
 
     @property
     def id(self) -> str:
-        return self.live.key.session
+        return self._core.key.session
 
-    # Talking
+    @property
+    def key(self) -> Key:
+        """Tenant, session and thread."""
+        return self._core.key
+
+    @property
+    def status(self) -> Status:
+        """The state of the session at a glance."""
+        return status_of(self._core)
+
+    # Messages
 
     async def send(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
     ) -> Result:
         """Send a message and wait until its run waits for a person, or has ended. The message
-        is in the log before anything else happens; leaving early stops nothing.
+        is in the log before anything else happens; cancelling this call does not stop the run.
 
         Options: `busy` (queue, steer, interrupt, reject), `key` (idempotency), `actor`,
         `metadata`, `model`, `limits`.
@@ -65,106 +95,204 @@ class Session(Standing):
             pass
         return stream.result
 
+    async def post(
+        self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
+    ) -> int:
+        """Send a message without waiting for its run. It is in the log when this returns its
+        number."""
+        return await self._core.post(content, output_type=output_type, **options)
+
     async def wait(self, output_type: Any = None) -> Result:
-        """Wait until the run that is going, or was last, waits for a person or has ended, and
-        nothing is left in the queue. Its typed answer is of the type that its message asked
-        for here; where another process sent that, give the type, or get plain JSON."""
-        self.check()
-        while True:
-            asked = await self._until_it_waits()
-            run, head = self.live.state.run, self.live.state.head
-            watch = await self._watched(run, head)
-            ended = watch.end is not None and watch.end[0] != "waiting"
-            if ended or asked or self.live.state.head == head:
-                break  # else what it waited for may have been settled while the log was read
-        if watch.end is None and (asked or asks_within(self.live.state)):
-            watch.end = ("waiting", None, None, self.live.state.head)
-        if output_type is None and run is not None and run.output is not None:
-            output_type = self.config.outputs.get((self.live.log, run.output), Any)
-        return await result_of(self, watch, output_type)
+        """Wait until the current or last run waits for a person or has ended, and the queue is
+        empty. A typed answer is of the type that its message asked for in this process; if
+        another process sent the message, pass the type, or get plain JSON."""
+        return await wait(self._core, output_type)
 
-    async def _watched(self, run: Run | None, head: int) -> Watch:
-        """What became of a run up to event `head`."""
-        watch, live = Watch(self.key, -1), self.live
-        start = run.seq if run is not None else 1
-        async for event in live.store.read(
-            self.key, after=start - 1, before=head + 1, log=live.log
-        ):
-            watch.run = run.id if run is not None else None
-            watch.see(event)
-        return watch
+    async def abort(
+        self,
+        reason: str | None = None,
+        *,
+        actor: str | None = None,
+        run: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Stop the active run, whichever process drives it; with `run`, only if it is that one.
+        Calls with the same `key` count once. The text so far is kept, and so is the queue."""
+        await self._core.abort(reason, actor=actor, run=run, key=key)
 
-    async def _until_it_waits(self) -> bool:
-        """Wait until there is nothing to do here, nor in the sub-agents that it waits for;
-        whether one of those waits for a person."""
-        live = self.live
-        while True:
-            await live.until(
-                lambda: live.stuck is not None or self._waits() or delegates(live.state)
-            )
-            if live.stuck is not None:
-                raise live.stuck
-            if not delegates(live.state):
-                return False
-            if await self.subagents.asked():
-                return True
+    # Pending items
 
-    def _waits(self) -> bool:
-        state = self.live.state
-        return at_rest(state, self.config.bounds, wall_clock()) or asks_within(state)
+    async def pending(self) -> list[Ask]:
+        """The pending items, oldest first, then those of sub-agents that work for this thread.
+        All of them can be decided here."""
+        self._core.check_open()
+        return [*await asks(self._core)]
+
+    async def approve(
+        self,
+        item: str | None = None,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Decision:
+        """Approve a tool call, optionally with other arguments (`InvalidValue` if the tool does
+        not take them; the item stays open). Without an item: the only one that is pending."""
+        answer = None if arguments is None else {"arguments": dict(arguments)}
+        return await settle_item(
+            self._core, item, "approved", actor=actor, reason=reason, answer=answer
+        )
+
+    async def deny(
+        self, item: str | None = None, reason: str | None = None, *, actor: str | None = None
+    ) -> Decision:
+        """Deny a tool call; the model reads the reason."""
+        return await settle_item(self._core, item, "denied", actor=actor, reason=reason)
+
+    async def answer(
+        self, answer: Any, item: str | None = None, *, actor: str | None = None
+    ) -> Decision:
+        """Answer a question, or record the result of a call whose outcome is unknown.
+        `InvalidValue` for an item that can only be approved or denied."""
+        return await settle_item(self._core, item, "answered", actor=actor, answer=answer)
+
+    async def respond_to_approval(
+        self,
+        decision: Response,
+        item: str | None = None,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Decision | None:
+        """The same as `approval.respond`: approve, decline, or approve and grant the category."""
+        return await self.approval.respond(decision, item, reason=reason, actor=actor)
+
+    async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
+        """Let an item expire so many seconds from now; None: never."""
+        await extend_item(self._core, item, seconds, actor)
+
+    # Reading
 
     def subscribe(self, after: int | None = None) -> Listener:
-        """Everything that follows event `after`, or that follows now: events, and deltas of
-        messages in flight. Slow or gone, a reader costs the run nothing. It ends when the session
-        is closed, and when the process is told to end."""
-        self.check()
-        listener = self.live.listen(after)
-        self.host.subscribed(listener)
+        """Every event after number `after` (default: from now on), and the deltas of messages in
+        flight. A slow reader does not slow down the run. It ends when the session is closed, and
+        when the process is told to terminate."""
+        self._core.check()
+        listener = self._core.live.listen(after)
+        self._core.host.subscribed(listener)
         return listener
 
-    # Writing beside a run
+    async def transcript(
+        self, *, limit: int | None = None, roles: tuple[str, ...] = ()
+    ) -> list[Message]:
+        """The conversation as messages, oldest first; with `limit`, only the newest."""
+        found = [m for m in transcript(await self.events()) if not roles or m.role in roles]
+        return _newest(found, limit)
+
+    async def events(
+        self,
+        *,
+        after: int = 0,
+        kinds: tuple[str, ...] = (),
+        run: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int | None = None,
+    ) -> list[Event]:
+        """The events of this thread that match all filters, in order; with `limit`, only the
+        newest."""
+        self._core.check_open()
+        live = self._core.live
+        found = [
+            event
+            async for event in live.store.read(live.key, after=after, log=live.log)
+            if (not kinds or event.kind in kinds)
+            and (run is None or event.run == run)
+            and (since is None or event.at >= since)
+            and (until is None or event.at <= until)
+        ]
+        return _newest(found, limit)
+
+    async def usage_all(self) -> dict[str, int]:
+        """What all threads of the session have used, including sub-agents."""
+        self._core.check_open()
+        return await used(self._core.live)
+
+    @property
+    def current_run_id(self) -> str | None:
+        """The id of the active run, running or waiting."""
+        return self.run.id
+
+    # Grants
+
+    @property
+    def grants(self) -> Grants:
+        """The tools and categories that currently need no approval."""
+        return self.permissions.grants
+
+    async def grant_tool(self, tool: str) -> None:
+        """Stop asking about a tool, for as long as the current driver drives."""
+        await self.permissions.grant(tool=tool)
+
+    async def grant_category(self, category: str) -> None:
+        """Stop asking about a category of tools, for as long as the current driver drives."""
+        await self.permissions.grant(category=category)
+
+    # Writing alongside a run
 
     async def emit(self, kind: str, payload: Any = None, *, actor: str | None = None) -> int:
-        """Write an event of the program's own."""
-        self.check_open()
-        checked = custom(self.config.agent.events, kind, payload)
-        return await self.append(NewEvent.of(kind, checked, actor=actor))
+        """Append an event of a kind that the program defines."""
+        core = self._core
+        core.check_open()
+        checked = custom(core.config.agent.events, kind, payload)
+        return await core.append(NewEvent.of(kind, checked, actor=actor))
 
     async def seed(self, messages: list[tuple[str, str]]) -> None:
-        """Begin a conversation with messages from elsewhere: (role, text), user or assistant."""
-        self.check_open()
-        state = self.live.state
-        if state.run is not None or state.queue:
+        """Start a conversation with messages from elsewhere: (role, text), where the role is user
+        or assistant."""
+        core = self._core
+        core.check_open()
+        if core.live.state.run is not None or core.live.state.queue:
             raise InvalidValue(
                 field="messages",
-                problem="the conversation has begun",
+                problem="the conversation has already started",
                 remedy="seed a new session or thread",
             )
-        events = []
-        for role, text in _pairs(messages):
-            if role == "user":
-                events.append(NewEvent.of("message.received", ev.MessageReceived(text=text)))
-            elif role == "assistant":
-                events.append(NewEvent.of("message.completed", ev.MessageCompleted(text=text)))
-            else:
-                problem, remedy = f"has role {role!r}", "use user or assistant"
-                raise InvalidValue(field="messages", problem=problem, remedy=remedy)
-        if events:
-            await self.append(*events)
+        if events := [_seeded(message) for message in _pairs(messages)]:
+            await core.append(*events)
 
     async def close(self) -> None:
-        """Forget this live object; the conversation stays, and a run that is going goes on."""
-        await self.host.close(self.id)
+        """Close this live object; the conversation stays stored, and its run continues."""
+        await self._core.host.close(self.id)
+
+
+def core_of(session: Session) -> SessionCore[Session]:
+    """The core of a session, for the modules of this package that need more than its verbs."""
+    return session._core
+
+
+def _newest(items: list[Any], limit: int | None) -> list[Any]:
+    return items if limit is None else items[max(0, len(items) - limit) :]
+
+
+def _seeded(message: tuple[str, str]) -> NewEvent:
+    role, text = message
+    if role == "user":
+        return NewEvent.of("message.received", ev.MessageReceived(text=text))
+    if role == "assistant":
+        return NewEvent.of("message.completed", ev.MessageCompleted(text=text))
+    problem, remedy = f"role {role!r} is unknown", "use 'user' or 'assistant'"
+    raise InvalidValue(field="messages", problem=problem, remedy=remedy)
 
 
 def _pairs(messages: Any) -> list[tuple[str, str]]:
-    """Messages from elsewhere, each a role and a text."""
+    """Check that each message is a role and a text."""
+    remedy = "pass a list of (role, text)"
     if not isinstance(messages, (list, tuple)):
-        problem, remedy = f"is {type(messages).__name__}", "give a list of (role, text)"
+        problem = f"is {type(messages).__name__}"
         raise InvalidValue(field="messages", problem=problem, remedy=remedy)
     for one in messages:
         whole = isinstance(one, (list, tuple)) and len(one) == 2
         if not whole or not all(isinstance(part, str) for part in one):
-            problem, remedy = f"hold {one!r}", "give each as (role, text)"
-            raise InvalidValue(field="messages", problem=problem, remedy=remedy)
+            raise InvalidValue(field="messages", problem=f"contains {one!r}", remedy=remedy)
     return [(role, text) for role, text in messages]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -19,17 +18,17 @@ from ...log.state import CHILD
 from ...stores.port import Store
 from ...values.pending import Ask
 from ...values.result import Result
+from ...values.watch import delegates
 from ..live.inbox import was
 from ..live.log import Live
-from ..loop.decide import delegates
 from ..loop.delegation import child_of, chosen, model_setting
-from .base import Ground
+from .base import SessionCore
 
 PAGE = 100
 Asks: TypeAlias = list[Ask]
 
 
-class Thread(Protocol):
+class SubagentSession(Protocol):
     """What is asked of the session of a sub-agent."""
 
     async def pending(self) -> list[Ask]: ...
@@ -37,7 +36,7 @@ class Thread(Protocol):
     async def wait(self) -> Result: ...
 
 
-S = TypeVar("S", bound=Thread)
+S = TypeVar("S", bound=SubagentSession)
 
 
 class Child(Struct, frozen=True):
@@ -56,8 +55,8 @@ class Child(Struct, frozen=True):
 class Subagents(Generic[S]):
     """The sub-agents that work for one thread."""
 
-    def __init__(self, ground: Ground, open: Callable[[str], Awaitable[S]]) -> None:
-        self._ground, self._live, self._open = ground, ground.live, open
+    def __init__(self, core: SessionCore[S]) -> None:
+        self._core, self._live = core, core.live
 
     @property
     def working(self) -> list[str]:
@@ -74,25 +73,25 @@ class Subagents(Generic[S]):
     async def open(self, thread: str) -> S:
         """The session of one: its events, its transcript, its stream. `SessionNotFound` if
         there is none."""
-        return await self._open(thread)
+        return (await self._core.host.open(self._core.key.session, thread)).session
 
     def model(self, name: str | None = None) -> str | None:
         """The model that was chosen for one of them in this session, or for all."""
-        return chosen(self._ground.shared.state, name)
+        return chosen(self._core.shared.state, name)
 
     async def set_model(self, ref: str | None, name: str | None = None) -> None:
         """Let one of them, or all for which nothing else is chosen, use this model from their
         next task on; None leaves it to what they say themselves. It holds in all threads."""
-        ground, setting = self._ground, model_setting(name)
-        if name is not None and name not in [item.name for item in ground.config.agent.subagents]:
+        core, setting = self._core, model_setting(name)
+        if name is not None and name not in [item.name for item in core.config.agent.subagents]:
             remedy = "name one of the agent's sub-agents, or none for all"
             raise InvalidValue(field="name", problem=f"is {name!r}", remedy=remedy)
         if ref is not None:
-            ground.config.models.check(ref)
+            core.config.models.check(ref)
         payload = ev.MetadataChanged(
             set={} if ref is None else {setting: ref}, drop=[setting] if ref is None else []
         )
-        await ground.append(NewEvent.of("metadata.changed", payload), live=ground.shared)
+        await core.append(NewEvent.of("metadata.changed", payload), live=core.shared)
 
     async def asks(self) -> Asks:
         """What those that work ask a person, and those that work for them."""

@@ -22,15 +22,15 @@ from ...log.transcript import ROLES, Message, transcript
 from ...sessions.changes import check_held
 from ...stores.port import Store
 from ..live.log import Live
-from .base import Opener
-from .forks import Forks, S, row_of
-from .views import ModelView, View
+from .base import S, SessionCore, SessionPart
+from .forks import Forks, row_of
+from .views import ModelView
 
 MAIN = "main"
 Messages: TypeAlias = list[Message]
 
 
-class Settings(View):
+class ThreadSettings(SessionPart):
     """Small values that belong to one thread, by name: its metadata, which lists can be
     filtered by. Each is written by itself, so writers at the same time lose nothing. A clone
     begins with those of its parent; those of thread `main` are the session's metadata."""
@@ -57,58 +57,57 @@ class Settings(View):
 class Threads(Forks[S]):
     """The threads of a session, and this one among them."""
 
-    def __init__(self, ground: S, host: Opener[S]) -> None:
-        super().__init__(ground, host)
-        self.settings = Settings(ground)
+    def __init__(self, core: SessionCore[S]) -> None:
+        super().__init__(core)
+        self.settings = ThreadSettings(core)
 
     # Coming and going
 
     async def create(self, title: str | None = None, *, id: str | None = None) -> S:
         """A new, empty thread, in the mode and with the model of this one. `SessionExists` where
         there is one of that name."""
-        ground, state = self._ground, self._state
+        core, state = self._core, self._state
         where = self._key(new_id() if id is None else id)
-        created = ev.ThreadCreated(agent=ground.config.agent.key, title=title, parent=MAIN)
+        created = ev.ThreadCreated(agent=core.config.agent.key, title=title, parent=MAIN)
         events = [NewEvent.of("thread.created", created)]
         if state.mode is not None:
-            changed = ev.ModeChanged(mode=ground.config.mode(state).name)
+            changed = ev.ModeChanged(mode=core.config.mode(state).name)
             events.append(NewEvent.of("mode.changed", changed))
-        if (chosen := ModelView(ground).chosen) is not None:
+        if (chosen := ModelView(core).chosen) is not None:
             events.append(NewEvent.of("model.changed", ev.ModelChanged(model=chosen)))
-        ground.check()
+        core.check()
         try:
-            await ground.host.store.append(where, events, expected=0, create=True)
+            await core.host.store.append(where, events, expected=0, create=True)
         except HeadMoved:
             raise SessionExists(
                 tenant=where.tenant, session=where.session, thread=where.thread
             ) from None
-        return await self._host.open(where.session, where.thread)
+        return (await core.host.open(where.session, where.thread)).session
 
     async def switch(self, thread: str) -> S:
         """The live session of another thread. A run that is going here goes on, and whoever
         waits for it is answered. `SessionNotFound` where there is no such thread."""
-        self._ground.check()
-        return await self._host.open(self._ground.key.session, self._key(thread).thread)
+        return (await self._open(thread)).session
 
     async def delete(self, thread: str | None = None) -> None:
         """Remove a thread, this one unless another is named; forks of it stay whole. A run that
         is going there is aborted first. `InvalidValue` for thread `main`, `SessionNotFound`
         where there is none, `DeletionRefused` where the session must be kept."""
-        self._ground.check()
-        await self._host.delete_thread(self._ground.key.session, self._key(thread).thread)
+        self._core.check()
+        await self._core.host.delete_thread(self._core.key.session, self._key(thread).thread)
 
     async def rename(self, title: str, thread: str | None = None) -> None:
         """Give a thread another title, this one unless another is named."""
         if not isinstance(title, str) or not title.strip():
             raise InvalidValue(field="title", problem=f"is {title!r}", remedy="give some words")
-        ground, where = self._ground, self._key(thread)
-        ground.check()
+        core, where = self._core, self._key(thread)
+        core.check()
         event = NewEvent.of("thread.renamed", ev.ThreadRenamed(title=title))
-        if where == ground.key:
-            await ground.append(event)
+        if where == core.key:
+            await core.append(event)
             return
-        row = await row_of(ground.host.store, where)
-        await ground.host.store.append(where, [event], log=row.log)
+        row = await row_of(core.host.store, where)
+        await core.host.store.append(where, [event], log=row.log)
 
     # Looking
 
@@ -127,13 +126,13 @@ class Threads(Forks[S]):
         """The threads that answer all of these, the most recently active first: `title` is part
         of theirs, whatever its case; `forks` shows only forks, or none; `settings` equal theirs.
         Those of sub-agents are shown on demand. A page may be short; the last has no cursor."""
-        self._ground.check_open()
-        key, agent = self._ground.key, self._ground.config.agent.key
+        self._core.check_open()
+        key, agent = self._core.key, self._core.config.agent.key
         query = Query(
             tenant=key.tenant, session=key.session, label=label, metadata=dict(settings or {})
         )
         while True:
-            page = await self._ground.host.store.find(query, cursor=cursor, limit=limit)
+            page = await self._core.host.store.find(query, cursor=cursor, limit=limit)
             found = [
                 row
                 for row in page.items
@@ -145,24 +144,24 @@ class Threads(Forks[S]):
 
     async def get(self, thread: str | None = None) -> Row | None:
         """What lists show of a thread, if there is one of that name."""
-        self._ground.check_open()
-        return await self._ground.host.store.row(self._key(thread))
+        self._core.check_open()
+        return await self._core.host.store.row(self._key(thread))
 
     async def messages(self, limit: int | None = None, *, thread: str | None = None) -> Messages:
         """The newest `limit` messages of a thread, oldest first; without a limit, all."""
-        self._ground.check_open()
-        return await messages_of(self._ground.host.store, self._key(thread), limit)
+        self._core.check_open()
+        return await messages_of(self._core.host.store, self._key(thread), limit)
 
     async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
         """How the first message of each thread begins, of those that have one, without reading
         any log. That of a fork is its own; while it has none, its parent's."""
-        self._ground.check_open()
+        self._core.check_open()
         wanted = None if threads is None else set(threads)
         rows: dict[str, Row] = {}
-        key, cursor = self._ground.key, None
+        key, cursor = self._core.key, None
         query = Query(tenant=key.tenant, session=key.session)
         while wanted is None or wanted:
-            page = await self._ground.host.store.find(query, cursor=cursor, limit=LIMITS.page)
+            page = await self._core.host.store.find(query, cursor=cursor, limit=LIMITS.page)
             rows.update({row.thread: row for row in page.items})
             if (cursor := page.cursor) is None:
                 break

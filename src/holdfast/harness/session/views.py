@@ -1,4 +1,4 @@
-"""The parts of a session: small views of the folded state, with verbs that append."""
+"""Parts of a session: mode, model, user state, permissions, queue, timers and checkpoints."""
 
 from __future__ import annotations
 
@@ -8,61 +8,35 @@ from typing import Any, Literal, TypeAlias, overload
 import msgspec
 from msgspec import Struct
 
-from ...errors import HeadMoved, InvalidValue
+from ...errors import InvalidValue
 from ...log import events as ev
 from ...log.codec import LIMITS, check_count, check_name
-from ...log.events import NewEvent, Payload, new_id
-from ...log.state import ENTRIES, Grants, Rules, State
+from ...log.events import NewEvent, new_id
+from ...log.state import ENTRIES, Grants, Rules
 from ...models.port import split_ref
 from ...stores.port import wall_clock
 from ...values.status import Queued
 from ..agents.agent import Mode, called
 from ..agents.userstate import Edit, change, setting
 from ..live.inputs import check_entries, check_seconds, check_text
-from ..live.log import Live
 from ..loop.custom_events import custom
-from .base import Ground
+from .base import SessionPart
 
 NAME = 128  # bytes of the id of a timer, or of the name in a rule
 LATEST = 1 << 47  # ms: far beyond anything that a timer is for
 Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
-KIND_OF = {payload: kind for kind, payload in ev.KINDS.items()}
 
 
-class View:
-    """A part of a session; it keeps nothing of its own."""
-
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-
-    @property
-    def _state(self) -> State:
-        return self._ground.live.state
-
-    async def _append(self, payload: Payload, live: Live | None = None) -> int:
-        event = NewEvent.of(KIND_OF[type(payload)], payload)
-        return await self._ground.append(event, live=live)
-
-    async def _decided(self, *events: NewEvent, live: Live, head: int) -> bool:
-        """Append where event `head` still is the last; False where it is not."""
-        try:
-            await self._ground.append(*events, live=live, expected=head)
-        except HeadMoved as moved:
-            await live.reach(moved.head)
-            return False
-        return True
-
-
-class ModeView(View):
+class ModeView(SessionPart):
     """Which mode the agent works in."""
 
     @property
     def name(self) -> str:
-        return self._ground.config.mode(self._state).name
+        return self._core.config.mode(self._state).name
 
     def resolve(self, name: str | None = None) -> Mode:
         """The mode of that name, or the current one; `InvalidValue` where there is none."""
-        config = self._ground.config
+        config = self._core.config
         return config.mode(self._state) if name is None else config.agent.known_mode(name)
 
     async def switch(
@@ -76,35 +50,35 @@ class ModeView(View):
         """Work in another mode from the next step on, with the model that was chosen there;
         `text` is received as a message then, with `key` and `actor` as in `post`. False where it
         was the mode already; `InvalidValue` where that mode does not follow this one."""
-        ground, agent = self._ground, self._ground.config.agent
+        core, agent = self._core, self._core.config.agent
         left: Mode | None = None
-        await ground.catch_up()
+        await core.catch_up()
         while changed := agent.follows(before := agent.mode(self._state.mode), mode):
             if left is not before:
-                await called(before.on_exit, ground, mode)
+                await called(before.on_exit, core.session, mode)
                 left = before
                 continue  # which may have changed it
             event = NewEvent.of("mode.changed", ev.ModeChanged(mode=mode, left=before.name))
-            if await self._decided(event, live=ground.live, head=self._state.head):
-                await called(agent.mode(mode).on_enter, ground, text)
+            if await self._core.append_if(event, live=core.live, head=self._state.head):
+                await called(agent.mode(mode).on_enter, core.session, text)
                 break
         if text is not None:
-            await ground.post(text, key=key, actor=actor)
+            await core.post(text, key=key, actor=actor)
         return changed
 
 
-class ModelView(View):
+class ModelView(SessionPart):
     """Which model speaks."""
 
     @property
     def ref(self) -> str | None:
         """The model of the next call, unless its run asks for another."""
-        return self._ground.config.model_ref(self._state)
+        return self._core.config.model_ref(self._state)
 
     @property
     def chosen(self) -> str | None:
         """The thread's own choice, if it has made one that counts in this mode."""
-        config, state = self._ground.config, self._state
+        config, state = self._core.config, self._state
         carried = None if config.mode(state).model else state.model
         return config.chosen(state) or carried
 
@@ -117,7 +91,7 @@ class ModelView(View):
         """Use this model in this thread from now on, and whenever it comes back to this mode;
         with a `mode`, only there. False where it was so already."""
         split_ref(ref)
-        self._ground.config.models.resolve(ref)
+        self._core.config.models.resolve(ref)
         return await self._choose(ref, mode)
 
     async def clear(self, *, mode: str | None = None) -> bool:
@@ -125,10 +99,10 @@ class ModelView(View):
         return await self._choose(None, mode)
 
     async def _choose(self, ref: str | None, mode: str | None) -> bool:
-        ground, config = self._ground, self._ground.config
+        core, config = self._core, self._core.config
         if mode is not None:
             config.agent.known_mode(mode)
-        await ground.catch_up()
+        await core.catch_up()
         while True:
             state = self._state
             here = mode in (None, config.mode(state).name)
@@ -137,17 +111,17 @@ class ModelView(View):
                 return False
             payload = ev.ModelChanged(model=ref, mode=None if here else mode)
             event = NewEvent.of("model.changed", payload)
-            if await self._decided(event, live=ground.live, head=state.head):
+            if await self._core.append_if(event, live=core.live, head=state.head):
                 return True
 
 
-class StateView(View):
+class StateView(SessionPart):
     """The user state: a small JSON object that belongs to the whole session."""
 
     def get(self) -> dict[str, Any]:
         """A copy of it."""
         copied: dict[str, Any] = msgspec.json.decode(
-            msgspec.json.encode(self._ground.shared.state.data)
+            msgspec.json.encode(self._core.shared.state.data)
         )
         return copied
 
@@ -184,26 +158,26 @@ class StateView(View):
         return self.get()
 
     async def _change(self, edit: Edit) -> Any:
-        ground, agent = self._ground, self._ground.config.agent
-        shared = ground.shared
-        await ground.catch_up(shared)
+        core, agent = self._core, self._core.config.agent
+        shared = core.shared
+        await core.catch_up(shared)
         return await change(
             shared.log,
             lambda: shared.state,
-            lambda events, head: self._decided(*events, live=shared, head=head),
+            lambda events, head: self._core.append_if(*events, live=shared, head=head),
             edit,
             kind=agent.state_type,
             custom=lambda kind, payload: custom(agent.events, kind, payload),
         )
 
 
-class Permissions(View):
+class Permissions(SessionPart):
     """What the agent may do without asking, and what it may not do at all. Rules belong to the
     whole session and last; grants hold for the process that drives now, and end with it."""
 
     @property
     def rules(self) -> Rules:
-        return self._ground.shared.state.rules
+        return self._core.shared.state.rules
 
     @property
     def grants(self) -> Grants:
@@ -230,13 +204,13 @@ class Permissions(View):
             tools={tool: rule} if tool is not None else {},
             categories={category: rule} if category is not None else {},
         )
-        await self._append(payload, self._ground.shared)
+        await self._append(payload, self._core.shared)
 
     async def grant(self, *, tool: str | None = None, category: str | None = None) -> None:
         """Ask no more about a tool, or a category of tools, as long as this driver drives."""
         _one_name(tool, category)
         run = self._state.active
-        driver = run.driver if run is not None and run.driver else self._ground.config.owner
+        driver = run.driver if run is not None and run.driver else self._core.config.owner
         await self._append(ev.GrantGiven(driver=driver, tool=tool, category=category))
 
     async def revoke(self, *, tool: str | None = None, category: str | None = None) -> None:
@@ -250,15 +224,15 @@ def _one_name(tool: str | None, category: str | None) -> None:
     check_name("tool" if tool is not None else "category", tool or category, limit=NAME)
 
 
-class Queue(View):
+class Queue(SessionPart):
     """The messages that wait, in the order in which they will be taken up."""
 
     def __len__(self) -> int:
         return len(self._state.queue)
 
     async def list(self) -> list[Queued]:
-        self._ground.check_open()
-        live, found = self._ground.live, []
+        self._core.check_open()
+        live, found = self._core.live, []
         for item in self._state.queue:
             message = await live.payload(item.seq, ev.MessageReceived)
             text = message.text if message is not None else ""
@@ -288,8 +262,8 @@ class Queue(View):
         self, payload: ev.QueueChanged, seqs: Sequence[int], actor: str | None = None
     ) -> None:
         """Only what still waits can be changed: where the log grew meanwhile, look again."""
-        ground, id = self._ground, new_id()
-        ground.check_open()
+        core, id = self._core, new_id()
+        core.check_open()
         while True:
             state = self._state
             for seq in seqs:
@@ -298,15 +272,11 @@ class Queue(View):
                         field="seq", problem=f"{seq} does not wait", remedy="list the queue again"
                     )
             event = NewEvent.of("queue.changed", payload, id=id, actor=actor)
-            try:
-                await ground.append(event, expected=state.head)
-            except HeadMoved as moved:
-                await ground.live.reach(moved.head)
-            else:
+            if await core.append_if(event, live=core.live, head=state.head):
                 return
 
 
-class Timers(View):
+class Timers(SessionPart):
     """Messages to come: durable, whichever process runs when they are due."""
 
     @property
@@ -359,24 +329,24 @@ class Checkpoint(Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
-class Checkpoints(View):
+class Checkpoints(SessionPart):
     """Named places in the log. Every event is one to go back to; these are easier to find."""
 
     async def create(
         self, label: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> Checkpoint:
-        id, ground = new_id(), self._ground
-        shared = None if ground.shared is ground.live else ground.shared.state.head
+        id, core = new_id(), self._core
+        shared = None if core.shared is core.live else core.shared.state.head
         seq = await self._append(
             ev.CheckpointMade(id=id, label=label, metadata=dict(metadata or {}), shared=shared)
         )
         return Checkpoint(id, seq, label, dict(metadata or {}))
 
     async def list(self) -> list[Checkpoint]:
-        self._ground.check_open()
+        self._core.check_open()
         found = []
         for id, seq in self._state.checkpoints.items():
-            made = await self._ground.live.payload(seq, ev.CheckpointMade)
+            made = await self._core.live.payload(seq, ev.CheckpointMade)
             if made is not None:
                 found.append(Checkpoint(id, seq, made.label, made.metadata))
         return found
@@ -386,7 +356,7 @@ class Checkpoints(View):
 
     async def delete(self, id: str) -> bool:
         """Forget the name; the events stay."""
-        self._ground.check_open()
+        self._core.check_open()
         if id not in self._state.checkpoints:
             return False
         await self._append(ev.CheckpointDropped(id=id))

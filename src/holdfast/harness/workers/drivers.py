@@ -13,11 +13,11 @@ from ...log.codec import typed
 from ...log.events import Event, Key, RunWaiting
 from ...log.state import State
 from ...stores.port import wall_clock
-from ..agents.config import Config
+from ...values.watch import asks_within
+from ..agents.runtime import Runtime
 from ..agents.subagents import family
 from ..live.log import Live
 from ..live.open_logs import Lives
-from ..loop.decide import asks_within
 from ..loop.driver import Driving
 from ..loop.run_loop import drive
 from .recovery import Slots, Work
@@ -33,18 +33,20 @@ class Drivers:
 
     def __init__(
         self,
-        config: Config,
+        runtime: Runtime,
         tenant: str,
         lives: Lives,
         kept: Callable[[Key], bool],
         leaving: Callable[[Key], bool] = lambda key: False,
     ) -> None:
-        self._config, self._tenant, self._lives, self._kept = config, tenant, lives, kept
+        config = runtime.config
+        self._runtime, self._config, self._tenant = runtime, config, tenant
+        self._lives, self._kept = lives, kept
         self._leaving = leaving
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
         self._drives: dict[Key, Driving] = {}
-        self._work = Work(config.store, tenant, [*family(config.agent)])
+        self._work = Work(runtime.store, tenant, [*family(config.agent)])
         self._slots = Slots(config.recovering)
         self._hurry = asyncio.Event()  # there is more than the last look took up
         self._one = asyncio.Lock()  # look at a time
@@ -137,7 +139,7 @@ class Drivers:
             while where not in self._drives and not task.done():  # noqa: ASYNC110 - no event yet
                 await asyncio.sleep(0.001)  # it is about to take the lease
             if (driving := self._drives.get(where)) is not None:
-                driving.stopping = True
+                driving.stop()
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=grace)
@@ -169,7 +171,7 @@ class Drivers:
             shared = live if key == main else await self._lives.open(main)
             for _ in range(TRIES):
                 config = self._config.of(key, live.state)
-                self._held[key] = await drive(config, live, shared, self._drives)
+                self._held[key] = await drive(self._runtime, config, live, shared, self._drives)
                 if not self._held[key]:
                     break
                 if self._closed or not _left(live.state):

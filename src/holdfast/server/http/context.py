@@ -13,7 +13,7 @@ from litestar.params import SkipValidation
 
 from ...errors import Forbidden, InvalidValue, SessionNotFound, UnknownAgent
 from ...harness.live.log import Live
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...log.catalog import Row
 from ...log.codec import check_name
 from ...log.events import Key, new_id
@@ -108,7 +108,7 @@ class RequestContext:
         served = await self.engine_of(place, row)
         async with served.engine.open(place, served.agent, id, thread) as session:
             if current:
-                await session.catch_up()
+                await core_of(session).catch_up()
             yield session
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ from litestar import Litestar, MediaType, Request, Response, Router, get
 
 from ... import wire
 from ...bundle import Imported
-from ...values.delta import Text
+from ...values.delta import TextPieces
 from ...values.display import Display
 from ...values.pending import Decision
 from ...values.records import Receipt
@@ -82,7 +82,7 @@ def _is_shape(value: Any) -> bool:
 
 
 def _hook(kind: type) -> dict[str, Any]:
-    if kind is Text:
+    if kind is TextPieces:
         return {"type": "string"}
     raise NotImplementedError
 

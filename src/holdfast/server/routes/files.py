@@ -15,6 +15,7 @@ from litestar.params import FromQuery, JSONBody, QueryParameter
 from ...errors import InvalidValue, OutsideSandbox, RequestTooLarge
 from ...harness.sandbox import Place
 from ...harness.sandbox.archive import pack, unpack
+from ...harness.session.session import core_of
 from ...values.records import Restored
 from ...wire.files import PATH, Edited, EditFile, FileShown, MakeFolder, MoveFile, Tree, Written
 from ..http.context import Context, RequestContext
@@ -46,7 +47,7 @@ async def _folder(ctx: RequestContext, id: str, **paths: str) -> AsyncGenerator[
         if path.startswith("/"):
             raise OutsideSandbox(path=path)
     async with ctx.session(id) as session:
-        yield await session.config.place(session.key)
+        yield await core_of(session).place()
 
 
 @get(SESSION + "/files/tree", opt=READ, operation_id="show_files")

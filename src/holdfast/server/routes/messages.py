@@ -14,7 +14,7 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 from ...cancellation import ended
 from ...errors import InvalidValue, KeyReused
 from ...harness.session.message_stream import Stream
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...harness.session.threads import messages_of
 from ...log import events as ev
 from ...log.codec import typed
@@ -106,7 +106,8 @@ async def _post(
     check_metadata(*data.metadata)
     content = media(data.content, ctx.service.limits)
     limits = {str(name): value for name, value in data.limits.items()}
-    mode = session.config.mode(await session.catch_up()) if limits else None
+    core = core_of(session)
+    mode = core.config.mode(await core.catch_up()) if limits else None
     asked = ev.MessageReceived(text="", model=data.model, limits=limits)
     ctx.choices(session).check_message(asked, mode)
     options: SendOptions = {
@@ -136,7 +137,7 @@ async def _post(
         session=key.session,
         thread=key.thread,
         seq=seq,
-        cursor=cursor(session.live.log, seq - 1),
+        cursor=cursor(core.live.log, seq - 1),
         events=ctx.events(key.session, key.thread),
     )
     return Response(accepted, status_code=202)
@@ -172,7 +173,7 @@ async def _drain(stream: Stream) -> None:
 
 async def _check_same(key: str, session: Session, seq: int, data: SendMessage) -> None:
     """Reject an idempotency key that belongs to a message with other options."""
-    known = await session.live.payload(seq, ev.MessageReceived)
+    known = await core_of(session).live.payload(seq, ev.MessageReceived)
     how = "queue" if data.busy == "reject" else data.busy
     given = (how, dict(data.metadata), data.model, dict(data.limits))
     if known is not None and (known.how, known.metadata, known.model, known.limits) != given:

@@ -9,7 +9,8 @@ from litestar import get, post
 from litestar.params import JSONBody, PathParameter
 
 from ...errors import AlreadyDecided, Forbidden
-from ...harness.session.session import Session
+from ...harness.session.pending_answers import settle_item
+from ...harness.session.session import Session, core_of
 from ...harness.session.subagents import holder
 from ...log.catalog import Parent
 from ...log.codec import typed
@@ -104,8 +105,14 @@ async def _decide(
     async with ctx.session(id, thread, current=True) as session:
         await _check_other_person(ctx, session, item)
         try:
-            return await session.settle(
-                item, outcome, actor=ctx.actor, reason=reason, answer=answer, channel="http"
+            return await settle_item(
+                core_of(session),
+                item,
+                outcome,
+                actor=ctx.actor,
+                reason=reason,
+                answer=answer,
+                channel="http",
             )
         except AlreadyDecided:
             known = await _decided(session, item, outcome, ctx.actor) if ctx.again else None
@@ -116,10 +123,10 @@ async def _decide(
 
 async def _decided(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
     """The decision that an actor has made on an item, or their vote for it."""
-    where, _ = await holder(session.live.store, session.key, item)
+    where, _ = await holder(core_of(session).live.store, session.key, item)
     voters: dict[str | None, int] = {}  # who approved, the last first
     opened: PendingOpened | None = None
-    async for event in session.live.store.read(where, reverse=True):
+    async for event in core_of(session).live.store.read(where, reverse=True):
         payload = typed(event)
         if getattr(payload, "id", None) != item:
             continue
@@ -142,7 +149,7 @@ async def _check_other_person(ctx: RequestContext, session: Session, item: str) 
     item: in its thread, or in the threads above, which may have delegated the work."""
     if not ctx.service.settings.two_person:
         return
-    where, _ = await holder(session.live.store, session.key, item)
+    where, _ = await holder(core_of(session).live.store, session.key, item)
     asked: set[str | None] = {session.identity.user}
     thread: str | None = where.thread
     while thread is not None:
@@ -155,13 +162,13 @@ async def _check_other_person(ctx: RequestContext, session: Session, item: str) 
 
 
 async def _parent(session: Session) -> Parent | None:
-    row = await session.live.store.row(session.key)
+    row = await core_of(session).live.store.row(session.key)
     return None if row is None else row.parent
 
 
 async def _askers(session: Session, parent: Parent | None) -> set[str | None]:
     """The actors of the messages that the current run has read, and of the fork of its thread."""
-    live = session.live
+    live = core_of(session).live
     if live.state.active is None:
         return set()
     found = await _senders(session, live.state.active.seq)
@@ -173,7 +180,7 @@ async def _askers(session: Session, parent: Parent | None) -> set[str | None]:
 
 async def _senders(session: Session, begun: int) -> set[str | None]:
     """The actors of the messages that a run has read which began with this event."""
-    live = session.live
+    live = core_of(session).live
     inputs: set[int] = set()
     async for event in live.store.read(session.key, after=begun - 1, log=live.log):
         payload = typed(event)

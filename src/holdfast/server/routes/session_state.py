@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 from msgspec.structs import replace
 
 from ...errors import Forbidden
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...values.display import to_json
 from ...wire import (
     ChangeState,
@@ -36,7 +36,8 @@ async def display(
 ) -> Response[DisplayShown]:
     """All that a user interface shows of a session now, as one value."""
     async with ctx.session(session_id, thread, current=True) as session:
-        row = await session.live.store.row(session.live.key)
+        core = core_of(session)
+        row = await core.live.store.row(core.key)
         shown = session.display.get()
     if row is not None and row.sealed is not None:
         shown = replace(shown, phase=SEALED, running=False, queued=0, pending={})
@@ -65,7 +66,7 @@ async def switch_mode(
 
 
 def _mode(session: Session, changed: bool = False) -> ModeShown:
-    names = [one.name for one in session.config.agent.modes]
+    names = [one.name for one in core_of(session).config.agent.modes]
     return ModeShown(mode=session.mode.name, modes=names, changed=changed)
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
 from ...harness.sandbox.removal import cleared, condemn
+from ...harness.session.session import core_of
 from ...log import events as ev
 from ...log.catalog import Phase, Query, Row
 from ...log.codec import check_name
@@ -24,7 +25,7 @@ from ..engines import TenantStore
 from ..http.context import Context, RequestContext, check_metadata, main_row
 from ..placement import pagination
 from ..placement.store_names import remaining
-from ..streams.session_stream import UnservedSession
+from ..streams.session_stream import UnservedSession, live_of
 from ..uploads import session_uploads, variables
 from .parameters import READ, SESSION, WRITE, Cursor, Limit, SessionId, Text, Thread
 
@@ -177,11 +178,12 @@ async def show(ctx: Context, session_id: SessionId, thread: Thread = "main") -> 
 async def status(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Status:
     """The current status of a session."""
     async with ctx.reading(session_id, thread) as session:
-        row = await session.live.store.row(session.live.key)
+        live = live_of(session)
+        row = await live.store.row(live.key)
         if isinstance(session, UnservedSession):
             found = alone(session)
         else:
-            await session.catch_up()
+            await core_of(session).catch_up()
             found = session.status
     if row is None or row.sealed is None:
         return found

@@ -27,7 +27,7 @@ from ...errors import (
 )
 from ...harness.live.log import Live
 from ...harness.live.subscribers import is_apart
-from ...harness.session.session import Session
+from ...harness.session.session import Session, core_of
 from ...log.catalog import Row
 from ...log.events import Event, Scope
 from ...values.delta import Delta
@@ -65,6 +65,11 @@ class UnservedSession:
 Readable: TypeAlias = Session | UnservedSession
 
 
+def live_of(session: Readable) -> Live:
+    """The live log of a session."""
+    return session.live if isinstance(session, UnservedSession) else core_of(session).live
+
+
 async def begin(
     session: Readable, wish: StreamRequest, removals: Removals | None = None
 ) -> SessionReader:
@@ -76,7 +81,7 @@ async def begin(
 
 async def place(session: Readable, after: str | None) -> int | Resync:
     """The event number to read after, or a `Resync` if the cursor does not fit this log."""
-    log, head = session.live.log, await newest(session)
+    log, head = live_of(session).log, await newest(session)
     if after == NOW:
         return head
     try:
@@ -90,7 +95,7 @@ async def place(session: Readable, after: str | None) -> int | Resync:
 
 async def newest(session: Readable) -> int:
     """The number of the last event, after loading all events up to it."""
-    live = session.live
+    live = live_of(session)
     row = await live.store.row(live.key)
     return live.state.head if row is None else (await live.reach(row.head)).head
 
@@ -112,7 +117,7 @@ async def _goal(session: Readable, wish: StreamRequest) -> Goal:
         raise session.unknown
     if wish.input is None:
         return Quiet(session) if wish.until == "idle" else Forever()
-    event = await session.live.event(wish.input) if wish.input > 0 else None
+    event = await live_of(session).event(wish.input) if wish.input > 0 else None
     if event is None or event.kind != "message.received":
         raise InvalidValue(
             field="input",
@@ -123,7 +128,8 @@ async def _goal(session: Readable, wish: StreamRequest) -> Goal:
 
 
 async def _replaced(session: Readable) -> list[Part]:
-    row = await session.live.store.row(session.live.key)
+    live = live_of(session)
+    row = await live.store.row(live.key)
     if row is None:
         return [End(reason="deleted")]
     return [_resync(row.log, row.head, "another log was begun"), End(reason="resync")]
@@ -142,7 +148,7 @@ class SessionReader:
         removals: Removals | None = None,
     ) -> None:
         self._removals = removals or Removals()
-        self.log = session.live.log
+        self.log = live_of(session).log
         self.after = 0 if isinstance(after, Resync) else after
         self._session, self._goal, self._deltas = session, goal, deltas
         self._lost = after if isinstance(after, Resync) else None
@@ -180,7 +186,7 @@ class SessionReader:
 
     async def event(self, seq: int) -> Event:
         """The event with this number, with all its data."""
-        live = self._session.live
+        live = live_of(self._session)
         if (event := await live.event(seq)) is None:
             key = live.key
             raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
@@ -198,7 +204,7 @@ class SessionReader:
 
     async def _until_it_fails(self) -> AsyncGenerator[Part, None]:
         session, goal = self._session, self._goal
-        listener = session.live.listen(self._read, whole=False)
+        listener = live_of(session).listen(self._read, whole=False)
         asked = asyncio.create_task(goal.asked(listener)) if goal.asks else None
         try:
             async with contextlib.aclosing(aiter(listener)) as items:
@@ -221,7 +227,8 @@ class SessionReader:
                 await ended(asked)
 
     async def _closed(self) -> End:
-        live, why = self._session.live, self._session.live.failure
+        live = live_of(self._session)
+        why = live.failure
         if isinstance(why, HarnessClosed):
             await self._removals.over(Scope(live.key.tenant, live.key.session))
             row = await live.store.row(live.key)
@@ -252,7 +259,7 @@ class SessionReader:
 
     async def _end(self, item: Item) -> End | None:
         """The end, if the goal is reached or nothing more can come."""
-        live = self._session.live
+        live = live_of(self._session)
         told = isinstance(item, (Trouble, CaughtUp)) and self._goal.asks
         if told and live.stuck is not None:
             return End(reason="closed", error=failure(live.stuck))
@@ -263,7 +270,7 @@ class SessionReader:
         return None if reason is None else await self._goal.end(reason)
 
     async def _moved(self, item: Item) -> SessionMoved | None:
-        live = self._session.live
+        live = live_of(self._session)
         head = live.state.head
         last = item if isinstance(item, Event) else await live.event(head, whole=False)
         if last is None or last.kind != "session.moved":

@@ -3,19 +3,17 @@ one input is answered as far as it can be."""
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias
+from functools import partial
+from typing import Protocol
 
 from ...harness.live.log import Listener
-from ...harness.loop.decide import asks_within, decide, delegates
-from ...harness.loop.steps import Idle, Plan
-from ...harness.session.session import Session
+from ...harness.loop.decide import rest_of
+from ...harness.session.session import Session, core_of
 from ...log.events import Event
 from ...stores.port import wall_clock
 from ...values.stream_items import CaughtUp, Item
-from ...values.watch import Watch
+from ...values.watch import Conclusion, MessageWatch, Rest, delegates
 from ...wire import End
-
-Reason: TypeAlias = Literal["finished", "waiting"]
 
 
 class Goal(Protocol):
@@ -31,7 +29,7 @@ class Goal(Protocol):
         """Whether this is to be shown."""
         ...
 
-    def met(self, item: Item) -> Reason | None:
+    def met(self, item: Item) -> Rest | None:
         """Why nothing more is to come after this item, which was seen; None: more is."""
         ...
 
@@ -39,7 +37,7 @@ class Goal(Protocol):
         """End the listener once a sub-agent waits for a person."""
         ...
 
-    async def end(self, reason: Reason) -> End:
+    async def end(self, reason: Rest) -> End:
         """What is said at the end."""
         ...
 
@@ -54,13 +52,13 @@ class Forever:
     def see(self, item: Item) -> bool:
         return True
 
-    def met(self, item: Item) -> Reason | None:
+    def met(self, item: Item) -> Rest | None:
         return None
 
     async def asked(self, listener: Listener) -> None:
         return None
 
-    async def end(self, reason: Reason) -> End:
+    async def end(self, reason: Rest) -> End:
         return End(reason=reason)
 
 
@@ -78,17 +76,17 @@ class Quiet(Forever):
         self.live = self.live or isinstance(item, CaughtUp)
         return True
 
-    def met(self, item: Item) -> Reason | None:
-        return standing(self.session) if self.newest(item) else None
+    def met(self, item: Item) -> Rest | None:
+        return _rest(self.session) if self.newest(item) else None
 
     def newest(self, item: Item) -> bool:
         """Whether nothing has happened since."""
-        head = self.session.live.state.head
+        head = core_of(self.session).live.state.head
         at = item.seq if isinstance(item, Event) else getattr(item, "head", None)
         return self.live and at == head
 
     async def asked(self, listener: Listener) -> None:
-        live = self.session.live
+        live = core_of(self.session).live
         try:
             while not self.waits:
                 await live.until(lambda: delegates(live.state))
@@ -106,54 +104,33 @@ class Answer(Quiet):
     def __init__(self, session: Session, input: int) -> None:
         super().__init__(session)
         self.first = input - 1
-        self.watch = Watch(session.key, input)
+        self.watch = MessageWatch(core_of(session).key, input)
 
     def see(self, item: Item) -> bool:
         super().see(item)
         return self.watch.see(item)
 
-    def met(self, item: Item) -> Reason | None:
-        watch, state = self.watch, self.session.live.state
-        if not self.live and _may_go_on(watch):
+    def met(self, item: Item) -> Rest | None:
+        end = self.watch.end
+        if not self.live and not (end is not None and end.final):
             return None  # it may have waited then, and gone on since
-        mine = state.run is not None and watch.run == state.run.id
-        if watch.end is None and mine and self.newest(item) and asks_within(state):
-            watch.end = ("waiting", None, None, state.head)
-        if watch.end is None and not self._behind():
+        if not self._is_done(newest=self.newest(item)):
             return None
-        if not _may_go_on(watch):
-            return "finished"
-        return None if standing(self.session) is None and not self.waits else "waiting"
+        return "finished" if self.watch.end is not None and self.watch.end.final else "waiting"
 
-    async def end(self, reason: Reason) -> End:
+    async def end(self, reason: Rest) -> End:
         session, watch = self.session, self.watch
-        if watch.end is None and not self._behind():
-            watch.end = ("waiting", None, None, session.live.state.head)
+        if not self._is_done():
+            watch.end = Conclusion("waiting", core_of(session).live.state.head)
         status = session.status
         result = watch.result(tuple(await session.pending()), status.agent, status.mode)
         return End(reason=reason, result=result)
 
-    def _behind(self) -> bool:
-        """Whether the input waits for its turn, and only a person can bring that about."""
-        state, watch = self.session.live.state, self.watch
-        queued = any(item.seq == watch.input for item in state.queue)
-        if queued and (self.waits or standing(self.session) is not None):
-            watch.end = ("queued", None, None, state.head)
-            return True
-        return False
+    def _is_done(self, *, newest: bool = False) -> bool:
+        state, rest = core_of(self.session).live.state, partial(_rest, self.session)
+        return self.watch.is_done(state, rest, asked=self.waits, newest=newest)
 
 
-def _may_go_on(watch: Watch) -> bool:
-    return watch.end is None or watch.end[0] in ("waiting", "queued")
-
-
-def standing(session: Session) -> Reason | None:
-    """Whether nothing is left to do, or only for a person; None while there is something."""
-    state = session.live.state
-    if delegates(state):
-        return None
-    if asks_within(state):
-        return "waiting"
-    if not isinstance(decide(state, session.config.bounds, wall_clock()), (Idle, Plan)):
-        return None
-    return "finished" if state.active is None else "waiting"
+def _rest(session: Session) -> Rest | None:
+    core = core_of(session)
+    return rest_of(core.live.state, core.config.bounds, wall_clock())

@@ -11,6 +11,7 @@ import msgspec
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, UnknownAgent
 from ...harness.sandbox import NoSandbox
+from ...harness.session.session import core_of
 from ...log.events import Key
 from ...wire import CreateSession, GetOrCreate
 from ..engines import Engine, TenantStore, is_uploaded
@@ -124,8 +125,8 @@ async def _fill(engine: Engine, place: TenantStore, id: str, agent: str, brought
         return
     async with engine.open(place, agent, id) as session:
         files = brought.files
-        if isinstance(session.config.sandbox, NoSandbox) and brought.agent is not None:
+        if isinstance(core_of(session).config.sandbox, NoSandbox) and brought.agent is not None:
             files = {path: data for path, data in files.items() if path not in manifest.NAMES}
-        folder = await session.config.place(session.key)
+        folder = await core_of(session).place()
         for path, data in files.items():
             await folder.write(path, data)

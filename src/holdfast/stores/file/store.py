@@ -25,10 +25,11 @@ from ...log import catalog
 from ...log.catalog import Project
 from ...log.events import Event, Key, Scope, new_id
 from ...values.records import Receipt, Remains
+from ..options import read_option
 from ..port import Damage, Durability, StoreInfo, wall_clock
 from ..sqlite import schema, upkeep
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
-from ..sqlite.store import SqliteStore, check_durability, check_path, sync_folder
+from ..sqlite.store import SqliteStore, check_path, sync_folder
 from .folder import Folder
 from .index import TABLES, Index
 from .payloads import InFiles
@@ -75,7 +76,7 @@ class FileStore(SqliteStore):
         clock: Callable[[], int] = wall_clock,
     ) -> FileStore:
         """Open the folder, making it if need be; safe for many processes at once."""
-        level: Durability = check_durability(durability)
+        level: Durability = read_option("file", "durability", durability)
         location = check_path(os.fspath(path))
         root = Path(await asyncio.to_thread(os.path.abspath, location))
         folder = Folder(root, sync=level == "machine")

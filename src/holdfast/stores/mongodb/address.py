@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from pymongo import AsyncMongoClient
 from pymongo.driver_info import DriverInfo
@@ -13,7 +13,7 @@ from pymongo.errors import ConfigurationError, InvalidURI
 from pymongo.uri_parser import split_options
 
 from ...errors import InvalidValue
-from ..retry import PATIENCE
+from ..options import OPTIONS, parse_query, read_options
 from .entry import Document
 
 DATABASE = "holdfast"
@@ -50,7 +50,7 @@ class Address:
         ours: list[str] = []
         theirs: list[str] = []
         for part in filter(None, query.split("&")):
-            (ours if part.partition("=")[0] == "patience" else theirs).append(part)
+            (ours if part.partition("=")[0] in OPTIONS["mongodb"] else theirs).append(part)
         database = unquote(database) or DATABASE
         if scheme == "mongodb":
             hosts = ",".join(
@@ -64,7 +64,7 @@ class Address:
             + "&".join(theirs),
             location=f"{hosts}/{database}",
             database=database,
-            patience=_seconds(dict(parse_qsl("&".join(ours), keep_blank_values=True))),
+            **read_options("mongodb", parse_query("&".join(ours))),
         )
 
     async def connect(self) -> AsyncMongoClient[Document]:
@@ -100,19 +100,6 @@ def _check_option(option: str) -> None:
         problem=f"has an option that is not known, or not with this value: {name!r}",
         remedy="leave it out, or see the driver's list of them",
     )
-
-
-def _seconds(options: dict[str, str]) -> float:
-    text = options.get("patience", str(PATIENCE))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 1 <= seconds <= 3_600:
-        raise InvalidValue(
-            field="url", problem=f"has patience={text!r}", remedy="give seconds, 1 to 3600"
-        )
-    return seconds
 
 
 def _unusable(problem: str) -> InvalidValue:

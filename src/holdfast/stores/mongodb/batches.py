@@ -13,8 +13,8 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from ...log.events import Scope
 from .entry import Document, Entry, Segment, segments
+from .event_records import Batch, Found, batch_id, merged, numbered, perhaps_known, size_of
 from .failure import only_duplicates
-from .records import Batch, Found, batch_id, merged, numbered, perhaps_known, size_of
 from .schema import Collection, Database
 
 PAGE_EVENTS = 512

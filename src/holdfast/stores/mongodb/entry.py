@@ -17,7 +17,7 @@ from ...log import catalog
 from ...log.catalog import Row
 from ...log.events import Key, Scope
 from ..rules import LeaseState
-from .records import Batch, newest_of
+from .event_records import Batch, newest_of
 
 Document = dict[str, Any]
 

@@ -24,7 +24,7 @@ from .. import rules
 from . import entry as entries
 from .batches import named, roll
 from .entry import LIVE, TAIL_MOST, Document, Entry
-from .records import Batch
+from .event_records import Batch
 from .schema import Database
 from .writes import Writes
 
@@ -48,7 +48,7 @@ class Heads:
     """The heads that this process works with."""
 
     def __init__(self, db: Database, *, patience: float) -> None:
-        self._db = db
+        self.db = db
         self._patience = patience
         self._writes = Writes(db.logs, limit=max(1.0, patience / 2))
         self._recent: OrderedDict[Key, Entry] = OrderedDict()
@@ -61,7 +61,7 @@ class Heads:
     async def read(self, key: Key) -> Entry | None:
         """The log that has this key now, if one does."""
         where = named(key.scope, thread=key.thread, state=LIVE)
-        doc = await self._db.logs.find_one(where, hint="key")
+        doc = await self.db.logs.find_one(where, hint="key")
         if doc is None:
             self.forget(key)
             return None
@@ -78,7 +78,7 @@ class Heads:
 
     async def by_log(self, scope: Scope, log: str) -> Entry | None:
         """A log by its incarnation, in whatever state."""
-        doc = await self._db.logs.find_one(named(scope, _id=log), hint="_id_")
+        doc = await self.db.logs.find_one(named(scope, _id=log), hint="_id_")
         return None if doc is None else entries.decoded(doc)
 
     # Keeping at hand
@@ -154,7 +154,7 @@ class Heads:
     async def begin(self, entry: Entry) -> bool:
         """Insert the head of a new log; False if its key, or it itself, is there."""
         try:
-            await self._db.logs.insert_one(entries.encoded(entry))
+            await self.db.logs.insert_one(entries.encoded(entry))
         except DuplicateKeyError:
             return False
         if entry.state == LIVE:
@@ -201,7 +201,7 @@ class Heads:
         name = (entry.log, entry.tail[0].first)
         task = self._rolls.get(name)
         if task is None:
-            task = self._rolls[name] = asyncio.create_task(roll(self._db, entry))
+            task = self._rolls[name] = asyncio.create_task(roll(self.db, entry))
             task.add_done_callback(lambda done: self._rolled(name, done))
         return task
 
@@ -222,7 +222,7 @@ class Heads:
                 if not await self.swap(entry, new, update):
                     return None
                 entry = new
-            await roll(self._db, entry)
+            await roll(self.db, entry)
             new, update = entries.dropped(entry)
             if not await self.swap(entry, new, update):
                 return None

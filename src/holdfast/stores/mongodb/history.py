@@ -26,10 +26,10 @@ from .batches import (
     named,
 )
 from .entry import FORKING, LIVE, RESTORING, Entry
+from .event_records import batch_of, blank, cut, newest_of, numbered, ref_of
 from .heads import MISSED, Heads, Missed
 from .log import all_events
 from .payloads import Spill, blank_chunks, put_chunks
-from .records import batch_of, blank, cut, newest_of, numbered, ref_of
 from .remove import finish
 from .schema import Database
 
@@ -388,11 +388,11 @@ async def kept_of(db: Database, entry: Entry, seq: int) -> bytes | None:
     return found[0].record.get("link") if found else None
 
 
-async def link_of(db: Database, heads: Heads, key: Key, seq: int, log: str | None) -> str | None:
+async def link_of(heads: Heads, key: Key, seq: int, *, log: str | None = None) -> str | None:
     """The link of an event, shared or its own."""
     entry = await heads.existing(key, log)
     rules.check_at(entry.row, seq, "seq")
-    return links.ending(await kept_of(db, entry, seq))
+    return links.ending(await kept_of(heads.db, entry, seq))
 
 
 async def left_at(db: Database, entry: Entry, at: int) -> bytes:

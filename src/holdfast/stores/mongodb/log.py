@@ -20,9 +20,9 @@ from ..rules import Extension
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, known_in_batches, known_in_tail, named
 from .entry import Entry
+from .event_records import Batch, event_of
 from .heads import MISSED, Heads, Missed
 from .payloads import Spill, events_of
-from .records import Batch, event_of
 from .remove import finish
 from .schema import Database
 

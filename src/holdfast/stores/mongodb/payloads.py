@@ -9,7 +9,7 @@ from ..frames import FRAME, spoiled, unpacked
 from ..rules import Extension
 from .batches import insert_once, named
 from .entry import Document
-from .records import (
+from .event_records import (
     Batch,
     Found,
     Ref,

@@ -1,223 +1,265 @@
-"""Events as documents hold them, and payloads cut into chunks. Pure.
-
-A batch is a run of events with dense numbers: `first`, their `ids`, and beside them the
-rest of each as a record. The data of a record are framed (`frames`); behind the format byte
-`p` is the stub that stands for a payload kept apart, whose place `apart` names.
-"""
+"""What stands beside the log: leases, drafts, snapshots, blobs, claims."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
-
 from msgspec import Raw
+from pymongo.errors import DuplicateKeyError
 
-from ...log.codec import fingerprint
-from ...log.events import Event, NewEvent
-from .. import links, rules
-from ..frames import packed
-from ..rules import APART, Extension
+from ...errors import BlobNotFound, LeaseLost
+from ...log.events import Key, Scope, new_id
+from .. import rules
+from ..frames import packed, unpacked
+from ..port import BlobRef, Draft, Lease, Snapshot
+from . import entry as entries
+from .batches import known_ids, named
+from .entry import Entry
+from .event_records import CHUNK
+from .heads import MISSED, Heads, Missed
+from .payloads import drop_chunks, put_chunks
+from .remove import check_session, has_threads
+from .schema import Database
 
-Record = dict[str, Any]
-
-_RISING = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-
-CHUNK = 1 << 20  # bytes of payload in one document
-INLINE = 128 << 10  # bytes of payload that the batch of one append holds itself
-ENVELOPE = 256  # bytes that an event is taken to have beside its data
-
-_OPTIONAL = ("run", "actor", "cause")
-
-
-class Ref(NamedTuple):
-    """Where a payload is: `pieces` chunks of a write from number `n`, in each at place `i`."""
-
-    write: str
-    n: int
-    i: int
-    pieces: int
-
-    @property
-    def chunks(self) -> list[str]:
-        return [chunk_id(self.write, self.n + k) for k in range(self.pieces)]
+# Leases
 
 
-class Batch(NamedTuple):
-    """Some events of one log, as a document has them."""
+class Leasing:
+    """One change of a lease, over all its attempts. `by` marks what it set, so that after a
+    lost reply it knows its own work."""
 
-    first: int
-    ids: list[str]
-    events: list[Record]
-    size: int
-    """About how many bytes it has."""
+    def __init__(self, db: Database, heads: Heads) -> None:
+        self._db = db
+        self._heads = heads
+        self._by = new_id()
+        self._tried: Lease | None = None
+        self._released = False
 
-    @classmethod
-    def of(cls, first: int, ids: list[str], events: list[Record]) -> Batch:
-        size = sum([len(record["data"]) + ENVELOPE for record in events])
-        return cls(int(first), ids, events, size)
+    async def acquire(self, key: Key, owner: str, ttl: float, steal: str | None) -> Lease:
+        async def attempt(entry: Entry | None, fresh: bool) -> Lease | Missed:
+            rules.found(key, entry.row if entry else None)
+            assert entry is not None
+            if self._tried is not None and entry.by == self._by:
+                return self._tried
+            now = await self._db.clock.now()
+            if entry.lease.renewed > now:  # by a clock that was ahead, unless ours is behind
+                now = await self._db.clock.asked()
+            lease, state = rules.acquire(
+                entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=now
+            )
+            self._tried = lease
+            return lease if await self._set(entry, state, self._by) else MISSED
 
-    @property
-    def last(self) -> int:
-        return self.first + len(self.ids) - 1
+        return await self._heads.settle(key, attempt)
 
+    async def renew(self, lease: Lease) -> Lease:
+        async def attempt(entry: Entry | None, fresh: bool) -> Lease | Missed:
+            rules.found(lease.key, entry.row if entry else None)
+            assert entry is not None
+            now = await self._db.clock.now()
+            renewed, state = rules.renew(entry.row, entry.lease, lease, now)
+            return renewed if await self._set(entry, state, entry.by) else MISSED
 
-class Found(NamedTuple):
-    """One event where it was found: its number, its id, and its record."""
+        return await self._heads.settle(lease.key, attempt)
 
-    seq: int
-    id: str
-    record: Record
+    async def release(self, lease: Lease, head: int | None) -> None:
+        async def attempt(entry: Entry | None, fresh: bool) -> Missed | None:
+            rules.found(lease.key, entry.row if entry else None)
+            assert entry is not None
+            try:
+                state = rules.release(entry.row, entry.lease, lease, head)
+            except LeaseLost:
+                if self._released and fresh:
+                    return None  # an attempt without a reply may have done it
+                raise
+            if state == entry.lease:
+                return None if fresh else MISSED
+            self._released = True
+            if await self._set(entry, state, None):
+                return None
+            self._released = False
+            return MISSED
 
+        await self._heads.settle(lease.key, attempt)
 
-def chunk_id(write: str, n: int) -> str:
-    """The `_id` of a chunk."""
-    return f"{write}/{n}"
-
-
-def batch_id(log: str, first: int) -> str:
-    """The `_id` of a batch: what a frozen tail becomes is known by its first number alone."""
-    return f"{log}/{first}"
-
-
-# Ids
-
-
-def newest_of(ids: Iterable[str]) -> str:
-    """The greatest of those ids that rise with time (UUIDv7); empty if none does."""
-    return max((id for id in ids if _RISING.fullmatch(id)), default="")
-
-
-def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
-    """The ids that may be among those of which `newest` is the greatest that rises: all but
-    those that rise and are greater, which none of them can be."""
-    return [id for id in ids if id <= newest or not _RISING.fullmatch(id)]
-
-
-# Bytes
-
-
-def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, Ref]]:
-    """Which chunks hold the payloads of events, and where each is."""
-    chunks: list[list[bytes]] = []
-    refs: dict[str, Ref] = {}
-    room = 0
-    for event in events:
-        data = packed(event.data)
-        if len(data) > CHUNK:
-            pieces = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
-            refs[event.id] = Ref(write, len(chunks), 0, len(pieces))
-            chunks.extend([piece] for piece in pieces)
-            room = 0
-            continue
-        if len(data) > room:
-            chunks.append([])
-            room = CHUNK
-        refs[event.id] = Ref(write, len(chunks) - 1, len(chunks[-1]), 1)
-        chunks[-1].append(data)
-        room -= len(data)
-    return chunks, refs
+    async def _set(self, entry: Entry, state: rules.LeaseState, by: str | None) -> bool:
+        new, update = entries.leased(entry, state, by)
+        return await self._heads.swap(entry, new, update)
 
 
-def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """The events whose payloads go into chunks: the large ones, or all when the batch would
-    be too much for its log's head document."""
-    small = sum([len(event.data) for event in events if len(event.data) <= APART])
-    if small > INLINE:
-        return list(events)
-    return [event for event in events if len(event.data) > APART]
+# Drafts
 
 
-# Events
+async def put_draft(
+    heads: Heads, key: Key, message: str, offset: int, text: str, *, fence: Lease
+) -> None:
+    """Keep a piece. Stored with its token, so that one that comes late does no harm."""
+    entry = await heads.existing(key)
+    rules.check_fence(entry.row, entry.lease, fence)
+    if not entry.drafts:
+        await heads.settle(key, lambda there, fresh: _mark_drafts(heads, key, there))
+    id = {"log": entry.log, "message": message, "token": fence.token, "start": offset}
+    piece = named(key.scope, _id=id, log=entry.log, message=message, token=fence.token, text=text)
+    try:
+        await heads.db.drafts.replace_one(named(key.scope, _id=id), piece, upsert=True)
+    except DuplicateKeyError:  # two at once, and the other was first
+        await heads.db.drafts.replace_one(named(key.scope, _id=id), piece)
 
 
-def recorded(event: Event, hash: bytes, link: bytes | None, ref: Ref | None = None) -> Record:
-    """An event without its number and id."""
-    data = packed(event.data) if ref is None else b"p" + rules.apart(event)
-    record: Record = {
-        "kind": event.kind,
-        "at": event.at,
-        "hash": hash,
-        "data": data,
+async def _mark_drafts(heads: Heads, key: Key, entry: Entry | None) -> Missed | None:
+    """Say in the head that there may be drafts, so that an append knows to drop them."""
+    rules.found(key, entry.row if entry else None)
+    assert entry is not None
+    if entry.drafts:
+        return None
+    new = entry._replace(drafts=True, version=entry.version + 1)
+    update = {"$set": {"drafts": True, "version": new.version}}
+    return None if await heads.swap(entry, new, update) else MISSED
+
+
+async def drafts(heads: Heads, key: Key) -> list[Draft]:
+    entry = await heads.existing(key)
+    if not entry.drafts:
+        return []
+    found = heads.db.drafts.find(named(key.scope, log=entry.log), hint="log")
+    drafts = rules.joined_drafts(
+        [
+            (doc["message"], int(doc["token"]), doc["_id"]["start"], doc["text"])
+            async for doc in found
+        ]
+    )
+    done = await known_ids(heads.db, entry, [draft.message for draft in drafts]) if drafts else {}
+    return [draft for draft in drafts if draft.message not in done]
+
+
+# Snapshots
+
+
+async def save_snapshot(heads: Heads, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+    """Keep a snapshot, unless one further on or of a newer lease is there."""
+    entry = await heads.existing(key)
+    rules.check_snapshot(entry.row, snapshot)
+    rules.check_fence(entry.row, entry.lease, fence)
+    id = {"log": entry.log, "version": snapshot.version}
+    older = [
+        {"token": {"$lt": fence.token}},
+        {"token": fence.token, "seq": {"$lte": snapshot.seq}},
+    ]
+    fields = {
+        "log": entry.log,
+        "token": fence.token,
+        "seq": snapshot.seq,
+        "state": packed(snapshot.state),
     }
-    if link is not None:
-        record["link"] = link
-    if event.v != 1:
-        record["v"] = event.v
-    for name in _OPTIONAL:
-        if (value := getattr(event, name)) is not None:
-            record[name] = value
-    if ref is not None:
-        record["apart"] = list(ref)
-        record["size"] = len(event.data)
-    return record
+    where = named(key.scope, _id=id)
+    try:
+        await heads.db.snapshots.update_one({**where, "$or": older}, {"$set": fields}, upsert=True)
+    except DuplicateKeyError:
+        # It is there and not older; or it was made at this moment, and may be.
+        await heads.db.snapshots.update_one({**where, "$or": older}, {"$set": fields})
 
 
-def batch_of(plan: Extension, refs: dict[str, Ref]) -> Batch:
-    """Events of dense numbers as one batch."""
-    events = plan.fresh
-    records = [
-        recorded(event, hash, link, refs.get(event.id))
-        for event, hash, link in zip(events, plan.hashes, plan.links, strict=True)
-    ]
-    return Batch.of(events[0].seq, [event.id for event in events], records)
+async def load_snapshot(heads: Heads, key: Key, version: str) -> Snapshot | None:
+    entry = await heads.existing(key)
+    id = {"log": entry.log, "version": version}
+    doc = await heads.db.snapshots.find_one(named(key.scope, _id=id), hint="_id_")
+    state = None if doc is None else unpacked(doc["state"])
+    if doc is None or state is None:
+        return None
+    return Snapshot(log=entry.log, seq=int(doc["seq"]), version=version, state=Raw(state))
 
 
-def merged(batches: Sequence[Batch]) -> Batch:
-    """Batches that follow each other as one."""
-    return Batch.of(
-        batches[0].first,
-        [id for batch in batches for id in batch.ids],
-        [record for batch in batches for record in batch.events],
+# Blobs
+
+
+def _blob_id(scope: Scope, sha256: str) -> dict[str, str]:
+    return {"tenant": scope.tenant, "session": scope.session, "sha256": sha256}
+
+
+async def put_blob(db: Database, scope: Scope, data: bytes, sha256: str) -> BlobRef:
+    """Keep a blob: its bytes first, then the document that makes it visible."""
+    await check_session(db, scope)
+    ref = BlobRef(sha256, len(data))
+    id = _blob_id(scope, sha256)
+    if await db.blobs.find_one(named(scope, _id=id), {"_id": 1}, hint="_id_"):
+        return ref
+    write, at = new_id(), await db.clock.now()
+    pieces = [[data[start : start + CHUNK]] for start in range(0, len(data), CHUNK)]
+    await put_chunks(db, scope, None, write, pieces)
+    doc = named(
+        scope, _id=id, sha256=sha256, size=len(data), write=write, chunks=len(pieces), at=at
     )
+    try:
+        await db.blobs.insert_one(doc)
+    except DuplicateKeyError:
+        there = await db.blobs.find_one(named(scope, _id=id), {"write": 1}, hint="_id_")
+        if there is None or there["write"] != write:
+            await drop_chunks(db, scope, write)
+    if not await has_threads(db, scope):
+        # Deleted meanwhile, and perhaps before this came to be: it must not stay behind.
+        await db.blobs.delete_one(named(scope, _id=id, write=write))
+        await drop_chunks(db, scope, write)
+        await check_session(db, scope)
+    return ref
 
 
-def numbered(batch: Batch) -> list[Found]:
-    """The events of a batch, each with its number."""
-    return [
-        Found(seq, id, record)
-        for seq, (id, record) in enumerate(zip(batch.ids, batch.events, strict=False), batch.first)
-    ]
+async def get_blob(db: Database, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
+    missing = BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
+    if not rules.is_sha256(ref.sha256):
+        raise missing
+    doc = await db.blobs.find_one(named(scope, _id=_blob_id(scope, ref.sha256)), hint="_id_")
+    if doc is None or not await has_threads(db, scope):
+        raise missing
+    ids = [f"{doc['write']}/{n}" for n in range(doc["chunks"])]
+    parts: dict[str, bytes] = {}
+    async for chunk in db.chunks.find(named(scope, _id={"$in": ids}), {"parts": 1}, hint="_id_"):
+        parts[chunk["_id"]] = chunk["parts"][0]
+    data = b"".join(parts.get(id, b"") for id in ids)
+    if checked and not rules.is_blob(data, ref.sha256):
+        raise missing
+    return data
 
 
-def ref_of(record: Record) -> Ref | None:
-    """Where the payload of a record is kept apart, if it is."""
-    place = record.get("apart")
-    return None if place is None else Ref(*place)
+async def blobs(db: Database, scope: Scope) -> list[BlobRef]:
+    if not await has_threads(db, scope):
+        return []
+    found = db.blobs.find(named(scope), {"sha256": 1, "size": 1}, sort=[("sha256", 1)])
+    return [BlobRef(doc["sha256"], doc["size"]) async for doc in found.hint("session")]
 
 
-def size_of(record: Record) -> int:
-    """How many bytes of data reading a record brings."""
-    return int(record.get("size", len(record["data"])))
+# Claims
 
 
-def stubbed(record: Record) -> bool:
-    """Whether `inline=False` gives a stub instead of the data."""
-    return bool(record["data"][:1] == b"p" and record.get("size", 0) > APART)
+async def claim(
+    db: Database, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
+) -> Scope:
+    """Compare and set: the name is free, or held by `instead_of`."""
+    id = {"tenant": tenant, "name": name}
+    while True:
+        fields = {"tenant": tenant, "session": owner.session, "at": await db.clock.now()}
+        holder = await claimed(db, tenant, name)
+        if holder is None:
+            try:
+                await db.claims.insert_one({"_id": id, **fields})
+            except DuplicateKeyError:
+                continue
+            return owner
+        if holder not in (instead_of, owner):
+            return holder
+        # Also the owner's own, so that a delete on its way takes it for a new one.
+        taken = await db.claims.update_one({"_id": id, "session": holder.session}, {"$set": fields})
+        if taken.matched_count:
+            return owner
 
 
-def event_of(found: Found, data: bytes) -> Event:
-    """An event from where it was found and its data."""
-    record = found.record
-    return Event(
-        kind=record["kind"],
-        data=Raw(data),
-        id=found.id,
-        v=record.get("v", 1),
-        run=record.get("run"),
-        actor=record.get("actor"),
-        cause=record.get("cause"),
-        seq=found.seq,
-        at=int(record["at"]),
-    )
+async def claimed(db: Database, tenant: str, name: str) -> Scope | None:
+    """Who holds a name."""
+    doc = await db.claims.find_one({"_id": {"tenant": tenant, "name": name}})
+    return None if doc is None else Scope(tenant, doc["session"])
 
 
-def blank(found: Found, data: Raw, damaged: bool) -> Record:
-    """The record after its data were replaced. Where a payload was kept apart it says so
-    until that is gone too."""
-    event = event_of(found, bytes(data))
-    link = links.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
-    record = recorded(event, fingerprint(event), link)
-    if "apart" in found.record:
-        record["apart"] = found.record["apart"]
-    return record
+async def unclaim(db: Database, tenant: str, name: str, owner: Scope) -> None:
+    await db.claims.delete_one({"_id": {"tenant": tenant, "name": name}, "session": owner.session})
+
+
+async def claims(db: Database, owner: Scope) -> list[str]:
+    found = db.claims.find(named(owner), {"_id": 1}, hint="session")
+    return sorted([doc["_id"]["name"] async for doc in found])

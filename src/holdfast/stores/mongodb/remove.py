@@ -20,9 +20,9 @@ from ..port import Lease
 from . import entry as entries
 from .batches import named
 from .entry import DEAD, FORKING, LIVE, RESTORING, Document
+from .event_records import ref_of
 from .heads import MISSED, Heads, Missed
 from .payloads import blank_chunks, drop_chunks, used_writes
-from .records import ref_of
 from .schema import Database
 
 STEP = 64  # batches looked at a time

@@ -17,8 +17,8 @@ from pymongo import AsyncMongoClient
 
 from ...errors import StoreError, StoreUnavailable
 from ...log import catalog
-from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
-from ...log.codec import LIMITS, check_stored
+from ...log.catalog import Parent, Project, Row
+from ...log.codec import LIMITS
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
 from ...values.stream_items import CaughtUp
@@ -26,22 +26,22 @@ from .. import rules
 from ..checked import CheckedStore
 from ..event_loop import OwnLoop
 from ..notify import Wakes, follow
-from ..port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from ..paging import batches
+from ..port import BlobRef, Damage, Lease, StoreInfo
 from ..retry import patiently
 from ..rules import APART
-from . import beside, find, history, remove, upkeep
+from . import history, queries, records, remove, upkeep
 from .address import Address
 from .entry import Document, Entry
 from .failure import passing, translated
 from .heads import Heads
 from .log import Append, Bounds, Guards, read_page
+from .methods import on_database, on_heads
 from .schema import VERSION, Database, opened
 from .wake import Watch
 
 T = TypeVar("T")
 
-RESTORE_BYTES = 4 << 20
-RESTORE_EVENTS = 1_000
 LARGE = 1 << 20  # bytes above which a call counts as long
 LONG = 60.0  # seconds for one attempt of a long call
 
@@ -162,8 +162,7 @@ class MongoStore(CheckedStore):
             if bounds.limit == 0 or (reverse and bounds.before == after + 1):
                 return
 
-    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        return await self._ride(lambda: history.link_of(self._db, self._heads, key, seq, log))
+    link = on_heads(history.link_of)
 
     async def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
@@ -186,16 +185,7 @@ class MongoStore(CheckedStore):
         await self._sweep(key.scope)  # discards what a restorer that died left behind
         entry = await self._ride(lambda: history.begin_restore(self._db, self._heads, key, parent))
         try:
-            some: list[Event] = []
-            size = 0
-            async for event in events:
-                check_stored(event)
-                some.append(event)
-                size += len(event.data)
-                if size >= RESTORE_BYTES or len(some) == RESTORE_EVENTS:
-                    entry = await self._restore_some(entry, some)
-                    some, size = [], 0
-            if some:
+            async for some in batches(events):
                 entry = await self._restore_some(entry, some)
             await self._ride(partial(history.end_restore, self._db, self._heads, entry), long=True)
         except StoreUnavailable:
@@ -260,71 +250,43 @@ class MongoStore(CheckedStore):
         entry = await self._ride(lambda: self._heads.read(key))
         return entry.row if entry else None
 
-    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        return await self._ride(lambda: find.find(self._db, query, cursor, limit))
-
-    async def pending(
-        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[Pending]:
-        return await self._ride(lambda: find.pending(self._db, query, cursor, limit))
-
-    async def claim(
-        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
-    ) -> Scope:
-        return await self._ride(lambda: beside.claim(self._db, tenant, name, owner, instead_of))
-
-    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        await self._ride(lambda: beside.unclaim(self._db, tenant, name, owner))
-
-    async def claims(self, owner: Scope) -> list[str]:
-        return await self._ride(lambda: beside.claims(self._db, owner))
+    find = on_database(queries.find)
+    pending = on_database(queries.pending)
+    claim = on_database(records.claim)
+    unclaim = on_database(records.unclaim)
+    claims = on_database(records.claims)
 
     # Driving
 
-    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        return await self._ride(lambda: find.runnable(self._db, tenant, agents, limit))
+    runnable = on_database(queries.runnable)
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        leasing = beside.Leasing(self._db, self._heads)
+        leasing = records.Leasing(self._db, self._heads)
         return await self._ride(lambda: leasing.acquire(key, owner, ttl, steal))
 
     async def renew(self, lease: Lease) -> Lease:
-        leasing = beside.Leasing(self._db, self._heads)
+        leasing = records.Leasing(self._db, self._heads)
         return await self._ride(lambda: leasing.renew(lease))
 
     async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        leasing = beside.Leasing(self._db, self._heads)
+        leasing = records.Leasing(self._db, self._heads)
         await self._ride(lambda: leasing.release(lease, head))
 
-    async def put_draft(
-        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
-    ) -> None:
-        await self._ride(
-            lambda: beside.put_draft(self._db, self._heads, key, message, offset, text, fence)
-        )
+    put_draft = on_heads(records.put_draft)
+    drafts = on_heads(records.drafts)
 
-    async def drafts(self, key: Key) -> list[Draft]:
-        return await self._ride(lambda: beside.drafts(self._db, self._heads, key))
-
-    # Beside it
+    # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         name = rules.blob_name(data, sha256)
-        return await self._ride(lambda: beside.put_blob(self._db, scope, data, name), long=True)
+        return await self._ride(lambda: records.put_blob(self._db, scope, data, name), long=True)
 
-    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        return await self._ride(lambda: beside.get_blob(self._db, scope, ref, checked), long=True)
-
-    async def blobs(self, scope: Scope) -> list[BlobRef]:
-        return await self._ride(lambda: beside.blobs(self._db, scope))
-
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        await self._ride(lambda: beside.save_snapshot(self._db, self._heads, key, snapshot, fence))
-
-    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        return await self._ride(lambda: beside.load_snapshot(self._db, self._heads, key, version))
+    get_blob = on_database(records.get_blob, long=True)
+    blobs = on_database(records.blobs)
+    save_snapshot = on_heads(records.save_snapshot)
+    load_snapshot = on_heads(records.load_snapshot)
 
     # Upkeep
 

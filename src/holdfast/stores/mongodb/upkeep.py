@@ -17,12 +17,12 @@ from ..links import Walk
 from ..port import Damage
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, named
-from .beside import claimed
 from .entry import DEAD, LIVE, Document, Entry, Segment
+from .event_records import Found
 from .heads import Heads
 from .history import blank_events, drop_snapshots, kept_of, project_anew, projected
 from .payloads import drop_chunks, events_of, used_writes
-from .records import Found
+from .records import claimed
 from .schema import Collection, Database
 
 TRIES = 5  # to read a log that others change meanwhile

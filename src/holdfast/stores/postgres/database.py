@@ -14,14 +14,15 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 from asyncpg import Connection, Pool, Record
 
 from ...errors import InvalidValue, StoreUnavailable
 from ..event_loop import OwnLoop
-from ..retry import PATIENCE, patiently
+from ..options import parse_query, read_options
+from ..retry import patiently
 from .failure import broken, passing, translated
 
 T = TypeVar("T")
@@ -30,7 +31,6 @@ AnyPool: TypeAlias = "Pool[Record]"
 CONNECT = 10.0  # seconds that a new connection may take
 SLOW = 60.0  # seconds that a statement may take that moves much; others have half the patience
 FOR_EVER = 86_400.0  # seconds for what may take as long as it takes
-POOL = 10  # connections at most
 # Every statement has its index: so the plan is the same for a small table and a large one.
 PLANS = dict.fromkeys(
     (
@@ -44,7 +44,6 @@ PLANS = dict.fromkeys(
     "off",
 )
 FLUSHED = "SELECT set_config('synchronous_commit', 'on', true)"
-NAME = re.compile("[a-z_][a-z0-9_]{0,47}")
 HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::(\d*))?")  # with its port
 CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
@@ -112,15 +111,14 @@ class Options:
 
     def __init__(self, url: str) -> None:
         parts = _split(url)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.schema = check_schema(given.pop("schema", "holdfast"))
-        self.pooled = _pooler(given.pop("pooler", "none"))
-        self.listen_url = given.pop("listen_url", None)
-        self.patience = _number("patience", given.pop("patience", None), PATIENCE)
-        self.connections = int(_number("connections", given.pop("connections", None), POOL))
-        self.migrates = (
-            _choice("migrate", given.pop("migrate", "auto"), ("auto", "never")) == "auto"
-        )
+        given = parse_query(parts.query)
+        ours = read_options("postgres", given)
+        self.schema: str = ours["schema"]
+        self.pooled = ours["pooler"] == "transaction"
+        self.listen_url: str | None = ours["listen_url"]
+        self.patience: float = ours["patience"]
+        self.connections: int = ours["connections"]
+        self.migrates = ours["migrate"] == "auto"
         query = urlencode(given, quote_via=quote)
         self.url = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
         self.location = _location(parts, given, self.schema)
@@ -345,43 +343,6 @@ def unreadable() -> InvalidValue:
         problem="is not a PostgreSQL URL",
         remedy="write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters escaped",
     )
-
-
-def check_schema(name: str) -> str:
-    """The schema's name, if it is one that needs no quoting."""
-    if not NAME.fullmatch(name) or name.startswith("pg_"):
-        raise InvalidValue(
-            field="schema",
-            problem=f"is {name!r}",
-            remedy="use 1 to 48 of a-z, 0-9 and _, not beginning with a digit or pg_",
-        )
-    return name
-
-
-def _pooler(value: str) -> bool:
-    return _choice("pooler", value, ("none", "transaction")) == "transaction"
-
-
-def _choice(field: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise InvalidValue(
-            field=field, problem=f"is {value!r}", remedy=f"use {' or '.join(choices)}"
-        )
-    return value
-
-
-def _number(field: str, value: str | None, default: float) -> float:
-    if value is None:
-        return default
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1.0
-    if not 1 <= number <= 3_600:
-        what = "seconds" if field == "patience" else field
-        remedy = f"give a number of {what}, 1 to 3600"
-        raise InvalidValue(field=field, problem=f"is {value!r}", remedy=remedy)
-    return number
 
 
 def _location(parts: Any, given: dict[str, str], schema: str) -> str:

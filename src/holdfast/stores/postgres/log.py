@@ -174,7 +174,7 @@ async def known_ids(link: Link, entry: Entry, ids: Sequence[str]) -> dict[str, i
     return {record["id"]: record["seq"] for record in records}
 
 
-async def link_of(link: Link, key: Key, seq: int, log: str | None) -> str | None:
+async def link_of(link: Link, key: Key, seq: int, *, log: str | None = None) -> str | None:
     """The link of an event, shared or its own."""
     entry = await existing(link, key, log, lock="")
     rules.check_at(entry.row, seq, "seq")

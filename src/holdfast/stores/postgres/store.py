@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ...errors import StoreUnavailable
 from ...log import catalog
-from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...log.catalog import Parent, Project, Row
 from ...log.codec import LIMITS
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
@@ -23,14 +23,15 @@ from .. import paging, rules
 from ..checked import CheckedStore
 from ..notify import Wakes, follow
 from ..paging import batches, read_in_pages
-from ..port import BlobRef, Damage, Draft, Lease, Snapshot, StoreInfo
+from ..port import BlobRef, Damage, Lease, StoreInfo
 from ..rules import APART
-from . import beside, find, history, remove, schema, upkeep
+from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
 from . import read as reading
 from .calls import Calls
 from .database import CLOCK, FOR_EVER, SLOW, AnyPool, Database, Link
 from .log import Append, Heads
+from .methods import runs
 from .notices import Notices
 
 T = TypeVar("T")
@@ -160,8 +161,7 @@ class PostgresStore(CheckedStore):
             page = await self._run(lambda link: _at_one_moment(link, key, bounds), within=SLOW)
         return page
 
-    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        return await self._run(lambda link: logs.link_of(link, key, seq, log), whole=False)
+    link = runs(logs.link_of)
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
@@ -255,73 +255,42 @@ class PostgresStore(CheckedStore):
         entry = await self._run(lambda link: logs.lookup(link, key), whole=False)
         return entry.row if entry else None
 
-    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        return await self._run(lambda link: find.find(link, query, cursor, limit), whole=False)
-
-    async def pending(
-        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[Pending]:
-        return await self._run(lambda link: find.pending(link, query, cursor, limit), whole=False)
-
-    async def claim(
-        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
-    ) -> Scope:
-        return await self._run(
-            lambda link: beside.claim(link, tenant, name, owner, instead_of), whole=False
-        )
-
-    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        await self._run(lambda link: beside.unclaim(link, tenant, name, owner), whole=False)
-
-    async def claims(self, owner: Scope) -> list[str]:
-        return await self._run(lambda link: beside.claims(link, owner), whole=False)
+    find = runs(queries.find)
+    pending = runs(queries.pending)
+    claim = runs(records.claim)
+    unclaim = runs(records.unclaim)
+    claims = runs(records.claims)
 
     # Driving
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        return await self._timed(lambda link, now: find.runnable(link, now, tenant, agents, limit))
+        return await self._timed(
+            lambda link, now: queries.runnable(link, now, tenant, agents, limit)
+        )
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        acquire = beside.Acquire(key, owner, ttl, steal)
+        acquire = records.Acquire(key, owner, ttl, steal)
         return await self._run(lambda link: acquire(link, lambda: self._now(link)))
 
     async def renew(self, lease: Lease) -> Lease:
-        return await self._timed(lambda link, now: beside.renew(link, now, lease))
+        return await self._timed(lambda link, now: records.renew(link, now, lease))
 
-    async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        await self._run(lambda link: beside.release(link, lease, head))
+    release = runs(records.release, whole=True)
+    put_draft = runs(records.put_draft)
+    drafts = runs(records.drafts, whole=True)
 
-    async def put_draft(
-        self, key: Key, message: str, offset: int, text: str, *, fence: Lease
-    ) -> None:
-        await self._run(
-            lambda link: beside.put_draft(link, key, message, offset, text, fence), whole=False
-        )
-
-    async def drafts(self, key: Key) -> list[Draft]:
-        return await self._run(lambda link: beside.drafts(link, key))
-
-    # Beside it
+    # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         name = rules.blob_name(data, sha256)
-        return await self._run(lambda link: beside.put_blob(link, scope, data, name), within=SLOW)
+        return await self._run(lambda link: records.put_blob(link, scope, data, name), within=SLOW)
 
-    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        return await self._run(
-            lambda link: beside.get_blob(link, scope, ref, checked), whole=False, within=SLOW
-        )
-
-    async def blobs(self, scope: Scope) -> list[BlobRef]:
-        return await self._run(lambda link: beside.blobs(link, scope), whole=False)
-
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        await self._run(lambda link: beside.save_snapshot(link, key, snapshot, fence))
-
-    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        return await self._run(lambda link: beside.load_snapshot(link, key, version), whole=False)
+    get_blob = runs(records.get_blob, within=SLOW)
+    blobs = runs(records.blobs)
+    save_snapshot = runs(records.save_snapshot, whole=True)
+    load_snapshot = runs(records.load_snapshot)
 
     # Upkeep
 

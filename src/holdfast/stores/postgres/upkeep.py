@@ -11,12 +11,12 @@ from ...log.events import Key, Scope
 from ..links import Walk
 from ..paging import PAGE_EVENTS
 from ..port import Damage
-from .beside import claimed
 from .columns import digests
 from .database import Link
 from .history import blank, projected
 from .log import Entry, entry_by_id, kept_of, save_row, segments
 from .read import readable, records_of
+from .records import claimed
 from .schema import DEAD, LIVE
 
 

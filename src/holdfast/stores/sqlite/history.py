@@ -29,21 +29,14 @@ from .log import (
 )
 from .payloads import Bodies, Entry, Kept, Record, event_of
 from .schema import LIVE, RESTORING
+from .transaction import Transaction
 
 # Forking and restoring
 
 
-def fork(
-    conn: sqlite3.Connection,
-    bodies: Bodies,
-    project: Project,
-    now: int,
-    key: Key,
-    thread: str,
-    at: int,
-    first: NewEvent,
-) -> None:
+def fork(tx: Transaction, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
     """Begin a thread that shares the numbers up to `at`."""
+    conn, bodies, now = tx.conn, tx.bodies, tx.clock()
     entry = bodies.current(conn, existing(conn, key))
     target = Key(key.tenant, key.session, thread)
     there = lookup(conn, target)
@@ -61,7 +54,7 @@ def fork(
     base = holder(conn, entry, at)
     row = rules.new_row(target, now, at=at, base=links.link_in(kept_of(conn, base, at)))
     event = first.numbered(at + 1, now)
-    plan = rules.extended(row, [event], links.seals([event]), [project(event)])
+    plan = rules.extended(row, [event], links.seals([event]), [tx.project(event)])
     write(conn, bodies, begin(conn, row, base=base, shared=at), plan)
 
 

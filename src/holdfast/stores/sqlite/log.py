@@ -24,6 +24,7 @@ from ..port import Lease
 from ..rules import Extension, LeaseState
 from .payloads import Bodies, Entry, Recent, Record
 from .schema import LIVE
+from .transaction import Transaction
 
 PAGE_BYTES = 4 << 20
 
@@ -147,11 +148,11 @@ def _known_sql(count: int) -> str:
     return f"SELECT id, seq FROM events INDEXED BY events_id WHERE log = ? AND id IN ({marks})"
 
 
-def link_of(conn: sqlite3.Connection, key: Key, seq: int, log: str | None) -> str | None:
+def link_of(tx: Transaction, key: Key, seq: int, *, log: str | None = None) -> str | None:
     """The link of an event, shared or its own."""
-    entry = existing(conn, key, log)
+    entry = existing(tx.conn, key, log)
     rules.check_at(entry.row, seq, "seq")
-    return ending(kept_of(conn, holder(conn, entry, seq), seq))
+    return ending(kept_of(tx.conn, holder(tx.conn, entry, seq), seq))
 
 
 # Appending

@@ -19,7 +19,7 @@ from typing import Any
 from ...errors import InvalidValue, StoreDamaged
 from ...file_lock import FileLock
 from ...log import catalog
-from ...log.catalog import Page, Parent, Pending, PendingQuery, Project, Query, Row
+from ...log.catalog import Parent, Project, Row
 from ...log.codec import LIMITS
 from ...log.events import Appended, Event, Key, NewEvent, Scope
 from ...values.records import Receipt, Remains
@@ -28,13 +28,15 @@ from .. import paging, rules
 from ..checked import CheckedStore
 from ..links import seals
 from ..notify import Wakes, follow
+from ..options import read_option
 from ..paging import batches, read_in_pages
-from ..port import BlobRef, Damage, Draft, Durability, Lease, Snapshot, StoreInfo, wall_clock
+from ..port import BlobRef, Damage, Durability, Lease, StoreInfo, wall_clock
 from ..rules import APART, Extension
-from . import beside, find, history, remove, schema, upkeep
+from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
 from .identity import DatabaseFile, inode, replaced
 from .payloads import Bodies, InDatabase
+from .transaction import Transaction, reads, writes
 from .writer import Readers, Reopen, Writer
 
 MODE = 0o600  # who may open a file that is created: its owner
@@ -92,10 +94,11 @@ class SqliteStore(CheckedStore):
     ) -> SqliteStore:
         """Open the file, creating or migrating it; safe for many processes at once. A file that is
         created gets the permissions `mode`, and so do those beside it."""
-        level = check_durability(durability)
+        level: Durability = read_option("sqlite", "durability", durability)
+        private = read_option("sqlite", "mode", f"{mode:04o}")
         name = check_path(os.fspath(path))
         file = await asyncio.to_thread(DatabaseFile, name)
-        conn, lock = await asyncio.to_thread(_open, file, SYNCHRONOUS[level], check_mode(mode))
+        conn, lock = await asyncio.to_thread(_open, file, SYNCHRONOUS[level], private)
         return cls(
             name,
             durability=level,
@@ -109,6 +112,9 @@ class SqliteStore(CheckedStore):
 
     def _connect(self) -> sqlite3.Connection:
         return schema.connect(self._file.path, synchronous="NORMAL")
+
+    def _transaction(self, conn: sqlite3.Connection) -> Transaction:
+        return Transaction(conn, self._bodies, self._writer.recent, self._project, self._clock)
 
     # The log
 
@@ -172,20 +178,14 @@ class SqliteStore(CheckedStore):
             lambda conn: logs.read_page(conn, self._bodies, key, **bounds)
         )
 
-    async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        return await self._readers.run(lambda conn: logs.link_of(conn, key, seq, log))
+    link = reads(logs.link_of)
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
         return follow(self, self._wakes, key, after, log, begun=self._writer.watch)
 
-    async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        await self._writer.run(
-            lambda conn: history.fork(
-                conn, self._bodies, self._project, self._clock(), key, thread, at, first
-            )
-        )
+    fork = writes(history.fork)
 
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
@@ -264,87 +264,45 @@ class SqliteStore(CheckedStore):
         entry = await self._readers.run_soon(lambda conn: logs.lookup(conn, key))
         return entry.row if entry else None
 
-    async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-        return await self._readers.run(lambda conn: find.find(conn, query, cursor, limit))
-
-    async def pending(
-        self, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[Pending]:
-        return await self._readers.run(lambda conn: find.pending(conn, query, cursor, limit))
-
-    async def claim(
-        self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
-    ) -> Scope:
-        return await self._writer.run(
-            lambda conn: beside.claim(conn, self._bodies, tenant, name, owner, instead_of)
-        )
-
-    async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        await self._writer.run(lambda conn: beside.unclaim(conn, self._bodies, tenant, name, owner))
-
-    async def claims(self, owner: Scope) -> list[str]:
-        return await self._readers.run(lambda conn: beside.claims(conn, owner))
+    find = reads(queries.find)
+    pending = reads(queries.pending)
+    claim = writes(records.claim)
+    unclaim = writes(records.unclaim)
+    claims = reads(records.claims)
 
     # Driving
 
-    async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        return await self._readers.run(
-            lambda conn: find.runnable(conn, self._clock(), tenant, agents, limit)
-        )
-
-    async def acquire(
-        self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
-    ) -> Lease:
-        recent = self._writer.recent
-        return await self._writer.run(
-            lambda conn: beside.acquire(conn, recent, self._clock(), key, owner, ttl, steal),
-            tidy=True,
-        )
-
-    async def renew(self, lease: Lease) -> Lease:
-        recent = self._writer.recent
-        return await self._writer.run(
-            lambda conn: beside.renew(conn, recent, self._clock(), lease), tidy=True
-        )
-
-    async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        recent = self._writer.recent
-        await self._writer.run(lambda conn: beside.release(conn, recent, lease, head), tidy=True)
+    runnable = reads(queries.runnable)
+    acquire = writes(records.acquire, tidy=True)
+    renew = writes(records.renew, tidy=True)
+    release = writes(records.release, tidy=True)
 
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        recent = self._writer.recent
         await self._writer.run(
-            lambda conn: beside.put_draft(conn, recent, key, message, offset, text, fence),
+            lambda conn: records.put_draft(
+                self._transaction(conn), key, message, offset, text, fence
+            ),
             size=len(text),
             tidy=True,
         )
 
-    async def drafts(self, key: Key) -> list[Draft]:
-        return await self._readers.run(lambda conn: beside.drafts(conn, key))
+    drafts = reads(records.drafts)
 
-    # Beside it
+    # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         name = rules.blob_name(data, sha256)
         return await self._writer.run(
-            lambda conn: beside.put_blob(conn, self._bodies, scope, data, name), size=len(data)
+            lambda conn: records.put_blob(self._transaction(conn), scope, data, name),
+            size=len(data),
         )
 
-    async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        return await self._readers.run(
-            lambda conn: beside.get_blob(conn, self._bodies, scope, ref, checked)
-        )
-
-    async def blobs(self, scope: Scope) -> list[BlobRef]:
-        return await self._readers.run(lambda conn: beside.blobs(conn, scope))
-
-    async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        await self._writer.run(lambda conn: beside.save_snapshot(conn, key, snapshot, fence))
-
-    async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
-        return await self._readers.run(lambda conn: beside.load_snapshot(conn, key, version))
+    get_blob = reads(records.get_blob)
+    blobs = reads(records.blobs)
+    save_snapshot = writes(records.save_snapshot)
+    load_snapshot = reads(records.load_snapshot)
 
     # Upkeep
 
@@ -462,26 +420,6 @@ def sync_folder(path: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def check_durability(value: str) -> Any:
-    """The level, if it is one."""
-    if value not in SYNCHRONOUS:
-        raise InvalidValue(
-            field="durability", problem=f"is {value!r}", remedy="use 'process' or 'machine'"
-        )
-    return value
-
-
-def check_mode(value: int) -> int:
-    """The permissions, if they let the owner read and write, and nobody execute."""
-    if value & 0o600 != 0o600 or value & ~0o666:
-        raise InvalidValue(
-            field="mode",
-            problem=f"is {value:#05o}",
-            remedy="use 0600, or what others may do too, such as 0640 or 0660",
-        )
-    return value
 
 
 def check_path(path: str) -> str:

@@ -14,10 +14,10 @@ from ...log.codec import fingerprint
 from ...log.events import Key, Scope
 from ..links import Walk
 from ..port import Damage
-from .beside import claimed
 from .history import blank, projected
 from .log import entry_by_id, kept_of, save_row, segments
 from .payloads import Bodies, Entry
+from .records import claimed
 from .schema import DEAD, LIVE, translated
 
 PAGE = 512

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast import Agent, Harness, Mode, SubAgent, ToolContext, tool
 from holdfast.errors import AlreadyDecided, NotPending
 from holdfast.harness.builtins import ASKING, TASKS
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.values.pending import Ask
 
@@ -115,7 +115,7 @@ class Stage:
             await asyncio.sleep(LOOK)
 
     def _over(self, session: Session) -> bool:
-        state = session.live.state
+        state = core_of(session).live.state
         return self.posted.is_set() and state.active is None and not state.queue
 
     async def _decide(self, session: Session, ask: Ask) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import Harness, Store
 from holdfast.events import Appended, Key, NewEvent
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 from holdfast.store import Lease
 from holdfast.testing.faults import FaultyStore
 from holdfast.values.display import to_json
@@ -26,7 +26,7 @@ async def view(session: Session) -> dict[str, Any]:
     children = await session.subagents.list()
     below = [await session.subagents.open(child.thread) for child in children]
     for each in (session, *below):
-        await each.catch_up()
+        await core_of(each).catch_up()
     seen = {
         "displays": [msgspec.Raw(to_json(each.display.get())) for each in (session, *below)],
         "pending": await session.pending(),

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast import Harness, HoldfastError
-from holdfast.harness.session.session import Session
+from holdfast.harness.session.session import Session, core_of
 
 from ....crash.workers.talk import hear, say
 from ..crash.witness import view
@@ -55,12 +55,12 @@ class Hand:
 
     async def look(self, head: int) -> Answer:
         """What it shows, once event `head` is here."""
-        await self.session.live.reach(head)
-        return {"view": await view(self.session), "head": self.session.live.state.head}
+        await core_of(self.session).live.reach(head)
+        return {"view": await view(self.session), "head": core_of(self.session).live.state.head}
 
     async def log(self) -> Answer:
         """The whole log, read from the store."""
-        live = self.session.live
+        live = core_of(self.session).live
         events = [event async for event in live.store.read(live.key)]
         return {"events": msgspec.json.encode(events).decode()}
 
@@ -71,7 +71,7 @@ class Hand:
 
     async def waits(self) -> Answer:
         """Come to rest, or to something that a person must answer."""
-        await self.session.catch_up()
+        await core_of(self.session).catch_up()
         return {"status": (await self.session.wait()).status}
 
 

@@ -47,7 +47,7 @@ async def renew(link: Link, now: int, lease: Lease) -> Lease:
     return renewed
 
 
-async def release(link: Link, lease: Lease, head: int | None) -> None:
+async def release(link: Link, lease: Lease, *, head: int | None = None) -> None:
     entry = await existing(link, lease.key)
     await _save_lease(link, entry.id, rules.release(entry.row, entry.lease, lease, head))
 
@@ -69,7 +69,7 @@ async def _save_lease(link: Link, id: int, state: LeaseState) -> None:
 
 
 async def put_draft(
-    link: Link, key: Key, message: str, offset: int, text: str, fence: Lease
+    link: Link, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
     """One statement where the lease holds, which is nearly always."""
     put = await link.run(
@@ -93,27 +93,20 @@ async def put_draft(
 
 async def drafts(link: Link, key: Key) -> list[Draft]:
     entry = await existing(link, key, lock="")
-    pieces: dict[str, tuple[int, dict[int, str]]] = {}
     found = await link.rows(
-        "SELECT message, token, start, text FROM hf.drafts WHERE log = $1 ORDER BY message, token",
-        entry.id,
+        "SELECT message, token, start, text FROM hf.drafts WHERE log = $1", entry.id
     )
-    for message, token, start, text in found:
-        if message not in pieces or pieces[message][0] < token:
-            pieces[message] = (token, {})
-        pieces[message][1][start] = text.decode()
-    done = await known_ids(link, entry, list(pieces)) if pieces else {}
-    return [
-        Draft(message, rules.join_draft(parts), token)
-        for message, (token, parts) in pieces.items()
-        if message not in done
-    ]
+    drafts = rules.joined_drafts(
+        (message, token, start, text.decode()) for message, token, start, text in found
+    )
+    done = await known_ids(link, entry, [draft.message for draft in drafts]) if drafts else {}
+    return [draft for draft in drafts if draft.message not in done]
 
 
 # Snapshots
 
 
-async def save_snapshot(link: Link, key: Key, snapshot: Snapshot, fence: Lease) -> None:
+async def save_snapshot(link: Link, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
     entry = await existing(link, key, lock="FOR SHARE")
     rules.check_snapshot(entry.row, snapshot)
     rules.check_fence(entry.row, entry.lease, fence)
@@ -169,7 +162,7 @@ async def _exists(link: Link, scope: Scope) -> bool:
     return found is not None
 
 
-async def get_blob(link: Link, scope: Scope, ref: BlobRef, checked: bool) -> bytes:
+async def get_blob(link: Link, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
     if rules.is_sha256(ref.sha256):
         column = await link.value(
             "SELECT data FROM hf.blobs WHERE tenant = $1 AND session = $2 AND sha256 = $3",
@@ -195,7 +188,7 @@ async def blobs(link: Link, scope: Scope) -> list[BlobRef]:
 
 
 async def claim(
-    link: Link, tenant: str, name: str, owner: Scope, instead_of: Scope | None
+    link: Link, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
     """Insert, or change what `instead_of` holds; one statement, so one winner."""
     session = await link.value(

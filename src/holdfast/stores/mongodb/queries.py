@@ -22,7 +22,9 @@ MANY = 200  # heads whose sessions' users are looked up at once
 _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 1)
 
 
-async def find(db: Database, query: Query, cursor: str | None, limit: int) -> Page[Row]:
+async def find(
+    db: Database, query: Query, *, cursor: str | None = None, limit: int = 50
+) -> Page[Row]:
     """One page of rows, and the number of all if the query asks for it."""
     where, index = conditions(query)
     place = query.order
@@ -93,7 +95,7 @@ def _index(query: Query) -> str:
 
 
 async def pending(
-    db: Database, query: PendingQuery, cursor: str | None, limit: int
+    db: Database, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Pending]:
     """One page of the inbox, oldest first.
 
@@ -167,7 +169,9 @@ def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
     return where, index
 
 
-async def runnable(db: Database, tenant: str, agents: Sequence[str], limit: int) -> list[Key]:
+async def runnable(
+    db: Database, tenant: str, *, agents: Sequence[str], limit: int = 100
+) -> list[Key]:
     """Logs of these agents that want a driver and have no live lease."""
     if not agents:
         return []

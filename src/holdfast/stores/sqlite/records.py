@@ -12,95 +12,80 @@ from .. import rules
 from ..port import BlobRef, Draft, Lease, Snapshot
 from ..rules import LeaseState
 from .log import existing, known_ids
-from .payloads import Bodies, Entry, Recent
+from .payloads import Entry
 from .remove import has_threads
+from .transaction import Transaction
 
 # Leases. These, and `put_draft`, keep `recent` true: the logs as they were written last.
 
 
 def acquire(
-    conn: sqlite3.Connection,
-    recent: Recent,
-    now: int,
-    key: Key,
-    owner: str,
-    ttl: float,
-    steal: str | None,
+    tx: Transaction, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
 ) -> Lease:
-    entry = recent.get(key) or existing(conn, key)
+    entry = _recent(tx, key)
+    now = tx.clock()
     lease, state = rules.acquire(entry.row, entry.lease, owner, ttl=ttl, steal=steal, now=now)
-    _save_lease(conn, recent, entry, state)
+    _save_lease(tx, entry, state)
     return lease
 
 
-def renew(conn: sqlite3.Connection, recent: Recent, now: int, lease: Lease) -> Lease:
-    entry = recent.get(lease.key) or existing(conn, lease.key)
-    renewed, state = rules.renew(entry.row, entry.lease, lease, now)
-    _save_lease(conn, recent, entry, state)
+def renew(tx: Transaction, lease: Lease) -> Lease:
+    entry = _recent(tx, lease.key)
+    renewed, state = rules.renew(entry.row, entry.lease, lease, tx.clock())
+    _save_lease(tx, entry, state)
     return renewed
 
 
-def release(conn: sqlite3.Connection, recent: Recent, lease: Lease, head: int | None) -> None:
-    entry = recent.get(lease.key) or existing(conn, lease.key)
-    _save_lease(conn, recent, entry, rules.release(entry.row, entry.lease, lease, head))
+def release(tx: Transaction, lease: Lease, *, head: int | None = None) -> None:
+    entry = _recent(tx, lease.key)
+    _save_lease(tx, entry, rules.release(entry.row, entry.lease, lease, head))
 
 
-def _save_lease(conn: sqlite3.Connection, recent: Recent, entry: Entry, state: LeaseState) -> None:
-    conn.execute(
+def _recent(tx: Transaction, key: Key) -> Entry:
+    return tx.recent.get(key) or existing(tx.conn, key)
+
+
+def _save_lease(tx: Transaction, entry: Entry, state: LeaseState) -> None:
+    tx.conn.execute(
         "UPDATE logs SET token = ?, owner = ?, since = ?, until = ?, renewed = ? WHERE id = ?",
         (state.token, state.owner, state.since, state.until, state.renewed, entry.id),
     )
-    recent[entry.row.key] = entry._replace(lease=state)
+    tx.recent[entry.row.key] = entry._replace(lease=state)
 
 
 # Drafts
 
 
 def put_draft(
-    conn: sqlite3.Connection,
-    recent: Recent,
-    key: Key,
-    message: str,
-    offset: int,
-    text: str,
-    fence: Lease,
+    tx: Transaction, key: Key, message: str, offset: int, text: str, fence: Lease
 ) -> None:
-    entry = recent.get(key) or existing(conn, key)
+    entry = _recent(tx, key)
     rules.check_fence(entry.row, entry.lease, fence)
-    recent[key] = entry._replace(drafts=True)
-    conn.execute(
+    tx.recent[key] = entry._replace(drafts=True)
+    tx.conn.execute(
         "INSERT OR REPLACE INTO drafts (log, message, token, start, text) VALUES (?, ?, ?, ?, ?)",
         (entry.id, message, fence.token, offset, text),
     )
 
 
-def drafts(conn: sqlite3.Connection, key: Key) -> list[Draft]:
-    entry = existing(conn, key)
-    pieces: dict[str, tuple[int, dict[int, str]]] = {}
-    found = conn.execute(
-        "SELECT message, token, start, text FROM drafts WHERE log = ? ORDER BY message, token",
-        (entry.id,),
+def drafts(tx: Transaction, key: Key) -> list[Draft]:
+    entry = existing(tx.conn, key)
+    found = tx.conn.execute(
+        "SELECT message, token, start, text FROM drafts WHERE log = ?", (entry.id,)
     )
-    for message, token, start, text in found:
-        if message not in pieces or pieces[message][0] < token:
-            pieces[message] = (token, {})
-        pieces[message][1][start] = text
-    done = known_ids(conn, entry, list(pieces))
-    return [
-        Draft(message, rules.join_draft(parts), token)
-        for message, (token, parts) in pieces.items()
-        if message not in done
-    ]
+    drafts = rules.joined_drafts(found)
+    done = known_ids(tx.conn, entry, [draft.message for draft in drafts])
+    return [draft for draft in drafts if draft.message not in done]
 
 
 # Snapshots
 
 
-def save_snapshot(conn: sqlite3.Connection, key: Key, snapshot: Snapshot, fence: Lease) -> None:
-    entry = existing(conn, key)
+def save_snapshot(tx: Transaction, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+    entry = existing(tx.conn, key)
     rules.check_snapshot(entry.row, snapshot)
     rules.check_fence(entry.row, entry.lease, fence)
-    conn.execute(
+    tx.conn.execute(
         "INSERT INTO snapshots (log, version, token, seq, state) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (log, version) DO UPDATE"
         " SET token = excluded.token, seq = excluded.seq, state = excluded.state"
@@ -109,9 +94,9 @@ def save_snapshot(conn: sqlite3.Connection, key: Key, snapshot: Snapshot, fence:
     )
 
 
-def load_snapshot(conn: sqlite3.Connection, key: Key, version: str) -> Snapshot | None:
-    entry = existing(conn, key)
-    found = conn.execute(
+def load_snapshot(tx: Transaction, key: Key, version: str) -> Snapshot | None:
+    entry = existing(tx.conn, key)
+    found = tx.conn.execute(
         "SELECT seq, state FROM snapshots WHERE log = ? AND version = ?", (entry.id, version)
     ).fetchone()
     if found is None or found[1][:1] != b"j":
@@ -122,10 +107,8 @@ def load_snapshot(conn: sqlite3.Connection, key: Key, version: str) -> Snapshot 
 # Blobs
 
 
-def put_blob(
-    conn: sqlite3.Connection, bodies: Bodies, scope: Scope, data: bytes, sha256: str
-) -> BlobRef:
-    names = (scope.tenant, scope.session)
+def put_blob(tx: Transaction, scope: Scope, data: bytes, sha256: str) -> BlobRef:
+    conn, names = tx.conn, (scope.tenant, scope.session)
     if not has_threads(conn, scope):
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
     conn.execute("INSERT OR IGNORE INTO owners (tenant, session) VALUES (?, ?)", names)
@@ -134,25 +117,23 @@ def put_blob(
     if _blob(conn, owner, sha256) is None:
         conn.execute(
             "INSERT INTO blobs (owner, sha256, size, data) VALUES (?, ?, ?, ?)",
-            (owner, sha256, len(data), bodies.put_blob(scope, sha256, data)),
+            (owner, sha256, len(data), tx.bodies.put_blob(scope, sha256, data)),
         )
     return BlobRef(sha256, len(data))
 
 
-def get_blob(
-    conn: sqlite3.Connection, bodies: Bodies, scope: Scope, ref: BlobRef, checked: bool
-) -> bytes:
-    owner = _owner(conn, scope) if rules.is_sha256(ref.sha256) else None
-    column = None if owner is None else _blob(conn, owner, ref.sha256)
+def get_blob(tx: Transaction, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
+    owner = _owner(tx.conn, scope) if rules.is_sha256(ref.sha256) else None
+    column = None if owner is None else _blob(tx.conn, owner, ref.sha256)
     if column is not None:
-        data = bodies.get_blob(scope, ref.sha256, column)
+        data = tx.bodies.get_blob(scope, ref.sha256, column)
         if not checked or rules.is_blob(data, ref.sha256):
             return data
     raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
 
 
-def blobs(conn: sqlite3.Connection, scope: Scope) -> list[BlobRef]:
-    found = conn.execute(
+def blobs(tx: Transaction, scope: Scope) -> list[BlobRef]:
+    found = tx.conn.execute(
         "SELECT sha256, size FROM blobs JOIN owners ON owners.id = blobs.owner"
         " WHERE tenant = ? AND session = ? ORDER BY sha256",
         (scope.tenant, scope.session),
@@ -178,20 +159,15 @@ def _blob(conn: sqlite3.Connection, owner: int, sha256: str) -> bytes | None:
 
 
 def claim(
-    conn: sqlite3.Connection,
-    bodies: Bodies,
-    tenant: str,
-    name: str,
-    owner: Scope,
-    instead_of: Scope | None,
+    tx: Transaction, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
-    holder = claimed(conn, tenant, name)
+    holder = claimed(tx.conn, tenant, name)
     if holder is None or holder == instead_of:
-        conn.execute(
+        tx.conn.execute(
             "INSERT OR REPLACE INTO claims (tenant, name, session) VALUES (?, ?, ?)",
             (tenant, name, owner.session),
         )
-        bodies.claimed(conn, tenant, name, owner.session)
+        tx.bodies.claimed(tx.conn, tenant, name, owner.session)
         holder = owner
     return holder
 
@@ -204,17 +180,17 @@ def claimed(conn: sqlite3.Connection, tenant: str, name: str) -> Scope | None:
     return found and Scope(tenant, found[0])
 
 
-def unclaim(conn: sqlite3.Connection, bodies: Bodies, tenant: str, name: str, owner: Scope) -> None:
-    given_up = conn.execute(
+def unclaim(tx: Transaction, tenant: str, name: str, owner: Scope) -> None:
+    given_up = tx.conn.execute(
         "DELETE FROM claims WHERE tenant = ? AND name = ? AND session = ?",
         (tenant, name, owner.session),
     )
     if given_up.rowcount:
-        bodies.claimed(conn, tenant, name, None)
+        tx.bodies.claimed(tx.conn, tenant, name, None)
 
 
-def claims(conn: sqlite3.Connection, owner: Scope) -> list[str]:
-    found = conn.execute(
+def claims(tx: Transaction, owner: Scope) -> list[str]:
+    found = tx.conn.execute(
         "SELECT name FROM claims WHERE tenant = ? AND session = ? ORDER BY name",
         (owner.tenant, owner.session),
     )

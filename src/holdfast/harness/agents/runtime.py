@@ -1,0 +1,53 @@
+"""What the sessions and drivers of one harness share while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ...log.events import Key
+from ...stores.port import Store
+from ..sandbox.port import Place, Reason
+from .config import Config
+
+OUTPUTS = 1_000  # output types that are remembered; for older messages the log has the schema
+
+
+class Outputs(dict[tuple[str, int], Any]):
+    """The tools that check typed answers, by log and message: the latest `OUTPUTS`."""
+
+    def __setitem__(self, mark: tuple[str, int], made: Any) -> None:
+        super().__setitem__(mark, made)
+        while len(self) > OUTPUTS:
+            del self[next(iter(self))]
+
+
+class Runtime:
+    """The store, the open sandboxes and the output types of one harness. `nudge` wakes a driver
+    for a log that may not be open in this process."""
+
+    def __init__(
+        self, config: Config, store: Store, nudge: Callable[[Key], None] = lambda key: None
+    ) -> None:
+        self.config, self.store, self.nudge = config, store, nudge
+        self.outputs = Outputs()
+        self._places: dict[Key, Place] = {}
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+
+    async def place(self, key: Key, agent: str) -> Place:
+        """The sandbox of a session, opened at its first use and kept while the session is live."""
+        key = Key(key.tenant, key.session, "main")
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            if key not in self._places:
+                self._places[key] = await self.config.sandbox.open(
+                    key, agent=agent, resources=self.config.resources
+                )
+            return self._places[key]
+
+    async def close_place(self, key: Key, reason: Reason) -> None:
+        """Close the sandbox of a session, if it is open."""
+        if (place := self._places.pop(key, None)) is not None:
+            await place.close(reason)

@@ -1,0 +1,223 @@
+"""Events as documents hold them, and payloads cut into chunks. Pure.
+
+A batch is a run of events with dense numbers: `first`, their `ids`, and beside them the
+rest of each as a record. The data of a record are framed (`frames`); behind the format byte
+`p` is the stub that stands for a payload kept apart, whose place `apart` names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Raw
+
+from ...log.codec import fingerprint
+from ...log.events import Event, NewEvent
+from .. import links, rules
+from ..frames import packed
+from ..rules import APART, Extension
+
+Record = dict[str, Any]
+
+_RISING = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+CHUNK = 1 << 20  # bytes of payload in one document
+INLINE = 128 << 10  # bytes of payload that the batch of one append holds itself
+ENVELOPE = 256  # bytes that an event is taken to have beside its data
+
+_OPTIONAL = ("run", "actor", "cause")
+
+
+class Ref(NamedTuple):
+    """Where a payload is: `pieces` chunks of a write from number `n`, in each at place `i`."""
+
+    write: str
+    n: int
+    i: int
+    pieces: int
+
+    @property
+    def chunks(self) -> list[str]:
+        return [chunk_id(self.write, self.n + k) for k in range(self.pieces)]
+
+
+class Batch(NamedTuple):
+    """Some events of one log, as a document has them."""
+
+    first: int
+    ids: list[str]
+    events: list[Record]
+    size: int
+    """About how many bytes it has."""
+
+    @classmethod
+    def of(cls, first: int, ids: list[str], events: list[Record]) -> Batch:
+        size = sum([len(record["data"]) + ENVELOPE for record in events])
+        return cls(int(first), ids, events, size)
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.ids) - 1
+
+
+class Found(NamedTuple):
+    """One event where it was found: its number, its id, and its record."""
+
+    seq: int
+    id: str
+    record: Record
+
+
+def chunk_id(write: str, n: int) -> str:
+    """The `_id` of a chunk."""
+    return f"{write}/{n}"
+
+
+def batch_id(log: str, first: int) -> str:
+    """The `_id` of a batch: what a frozen tail becomes is known by its first number alone."""
+    return f"{log}/{first}"
+
+
+# Ids
+
+
+def newest_of(ids: Iterable[str]) -> str:
+    """The greatest of those ids that rise with time (UUIDv7); empty if none does."""
+    return max((id for id in ids if _RISING.fullmatch(id)), default="")
+
+
+def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
+    """The ids that may be among those of which `newest` is the greatest that rises: all but
+    those that rise and are greater, which none of them can be."""
+    return [id for id in ids if id <= newest or not _RISING.fullmatch(id)]
+
+
+# Bytes
+
+
+def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, Ref]]:
+    """Which chunks hold the payloads of events, and where each is."""
+    chunks: list[list[bytes]] = []
+    refs: dict[str, Ref] = {}
+    room = 0
+    for event in events:
+        data = packed(event.data)
+        if len(data) > CHUNK:
+            pieces = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
+            refs[event.id] = Ref(write, len(chunks), 0, len(pieces))
+            chunks.extend([piece] for piece in pieces)
+            room = 0
+            continue
+        if len(data) > room:
+            chunks.append([])
+            room = CHUNK
+        refs[event.id] = Ref(write, len(chunks) - 1, len(chunks[-1]), 1)
+        chunks[-1].append(data)
+        room -= len(data)
+    return chunks, refs
+
+
+def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
+    """The events whose payloads go into chunks: the large ones, or all when the batch would
+    be too much for its log's head document."""
+    small = sum([len(event.data) for event in events if len(event.data) <= APART])
+    if small > INLINE:
+        return list(events)
+    return [event for event in events if len(event.data) > APART]
+
+
+# Events
+
+
+def recorded(event: Event, hash: bytes, link: bytes | None, ref: Ref | None = None) -> Record:
+    """An event without its number and id."""
+    data = packed(event.data) if ref is None else b"p" + rules.apart(event)
+    record: Record = {
+        "kind": event.kind,
+        "at": event.at,
+        "hash": hash,
+        "data": data,
+    }
+    if link is not None:
+        record["link"] = link
+    if event.v != 1:
+        record["v"] = event.v
+    for name in _OPTIONAL:
+        if (value := getattr(event, name)) is not None:
+            record[name] = value
+    if ref is not None:
+        record["apart"] = list(ref)
+        record["size"] = len(event.data)
+    return record
+
+
+def batch_of(plan: Extension, refs: dict[str, Ref]) -> Batch:
+    """Events of dense numbers as one batch."""
+    events = plan.fresh
+    records = [
+        recorded(event, hash, link, refs.get(event.id))
+        for event, hash, link in zip(events, plan.hashes, plan.links, strict=True)
+    ]
+    return Batch.of(events[0].seq, [event.id for event in events], records)
+
+
+def merged(batches: Sequence[Batch]) -> Batch:
+    """Batches that follow each other as one."""
+    return Batch.of(
+        batches[0].first,
+        [id for batch in batches for id in batch.ids],
+        [record for batch in batches for record in batch.events],
+    )
+
+
+def numbered(batch: Batch) -> list[Found]:
+    """The events of a batch, each with its number."""
+    return [
+        Found(seq, id, record)
+        for seq, (id, record) in enumerate(zip(batch.ids, batch.events, strict=False), batch.first)
+    ]
+
+
+def ref_of(record: Record) -> Ref | None:
+    """Where the payload of a record is kept apart, if it is."""
+    place = record.get("apart")
+    return None if place is None else Ref(*place)
+
+
+def size_of(record: Record) -> int:
+    """How many bytes of data reading a record brings."""
+    return int(record.get("size", len(record["data"])))
+
+
+def stubbed(record: Record) -> bool:
+    """Whether `inline=False` gives a stub instead of the data."""
+    return bool(record["data"][:1] == b"p" and record.get("size", 0) > APART)
+
+
+def event_of(found: Found, data: bytes) -> Event:
+    """An event from where it was found and its data."""
+    record = found.record
+    return Event(
+        kind=record["kind"],
+        data=Raw(data),
+        id=found.id,
+        v=record.get("v", 1),
+        run=record.get("run"),
+        actor=record.get("actor"),
+        cause=record.get("cause"),
+        seq=found.seq,
+        at=int(record["at"]),
+    )
+
+
+def blank(found: Found, data: Raw, damaged: bool) -> Record:
+    """The record after its data were replaced. Where a payload was kept apart it says so
+    until that is gone too."""
+    event = event_of(found, bytes(data))
+    link = links.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
+    record = recorded(event, fingerprint(event), link)
+    if "apart" in found.record:
+        record["apart"] = found.record["apart"]
+    return record

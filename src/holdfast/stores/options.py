@@ -1,0 +1,143 @@
+"""The options of store URLs (`sqlite:x.db?mode=0640`): one table and one parser for all stores.
+
+To add an option, add it to `OPTIONS`: its name, its default, and how its text is read. The
+reader raises `ValueError` for every other text, and `read_options` turns that into an
+`InvalidValue` with the option, its value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from ..errors import InvalidValue
+from .retry import PATIENCE
+
+POOL = 10  # connections of a store to PostgreSQL
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}")
+_MODE = re.compile("0?[0-7]{3}")
+
+
+class Option(NamedTuple):
+    """One option: its default, how its text is read, and the remedy for a text that is invalid."""
+
+    default: Any
+    read: Callable[[str], Any]
+    remedy: str
+
+
+def _choice(*values: str) -> Option:
+    """An option with a few values, the first of which is the default."""
+
+    def read(text: str) -> str:
+        if text not in values:
+            raise ValueError(text)
+        return text
+
+    return Option(values[0], read, f"use {' or '.join(values)}")
+
+
+def _number(default: float, what: str, type: type[int] | type[float] = float) -> Option:
+    """A number from 1 to 3600."""
+
+    def read(text: str) -> float:
+        number = type(text)
+        if not 1 <= number <= 3_600:
+            raise ValueError(text)
+        return number
+
+    return Option(default, read, f"give a number of {what}, 1 to 3600")
+
+
+def _read_mode(text: str) -> int:
+    """The permissions of a file: the owner may read and write it, nobody may execute it."""
+    mode = int(text, 8) if _MODE.fullmatch(text) else 0
+    if mode & 0o600 != 0o600 or mode & ~0o666:
+        raise ValueError(text)
+    return mode
+
+
+def _read_schema(text: str) -> str:
+    if not _SCHEMA.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _read_postgres_url(text: str) -> str:
+    if not text.startswith(("postgresql://", "postgres://")):
+        raise ValueError(text)
+    return text
+
+
+_DURABILITY = _choice("machine", "process")
+_PATIENCE = _number(PATIENCE, "seconds")
+
+OPTIONS: dict[str, dict[str, Option]] = {
+    "memory": {},
+    "file": {"durability": _DURABILITY},
+    "sqlite": {
+        "durability": _DURABILITY,
+        "mode": Option(
+            0o600, _read_mode, "use 0600, or octal digits that also let others read or write: 0640"
+        ),
+    },
+    "postgres": {
+        "schema": Option(
+            "holdfast",
+            _read_schema,
+            "use 1 to 48 of a-z, 0-9 and _, not beginning with a digit or pg_",
+        ),
+        "pooler": _choice("none", "transaction"),
+        "listen_url": Option(None, _read_postgres_url, "begin it with postgresql://"),
+        "patience": _PATIENCE,
+        "connections": _number(POOL, "connections", int),
+        "migrate": _choice("auto", "never"),
+    },
+    "mongodb": {"patience": _PATIENCE},
+}
+SECRET = ("listen_url",)  # options whose values are never repeated in an error
+
+
+def read_options(kind: str, given: dict[str, str]) -> dict[str, Any]:
+    """The values of all options that a kind of store has; takes those that are `given` out."""
+    return {
+        name: _read(name, given.pop(name), option) if name in given else option.default
+        for name, option in OPTIONS[kind].items()
+    }
+
+
+def _read(name: str, text: str, option: Option) -> Any:
+    try:
+        return option.read(text)
+    except ValueError:
+        problem = "is invalid" if name in SECRET else f"is {text!r}"
+    raise InvalidValue(field=name, problem=problem, remedy=option.remedy)
+
+
+def read_option(kind: str, name: str, text: str) -> Any:
+    """The value of one option."""
+    return _read(name, text, OPTIONS[kind][name])
+
+
+def reject_unknown(kind: str, left: Mapping[str, str]) -> None:
+    """Reject options that the store does not have, which are probably misspelled."""
+    if left:
+        known = [*OPTIONS[kind], "vault"]
+        raise InvalidValue(
+            field="url",
+            problem=f"has unknown options {sorted(left)}",
+            remedy=f"use {' or '.join(known)}",
+        )
+
+
+def split_url(url: str) -> tuple[str, dict[str, str]]:
+    """The path and the options of a URL that names a path."""
+    place, _, query = url.partition(":")[2].partition("?")
+    return unquote(place.removeprefix("//")), parse_query(query)
+
+
+def parse_query(query: str) -> dict[str, str]:
+    """The options behind the `?` of a URL; the last value of one that is given twice."""
+    return dict(parse_qsl(query, keep_blank_values=True))

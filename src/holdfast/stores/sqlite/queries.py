@@ -1,0 +1,142 @@
+"""Queries on a connection: find, the inbox, what is runnable.
+
+Each kind of query has its index named outright, so that its plan is the same at a
+thousand sessions and at a hundred thousand.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from ...log import catalog
+from ...log.catalog import Page, Pending, PendingQuery, Query, Row
+from ...log.events import Key
+from .. import rules
+from ..sql_queries import (
+    Where,
+    add_conditions,
+    find_statement,
+    next_cursor,
+    pending_page,
+    pending_statement,
+)
+from .log import row_of
+from .schema import LIVE
+from .transaction import Transaction
+
+
+def find(tx: Transaction, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
+    """One page of rows, and the number of all if the query asks for it."""
+    found = tx.conn.execute(*find_sql(query, cursor, limit + 1)).fetchall()
+    total = None
+    if query.total:
+        source, where = _from(query)
+        count = f"SELECT count(*) FROM {source} WHERE {where}"
+        (total,) = tx.conn.execute(count, where.values).fetchone()
+    rows = [row_of(tx.conn, id, doc) for _, id, doc in found[:limit]]
+    return Page(items=rows, cursor=next_cursor(query, found, limit), total=total)
+
+
+def find_sql(query: Query, cursor: str | None, limit: int) -> tuple[str, list[Any]]:
+    """The statement for one page, as (SQL, values)."""
+    return find_statement(query, *_from(query), cursor, limit)
+
+
+def _from(query: Query) -> tuple[str, Where]:
+    """Where to look and for what. A condition on a map, if there is one, leads: its entries
+    are in order of `active`. CROSS JOIN, because SQLite would begin with `logs`."""
+    where = Where()
+    source = f"logs AS l INDEXED BY {_index(query)}"
+    terms = catalog.terms(query)
+    if terms and query.session is None:
+        first, *terms = terms
+        source = "terms AS t CROSS JOIN logs AS l ON l.id = t.log"
+        where.add("t.tenant = ? AND t.map = ? AND t.key = ? AND t.term = ?", query.tenant, *first)
+    add_conditions(where, query, LIVE)
+    for term in terms:
+        where.add(
+            "EXISTS (SELECT 1 FROM terms AS u WHERE u.tenant = ? AND u.map = ? AND u.key = ?"
+            " AND u.term = ? AND u.active = l.active AND u.log = l.id)",
+            query.tenant,
+            *term,
+        )
+    return source, where
+
+
+def _index(query: Query) -> str:
+    """The index that a query goes by."""
+    if query.session is not None:
+        index = "logs_threads" if query.order == "active" else "logs_key"
+    elif query.stale_until is not None:
+        index = "logs_stale"
+    elif query.user is not None:
+        index = "logs_user"
+    elif query.workspace is not None:
+        index = "logs_workspace"
+    elif query.agent is not None and query.order == "active":
+        index = "logs_agent"
+    else:
+        index = "logs_active" if query.order == "active" else "logs_created"
+    return index
+
+
+def pending(
+    tx: Transaction, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
+) -> Page[Pending]:
+    """One page of the inbox, oldest first."""
+    found = tx.conn.execute(*pending_sql(query, cursor, limit + 1)).fetchall()
+    return pending_page(query, found, limit)
+
+
+def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[str, list[Any]]:
+    """The statement for one page of the inbox, as (SQL, values)."""
+    index = "pending_at"
+    if query.session is not None or query.user is not None:
+        index = "pending_session"
+    elif query.assignee is not None:
+        index = "pending_assignee"
+    source = f"pending INDEXED BY {index}"
+    return pending_statement(query, Where(), cursor, limit, source=source, logs="logs", live=LIVE)
+
+
+def runnable(tx: Transaction, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
+    """Logs of these agents that want a driver and have no live lease."""
+    conn, now = tx.conn, tx.clock()
+    if not agents:
+        return []
+    found = conn.execute(*runnable_sql(now, tenant, agents, limit)).fetchall()
+    if _was_ahead(conn, now, tenant):
+        late = conn.execute(*runnable_sql(now, tenant, agents, limit, ahead=True))
+        found = sorted([*found, *late])[:limit]
+    return [Key(tenant, session, thread) for _, _, session, thread in found]
+
+
+def runnable_sql(
+    now: int, tenant: str, agents: Sequence[str], limit: int, *, ahead: bool = False
+) -> tuple[str, list[Any]]:
+    """The statement for what is runnable, as (SQL, values); or for what was due before the clock
+    was set back (`catalog.is_due`)."""
+    marks = ",".join("?" * len(agents))
+    due, values = "wake <= ?", [now]
+    if ahead:
+        due = "wake > ? AND active > ? AND wake < (active + 1) * 1000"
+        values.append(catalog.ahead(now))
+    return (
+        "SELECT wake, id, session, thread FROM logs INDEXED BY logs_wake"
+        f" WHERE tenant = ? AND agent IN ({marks}) AND {due}"
+        " AND (owner IS NULL OR until <= ? OR until > ? OR renewed > ?)"
+        f" AND state = {LIVE} ORDER BY wake, id LIMIT ?",
+        [tenant, *agents, *values, *rules.live_leases(now), limit],
+    )
+
+
+def _was_ahead(conn: sqlite3.Connection, now: int, tenant: str) -> bool:
+    """Whether a session was active later than now, so that the clock was set back since."""
+    found = conn.execute(
+        "SELECT 1 FROM logs INDEXED BY logs_active"
+        " WHERE tenant = ? AND thread = 'main' AND active > ? LIMIT 1",
+        (tenant, catalog.ahead(now)),
+    ).fetchone()
+    return found is not None

@@ -1,0 +1,57 @@
+"""Every option of every store rejects a bad value by name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.errors import InvalidValue
+from holdfast.stores.options import OPTIONS, read_option, read_options
+
+URLS = {
+    "memory": "memory:",
+    "file": "file:{place}/folder",
+    "sqlite": "sqlite:{place}/x.db",
+    "postgres": "postgresql://127.0.0.1:1/db",
+    "mongodb": "mongodb://127.0.0.1:1/db",
+}
+ALL = [(kind, name) for kind, options in OPTIONS.items() for name in options]
+
+
+def test_every_kind_of_store_has_a_table() -> None:
+    assert set(URLS) == set(OPTIONS)
+
+
+@pytest.mark.parametrize(("kind", "name"), ALL)
+@pytest.mark.parametrize("value", ["", "no such value", "-1", "1e9"])
+async def test_a_bad_value_is_rejected_with_the_option_and_what_is_allowed(
+    kind: str, name: str, value: str, tmp_path: Path
+) -> None:
+    url = f"{URLS[kind].format(place=tmp_path)}?{name}={value.replace(' ', '%20')}"
+    with pytest.raises(InvalidValue) as caught:
+        await holdfast.connect(url)
+    assert caught.value.field == name
+    assert caught.value.remedy == OPTIONS[kind][name].remedy
+    assert name == "listen_url" or repr(value) in caught.value.problem
+    assert os.listdir(tmp_path) == [], "nothing was opened"
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "sqlite", "mongodb"])
+async def test_an_unknown_option_is_rejected_by_name(kind: str, tmp_path: Path) -> None:
+    url = f"{URLS[kind].format(place=tmp_path)}?cache=abc"
+    with pytest.raises(InvalidValue, match="cache"):
+        await holdfast.connect(url)
+
+
+def test_options_that_are_not_given_have_their_defaults() -> None:
+    for kind, options in OPTIONS.items():
+        assert read_options(kind, {}) == {name: option.default for name, option in options.items()}
+
+
+def test_the_value_of_an_option_is_read() -> None:
+    assert read_option("sqlite", "mode", "0640") == 0o640
+    assert read_option("postgres", "connections", "3") == 3
+    assert read_option("mongodb", "patience", "2.5") == 2.5
