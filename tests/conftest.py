@@ -7,10 +7,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Generator, Iterator
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
+import certifi
 import hypothesis
 import pytest
 from blockbuster import blockbuster_ctx
@@ -96,6 +99,24 @@ def _far_from_the_users_state(tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Servers of a test, in child processes too, keep their local tokens apart from the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once() -> Iterator[None]:
+    """Each HTTP client with the usual settings reads all certificates, which takes it 40 ms: here
+    they share what was read. Who asks for anything else gets a context of their own."""
+    make, usual = ssl.create_default_context, {"cafile": certifi.where()}
+
+    @cache
+    def shared() -> ssl.SSLContext:
+        return make(cafile=certifi.where())
+
+    def create(*args: Any, **given: Any) -> ssl.SSLContext:
+        return shared() if not args and given == usual else make(*args, **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", create)
         yield
 
 

@@ -92,7 +92,7 @@ def test_what_is_no_store_is_told(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "dir" / "format.json").write_text("{")
     for store, problem in [
         ("sqlite:{}/other.db", "is a database of another program"),
-        ("sqlite:{}/text", "is no SQLite database"),
+        ("sqlite:{}/text", "is not an SQLite database"),
         ("file:{}/dir", "has no format.json that can be read"),
         ("nosuch:{}", "has no known scheme"),
     ]:

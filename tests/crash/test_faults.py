@@ -25,8 +25,8 @@ from holdfast import NewEvent, connect, key
 
 async def main():
     store = await connect(sys.argv[1])
-    written = store._bodies.committing
-    store._bodies.committing = lambda conn: (written(conn), os._exit(0))
+    written = store._payloads.committing
+    store._payloads.committing = lambda conn: (written(conn), os._exit(0))
     await store.append(key("s"), [NewEvent.of("note.made", id="left")])
 
 asyncio.run(main())

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import BlobNotFound, Key, NewEvent, Store, key
-from holdfast.stores.file.payloads import InFiles
-from holdfast.stores.sqlite.payloads import Entry
+from holdfast.stores.file.payloads import FilePayloads
+from holdfast.stores.sqlite.payloads import SqliteLogEntry
 
 from .checks.rollbacks import rollbacks
 from .facts import past
@@ -91,13 +91,13 @@ async def test_a_restore_that_the_index_takes_for_unfinished_is_there(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_at("file", place)
-    real = InFiles.finish
+    real = FilePayloads.finish
 
-    def finish(bodies: InFiles, conn: sqlite3.Connection, entry: Entry) -> None:
+    def finish(payloads: FilePayloads, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         cut(place, tmp_path / "before")
-        real(bodies, conn, entry)
+        real(payloads, conn, entry)
 
-    monkeypatch.setattr(InFiles, "finish", finish)
+    monkeypatch.setattr(FilePayloads, "finish", finish)
     await store.restore(key("s"), given(past(["n0-s", "n1-s"])))
     work = cut(place, tmp_path / "cut")
     await store.aclose()
@@ -138,14 +138,14 @@ async def test_blobs_of_a_deleted_session_do_not_come_back_to_the_next_of_its_na
     store = await open_at("file", place)
     await store.append(key("s"), [note("n0")], create=True)
     old = await store.put_blob(key("s").scope, b"old")
-    real = InFiles.committed
+    real = FilePayloads.committed
 
-    def committed(bodies: InFiles) -> None:
+    def committed(payloads: FilePayloads) -> None:
         cut(place, tmp_path / "before")
         monkeypatch.undo()
-        real(bodies)
+        real(payloads)
 
-    monkeypatch.setattr(InFiles, "committed", committed)
+    monkeypatch.setattr(FilePayloads, "committed", committed)
     await store.delete(key("s").scope)
     await store.append(key("s"), [note("n1")], create=True)
     new = await store.put_blob(key("s").scope, b"new")

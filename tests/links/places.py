@@ -24,12 +24,12 @@ import holdfast
 from holdfast import Row, Store
 from holdfast.events import Event
 from holdfast.log import catalog
-from holdfast.stores.file.lines import Line, event_line, parse_header, parse_line
+from holdfast.stores.file.lines import LogLine, event_line, parse_header, parse_line
 from holdfast.stores.frames import packed, unpacked
 from holdfast.stores.memory import MemoryStore, _Log
 from holdfast.stores.mongodb.batches import batch_document
 from holdfast.stores.mongodb.entry import listing, stored
-from holdfast.stores.mongodb.event_records import Batch, Found, event_of, recorded
+from holdfast.stores.mongodb.event_records import Batch, FoundEvent, event_of, recorded
 from tests.servers import recycled
 from tests.servers.faults import schema_of
 
@@ -176,7 +176,7 @@ class InFiles:
         )
         return Log(row, records, header.shared)
 
-    def _event(self, log: str, line: Line) -> Event:
+    def _event(self, log: str, line: LogLine) -> Event:
         event = line.event()
         if not line.apart:
             return event
@@ -278,7 +278,7 @@ class InMongo:
             ):
                 text = unpacked(record["data"])
                 assert text is not None
-                event = event_of(Found(seq, id, record), text)
+                event = event_of(FoundEvent(seq, id, record), text)
                 records.append(Record(event, record["hash"], record.get("link")))
         row = msgspec.json.decode(head["doc"], type=Row) if head["state"] == 0 else None
         bare = Row(tenant="", session=head["session"], thread="", log=log)

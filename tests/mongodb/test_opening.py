@@ -14,7 +14,7 @@ from pymongo import AsyncMongoClient
 from holdfast import InvalidValue, NewEvent, Query, StoreTooNew, StoreUnavailable
 from holdfast.log.catalog import PendingQuery
 from holdfast.stores.mongodb import MongoStore, queries, schema
-from holdfast.stores.mongodb.address import Address
+from holdfast.stores.mongodb.address import MongoAddress
 from holdfast.testing.samples import KEY, begin, seqs
 
 from .conftest import Raw
@@ -113,7 +113,7 @@ def test_a_member_of_no_set_yet_is_no_standalone() -> None:
 def test_an_address_is_shown_without_its_user(
     url: str, location: str, database: str, patience: float
 ) -> None:
-    address = Address.of(url)
+    address = MongoAddress.of(url)
     assert (address.location, address.database) == (location, database)
     assert address.patience == patience
     assert "u:p" not in repr(address)
@@ -133,7 +133,7 @@ def test_an_address_is_shown_without_its_user(
 )
 def test_an_address_that_cannot_be_meant_is_refused(url: str) -> None:
     with pytest.raises(InvalidValue) as refused:
-        Address.of(url)
+        MongoAddress.of(url)
     assert "SECRET" not in str(refused.value)
 
 

@@ -236,7 +236,7 @@ async def test_a_restore_that_was_silent_for_too_long_says_so(
         await raw.logs.update_many({}, {"$set": {"until": 1}})
         await other.purge()
 
-    with pytest.raises(StoreUnavailable, match="silent for too long"):
+    with pytest.raises(StoreUnavailable, match="paused for too long"):
         await store.restore(KEY, slowly())
     await store.restore(KEY, given([past(1)]))
     assert await seqs(other) == [1]

@@ -14,7 +14,7 @@ import holdfast
 from holdfast import CaughtUp, InvalidValue, MissingExtra, NewEvent, StoreError, StoreTooNew, key
 from holdfast.stores.postgres import PostgresStore, schema_state
 from holdfast.stores.postgres.database import Options
-from holdfast.stores.postgres.notices import Notices
+from holdfast.stores.postgres.notices import PostgresNotices
 
 from .. import servers
 from ..servers import faults
@@ -248,7 +248,7 @@ CREATE CONSTRAINT TRIGGER see AFTER INSERT ON hf.events DEFERRABLE INITIALLY DEF
 """
 
 
-# Notices
+# PostgresNotices
 
 
 async def test_a_follower_hears_of_another_process_by_a_notice(
@@ -264,10 +264,10 @@ async def test_a_follower_hears_of_another_process_by_a_notice(
 
 
 async def test_a_lost_notice_loses_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def silent(self: Notices, conn: object) -> None:
+    async def silent(self: PostgresNotices, conn: object) -> None:
         self._said.clear()
 
-    monkeypatch.setattr(Notices, "_say", silent)
+    monkeypatch.setattr(PostgresNotices, "_say", silent)
     async with holdfast.connect(url) as ours, holdfast.connect(url) as theirs:
         await begin(ours)
         following = ours.follow(key("s"), after=1)

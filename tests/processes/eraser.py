@@ -9,7 +9,7 @@ import sys
 
 import holdfast
 from holdfast import key
-from holdfast.stores.file.folder import Folder
+from holdfast.stores.file.folder import StoreFolder
 
 KEY = key("s")
 
@@ -25,5 +25,5 @@ async def erase(url: str, times: int) -> None:
 if __name__ == "__main__":
     url, how = sys.argv[1:]
     if how == "killed":
-        Folder.done = lambda self: os._exit(9)  # type: ignore[method-assign]
+        StoreFolder.done = lambda self: os._exit(9)  # type: ignore[method-assign]
     asyncio.run(erase(url, 1 if how == "killed" else int(how)))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast import new_id
 from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
-from holdfast.redact import DEFAULT_KEYS, PLACEHOLDER, decode
+from holdfast.redact import DEFAULT_KEYS, PLACEHOLDER, encodings
 from holdfast.redact.names import Names
 from holdfast.redact.scan import scan
 from tests.redaction.corpus.cases import CASES
@@ -108,7 +108,7 @@ def test_a_table_keeps_its_lines_and_columns() -> None:
 @settings(max_examples=100, deadline=None)
 @given(mixture)
 def test_a_view_maps_each_place_back_to_where_it_came_from(text: str) -> None:
-    for view in decode.views(text):
+    for view in encodings.decoded(text):
         assert len(view.starts) == len(view.origin)
         for at in range(0, len(view.text), max(1, len(view.text) // 7)):
             start, end = view.span(at, at + 1)

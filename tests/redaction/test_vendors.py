@@ -7,13 +7,13 @@ import re
 import pytest
 
 from holdfast.redact import Redactor
-from holdfast.redact.vendors import Form, example, forms, pattern
+from holdfast.redact.vendors import TokenFormat, example, formats, pattern
 
-FORMS = forms()
+FORMATS = formats()
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.rule} {form.form}")
-def test_an_example_of_each_form_is_found(form: Form) -> None:
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.rule} {form.form}")
+def test_an_example_of_each_form_is_found(form: TokenFormat) -> None:
     for seed in range(3):
         token = example(form.form, seed)
         assert re.fullmatch(pattern(form.form), token)
@@ -22,8 +22,8 @@ def test_an_example_of_each_form_is_found(form: Form) -> None:
 
 
 def test_no_line_stands_twice_in_the_table() -> None:
-    assert len({form.form for form in FORMS}) == len(FORMS)
-    assert len({form.rule for form in FORMS}) >= 85
+    assert len({form.form for form in FORMATS}) == len(FORMATS)
+    assert len({form.rule for form in FORMATS}) >= 85
 
 
 @pytest.mark.parametrize(

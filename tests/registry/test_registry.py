@@ -185,7 +185,7 @@ async def test_connection_settings_cannot_be_sent(tmp_path: Path, name: str) -> 
             with pytest.raises(InvalidValue) as refused:
                 await registry.get(kind, {name: SECRET})
             assert refused.value.field == f"options.{name}"
-            assert refused.value.problem == "cannot be set from outside"
+            assert refused.value.problem == "cannot be set by clients"
             assert SECRET not in str(refused.value)
         with pytest.raises(InvalidValue, match="allowed: durability"):
             await registry.get("mine", {"durability": "machine", name: SECRET})

@@ -33,6 +33,7 @@ def test_the_document_and_its_page_need_no_key() -> None:
             assert all(f'id="{about["operationId"]}"' in page.text for about in operation.values())
         for name in document.json()["components"]["schemas"]:
             assert f'id="type-{name}"' in page.text
+            assert "." not in name, "two types share a name"
     with in_a_thread(docs=False) as url:
         answer = httpx.get(f"{url}/v1/openapi.json")
         assert answer.json()["error"]["code"] == "not_found"

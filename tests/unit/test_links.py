@@ -31,7 +31,7 @@ from holdfast import Damage, Key, NewEvent, Row
 from holdfast.events import Event
 from holdfast.log.catalog.encrypted_preview import LOST
 from holdfast.stores import links, rules
-from holdfast.stores.links import SALT, Walk
+from holdfast.stores.links import SALT, LinkWalk
 
 NAMES = st.text(min_size=1, max_size=8)
 MAYBE = st.none() | NAMES
@@ -84,7 +84,7 @@ def places(log: Log) -> st.SearchStrategy[int]:
 
 
 def found(log: Log, *, lossy: bool = False) -> list[Damage]:
-    walk = Walk(log.row, log.after, log.left, lossy=lossy)
+    walk = LinkWalk(log.row, log.after, log.left, lossy=lossy)
     damages = [walk.look(one.event, one.hash, one.kept) for one in log.records]
     return [*(damage for some in damages for damage in some), *walk.end()]
 
@@ -358,7 +358,7 @@ def test_what_a_deleted_log_left_is_bound_without_its_name(
 
 
 def found_in_part(row: Row, log: Log) -> list[Damage]:
-    walk = Walk(row, log.after, None, deleted=log.row.log)
+    walk = LinkWalk(row, log.after, None, deleted=log.row.log)
     damages = [walk.look(one.event, one.hash, one.kept) for one in log.records]
     return [damage for some in damages for damage in some]
 
@@ -396,7 +396,7 @@ def test_an_event_that_is_lost_at_the_end_is_missed_by_the_row(log: Log) -> None
 @given(logs(least=2), st.data())
 def test_an_unreadable_event_does_not_hide_the_next_but_one(log: Log, data: st.DataObject) -> None:
     seq = data.draw(places(log))
-    walk = Walk(log.row, log.after, log.left)
+    walk = LinkWalk(log.row, log.after, log.left)
     damages = []
     for record in log.records:
         if record.event.seq == seq:

@@ -90,7 +90,7 @@ def test_what_is_shared_is_no_circle_and_a_circle_is_cut() -> None:
 
 
 def test_more_than_can_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.redact.walk.VALUES", 10_000)
+    monkeypatch.setattr("holdfast.redact.traversal.VALUES", 10_000)
     deep: Any = "end"
     for _ in range(500):
         deep = [deep]

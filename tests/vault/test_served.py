@@ -134,7 +134,7 @@ async def test_a_client_cannot_say_which_keys_are_used(tmp_path: Path) -> None:
             wish = {"store": {"kind": "sqlite", "options": {name: str(other)}}}
             fields = await api.fails("invalid_value", "POST", "/sessions", wish)
             assert fields["field"].endswith(f"options.{name}")
-            assert "cannot be set from outside" in fields["problem"]
+            assert "cannot be set by clients" in fields["problem"]
     registry = StoreRegistry()
     with pytest.raises(InvalidValue, match="vault"):
         registry.register("sqlite", url, allow={"vault": str})

@@ -20,7 +20,7 @@ from . import format as f
 from .archive import PIECE, Parts
 from .liveness import liveness
 from .parse import UNREADABLE, Faults
-from .redaction.sanitize import LARGEST
+from .redaction.sanitizer import LARGEST
 from .redaction.scrub import Scrub, ScrubConfig
 from .sections import Digest
 

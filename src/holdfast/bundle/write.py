@@ -23,7 +23,7 @@ from ..log.catalog import SURFACE_CLAIM, Parent
 from ..log.codec import check_count, check_key, check_name
 from ..log.events import Event, Key, Scope
 from ..stores.copy import check_place, seal, unseal
-from ..stores.measure import Log, closing, measured, placed, prefix, survey, threads_of
+from ..stores.measure import MeasuredLog, closing, measured, placed, prefix, survey, threads_of
 from ..stores.port import Store
 from .archive import PIECE, Bundle, Written, save
 from .blob_renames import renamed
@@ -284,7 +284,7 @@ async def _export(job: _Job, path: Path | None) -> Bundle | Written:
 
 
 async def _attempt(
-    job: _Job, logs: Sequence[tuple[Log, Parent | None]], path: Path | None
+    job: _Job, logs: Sequence[tuple[MeasuredLog, Parent | None]], path: Path | None
 ) -> Bundle | Written | None:
     """The bundle; None if a secret that was found in one place still occurs in another, where
     nothing says that it is one. The last attempt is taken: what remains then is structure."""
@@ -327,7 +327,7 @@ def _few(field: str, count: int, limit: int) -> None:
         )
 
 
-async def _logs(job: _Job) -> list[tuple[Log, Parent | None]]:
+async def _logs(job: _Job) -> list[tuple[MeasuredLog, Parent | None]]:
     """What is taken, `main` first and then the oldest, each with its parent."""
     if job.upto is not None:
         (thread,) = set(job.threads or ["main"])
@@ -339,7 +339,9 @@ async def _logs(job: _Job) -> list[tuple[Log, Parent | None]]:
     return [(log, parents[log.thread]) for log in logs if log.end]
 
 
-async def _bundle(job: _Job, logs: Sequence[tuple[Log, Parent | None]], spool: Spool) -> Bundle:
+async def _bundle(
+    job: _Job, logs: Sequence[tuple[MeasuredLog, Parent | None]], spool: Spool
+) -> Bundle:
     tenant, session = (
         job.scrub.id(job.scope.tenant, "$.session.tenant"),
         job.scrub.id(job.scope.session, "$.session.session"),
@@ -365,7 +367,7 @@ async def _bundle(job: _Job, logs: Sequence[tuple[Log, Parent | None]], spool: S
 async def _thread(
     job: _Job,
     n: int,
-    log: Log,
+    log: MeasuredLog,
     parent: Parent | None,
     moved: dict[str, Blob],
     summary: Summary,
@@ -407,7 +409,7 @@ async def _thread(
 
 async def _pour(
     job: _Job,
-    log: Log,
+    log: MeasuredLog,
     after: int,
     added: Sequence[Event],
     take: Callable[[Sequence[Event]], None],
@@ -427,7 +429,7 @@ async def _pour(
     job.progress(len(some))
 
 
-async def _added(job: _Job, log: Log) -> list[Event]:
+async def _added(job: _Job, log: MeasuredLog) -> list[Event]:
     """What closes a copy, at the time of its last event, so that it is always the same."""
     if job.purpose != "copy":
         return []

@@ -17,7 +17,7 @@ from cyclopts import Parameter
 
 from ..bundle.redaction.scrub import ScrubConfig
 from ..errors import InvalidValue
-from ..redact.funnel import SHORTEST
+from ..redact import SHORTEST
 from .failure import UsageError
 
 LARGEST = 1 << 20  # bytes of a file of secrets

@@ -1,34 +1,36 @@
-"""The one funnel that keeps secrets in: values and texts go in, and come out masked.
+"""Masks secrets in values and texts.
 
-Three things are secret: what stands under a secret's name (`api_key`, `Authorization`), the
-values that the program has told us (`learn`), and what has the shape of a secret wherever it
-stands in a text. Pure, and linear in the length of a text whatever it holds.
+Secrets are the values of names such as `api_key` and `Authorization`, values that the program has
+registered (`learn`), and texts that look like a secret by themselves. No I/O; the time is linear in
+the length of the text.
 """
 
-from . import decode
-from .flow import Flow, values_only
-from .funnel import SHORTEST, Mask, OnHit, OnSeen, Redactor, Seen, forms
+from . import encodings
+from .formats import CLASSES
 from .names import DEFAULT_KEYS, words
+from .redactor import SHORTEST, Mask, OnHit, OnSeen, Redactor, Seen, forms
 from .spans import PLACEHOLDER, Finder, Span, only_placeholders
+from .stream import StreamRedactor, values_only
+from .traversal import DEPTH, VALUES, describe
 from .values import is_distinct
-from .walk import DEPTH, VALUES, describe
 
 __all__ = [
+    "CLASSES",
     "DEFAULT_KEYS",
     "DEPTH",
     "PLACEHOLDER",
     "SHORTEST",
     "VALUES",
     "Finder",
-    "Flow",
     "Mask",
     "OnHit",
     "OnSeen",
     "Redactor",
     "Seen",
     "Span",
-    "decode",
+    "StreamRedactor",
     "describe",
+    "encodings",
     "forms",
     "is_distinct",
     "only_placeholders",

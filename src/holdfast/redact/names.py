@@ -1,8 +1,8 @@
-"""What a name says about the value that stands under it; compared by whole words.
+"""Names of secrets, compared by whole words.
 
-A name says it with its last words: `db_password`, `X-Api-Key`, `githubToken`. Words that only say
-which one (`_prod`, `_2`, `_old`) may follow; any other word makes it a name of something else
-(`password_policy`, `token_count`, `secret_name`).
+The last words of a name decide: `db_password`, `X-Api-Key`, `githubToken`. Qualifiers may follow
+(`_prod`, `_2`, `_old`); any other word makes it the name of something else (`password_policy`,
+`token_count`, `secret_name`).
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from .spans import masked
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The words of a table that is written as text."""
+    """The words of a table in a text."""
     return tuple(text.split())
 
 
-DEFAULT_KEYS = (
-    *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "token", "credential"),
-    *("authorization", "cookie", "api_key", "apikey", "private_key", "access_key", "secret_key"),
-    *("encryption_key", "signing_key", "connection_string", "account_key", "master_key"),
-    *("auth_key", "service_key", "client_key", "subscription_key", "application_key", "app_key"),
-    *("ssh_key", "license_key", "deploy_key", "webhook_key", "auth_header", "basic_auth", "jwt"),
-    *("otp", "totp", "recovery_code", "backup_code", "seed_phrase", "mnemonic", "client_key_data"),
-    *("passwort", "kennwort", "contraseña", "contrasena", "senha", "mot_de_passe"),
+DEFAULT_KEYS = listed(
+    """
+password passwd pwd passphrase passcode secret token credential authorization cookie api_key
+apikey private_key access_key secret_key encryption_key signing_key connection_string account_key
+master_key auth_key service_key client_key subscription_key application_key app_key ssh_key
+license_key deploy_key webhook_key auth_header basic_auth jwt otp totp recovery_code backup_code
+seed_phrase mnemonic client_key_data passwort kennwort contraseña contrasena senha mot_de_passe
+"""
 )
-# How a name says it. `key`: whatever stands under it is secret. `token`, `tokens`: texts are, and
-# numbers count them. `weak`: only what looks like a secret by itself is one.
 SPOKEN = {"passphrase", "mnemonic", "phrase", "words", "seed"}  # names of secrets in plain words
-HEADERS = {("authorization",), ("proxy", "authorization"), ("cookie",), ("set", "cookie")}
+HEADERS = {"authorization", "cookie", "cookies"}  # the last words of headers that `http` reads
+# How a name marks its value. `key`: every value is secret. `token`, `tokens`: texts are secret, and
+# numbers are counts. `weak`: a value is secret if it looks like one.
 SECRETS = ("key", "token", "tokens", "weak")
-NAME = 128  # characters of a name that are looked at
+NAME = 128  # characters of the longest name
 
 _WORDS = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 
-# Further names that say `key`, by their last words.
+# Further names of the sort `key`, by their last words.
 _KEYS = listed(
     """
 pswd psw psk key_material key_content saml_response samlresponse record_key scratch_code authtok
@@ -64,7 +64,7 @@ geheimer_schlüssel privater_schlüssel wlan_schlüssel zugangs_schlüssel kata_
 код_доступа ключ_api api_nyckel api_sleutel geheime_sleutel klucz_api
 """
 )
-# What makes a key a secret one: `api_key`, `signing_key`, `stripe_key`.
+# Words before `key` that make it a secret: `api_key`, `signing_key`, `stripe_key`.
 _KEYED = frozenset(
     listed(
         """
@@ -82,7 +82,7 @@ write zone product serial
 """
     )
 )
-# Keys that are none: of a table, a cache, a keyboard.
+# Words before `key` that make it something else: of a table, a cache, a keyboard.
 _OPEN_KEYS = frozenset(
     listed(
         """
@@ -95,7 +95,7 @@ trace
 """
     )
 )
-# Tokens that are none: of a model, a parser, a page, a design.
+# Words before `token` that make it something else: of a model, a parser, a page, a design.
 _OPEN_TOKENS = frozenset(
     listed(
         """
@@ -108,7 +108,7 @@ cancel stopping per_token sync next_sync skip offset watermark cursor word think
 """
     )
 )
-# Behind these, `pass` and `pw` mean a password.
+# After these words, `pass` and `pw` mean a password.
 _PASS = frozenset(
     listed(
         """
@@ -129,7 +129,7 @@ code_pin code_verifier seed totp_seed identitytoken session_data
 sessiondata wif xprv csrf xsrf sas
 """
 )
-# Words that say which one, behind the name of a secret.
+# Qualifiers after the name of a secret.
 _WHICH = frozenset(
     listed(
         """
@@ -141,18 +141,20 @@ for env
 """
     )
 )
-# A name that goes on like this is about a secret and none itself.
-_ABOUT = {
-    *("count", "counts", "limit", "limits", "budget", "usage", "used", "left", "total", "cost"),
-    *("price", "rate", "size", "length", "type", "name", "policy", "ttl", "expiry", "expires"),
-    *("expiration", "required", "params", "config", "consent", "jar", "schema", "list", "field"),
-    *("label", "placeholder", "reset", "strength", "prompt", "url", "uri", "path", "file", "arn"),
-    *("ref", "version", "status", "kind", "format", "prefix", "parser", "validator", "provider"),
-    *("manager", "service", "handler", "middleware", "endpoint", "created", "updated", "rotation"),
-}
-# `tokens` alone are counted; tokens of these are kept secret.
-_OWNED = {"access", "refresh", "auth", "oauth", "api", "bearer", "session", "csrf", "device"}
-# Names that are written as one word: `PGPASSWORD`, `clientsecret`, `authtoken`, `dbpass`.
+# A name that continues with these words is about a secret.
+_ABOUT = frozenset(
+    listed(
+        """
+count counts limit limits budget usage used left total cost price rate size length type name
+policy ttl expiry expires expiration required params config consent jar schema list field label
+placeholder reset strength prompt url uri path file arn ref version status kind format prefix
+parser validator provider manager service handler middleware endpoint created updated rotation
+"""
+    )
+)
+# Words before `tokens` that make them secrets; other tokens are counted.
+_OWNED = frozenset(listed("access refresh auth oauth api bearer session csrf device"))
+# Names in one word: `PGPASSWORD`, `clientsecret`, `authtoken`, `dbpass`.
 _JOINED = re.compile(
     r"[^\W\d_]+(?:passwords?|passwd|passphrase|secrets?|apikeys?|secretkey|accesskey|privatekey"
     r"|passwort|kennwort)"
@@ -170,7 +172,7 @@ psw pswd
 )
 _SUFFIX = re.compile(r"\d{1,4}")
 _GLUE = re.compile(r"(?<=[a-zA-Zà-ÿ])['’](?=[a-zA-Zà-ÿ])")
-# Words that can be the end of a name of several words: `API key`, `mot de passe`, `backup codes`.
+# The last words of names with several words: `API key`, `mot de passe`, `backup codes`.
 _LAST = frozenset(
     listed(
         """
@@ -180,7 +182,7 @@ privée secreta privada privata access wif
 """
     )
 )
-# Words for a secret in some languages; a text that holds one may be a label.
+# Words for a secret in several languages; a text with one of them may be a label.
 NOUNS = frozenset(
     listed(
         """
@@ -200,20 +202,19 @@ CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 @functools.lru_cache(maxsize=8192)
 def words(name: str) -> tuple[str, ...]:
-    """The words of a name in any manner: `X-Api-Key`, `api_key` and `apiKey` hold api, key."""
+    """The words of a name in any notation: `X-Api-Key`, `api_key` and `apiKey` are api, key."""
     return tuple(word.lower() for word in _WORDS.findall(name))
 
 
 @functools.lru_cache(maxsize=32)
 def names_of(keys: tuple[str, ...], labels: tuple[tuple[str, tuple[str, ...]], ...]) -> Names:
-    """The names of secrets; the same object for the same names, so that what it has learned of
-    words serves all redactors."""
+    """The names of secrets. The same object for the same arguments, so that redactors share its
+    caches."""
     return Names(keys, dict(labels))
 
 
 class Names:
-    """The names of secrets, and with `labels` those of what else is to be masked, each
-    under its rule."""
+    """The names of secrets, and in `labels` further names to mask, by rule."""
 
     def __init__(self, keys: Iterable[str], labels: Mapping[str, Iterable[str]]) -> None:
         given = tuple(keys)
@@ -224,14 +225,13 @@ class Names:
         self._longest = max(map(len, (*self._own, *self._labels)), default=0)
         self._cached = functools.lru_cache(maxsize=8192)(self._find)
         self.said = functools.lru_cache(maxsize=16384)(self._said)
-        self.kinds: dict[str, int] = {}  # what words of texts are, as `landmarks` has met them
+        self.kinds: dict[str, int] = {}  # the kinds of words, cached by `keywords`
 
     def __bool__(self) -> bool:
         return self._ours or bool(self._longest)
 
     def find(self, name: str) -> str | None:
-        """How the name says that a secret stands under it: one of `SECRETS`, the rule of a label,
-        or None: not at all."""
+        """How the name marks its value: one of `SECRETS`, the rule of a label, or None."""
         return self._cached(name) if len(name) <= NAME else None
 
     def _find(self, name: str) -> str | None:
@@ -245,8 +245,8 @@ class Names:
         return self._labels.get(parts)
 
     def _said(self, name: str) -> tuple[str | None, bool]:
-        """How a name in a text says it, which may be a path of names with dots between; and whether
-        words before it may belong to it."""
+        """How a name in a text marks its value, and whether the words before it may belong to it.
+        The name may be a dotted path."""
         own = name.rpartition(".")[2]
         says = self.find(own)
         if own != name and says in (None, "weak") and (whole := self.find(name)):
@@ -255,7 +255,7 @@ class Names:
         return says, weak and own == name and (words(own) or ("",))[-1] in _LAST
 
     def _is_own(self, parts: tuple[str, ...]) -> bool:
-        """Whether one of the host's own names is in it, and nothing that makes it another."""
+        """Whether it contains a name that the host has added, and no word that changes it."""
         for start in range(len(parts)):
             for end in range(start + 1, min(start + self._longest, len(parts)) + 1):
                 if parts[end : end + 1] and parts[end] in _ABOUT:
@@ -268,7 +268,7 @@ class Names:
 
 @functools.cache
 def _table() -> dict[tuple[str, ...], str]:
-    """The phrases that say it by themselves, at the end of a name."""
+    """How the last words of a name mark its value."""
     found = {words(name): "weak" for name in _WEAK}
     found |= {words(name): "key" for name in (*DEFAULT_KEYS, *_KEYS, *_PHRASES)}
     found |= {("token",): "token", ("cookie",): "token", ("authorization",): "token"}
@@ -276,7 +276,7 @@ def _table() -> dict[tuple[str, ...], str]:
 
 
 def _said(parts: tuple[str, ...]) -> str | None:
-    """What the last words say, without those that say which one."""
+    """How the last words mark the value, without qualifiers."""
     while parts and _SUFFIX.fullmatch(parts[-1]):
         parts = parts[:-1]
     if not parts:
@@ -292,7 +292,7 @@ def _said(parts: tuple[str, ...]) -> str | None:
     return None
 
 
-# A name that begins so is of something that is done with a secret, or that is said about one.
+# A name that begins with these words is about a secret.
 _NOT_BEFORE = frozenset(
     listed(
         """
@@ -328,7 +328,7 @@ def _ends(parts: tuple[str, ...]) -> str | None:
 
 
 def _ended(word: str) -> bool:
-    """Whether one word ends like the name of a secret."""
+    """Whether the end of a word is the name of a secret."""
     if word.isascii():
         return word.endswith(_TAILS) and _JOINED.fullmatch(word) is not None
     joined = _JOINED.fullmatch(word) is not None
@@ -348,7 +348,7 @@ def _endings() -> frozenset[str]:
 
 
 def _token(last: str, before: str, *, alone: bool) -> str | None:
-    if last == "tokens":  # in most places these are counted
+    if last == "tokens":  # usually a count
         return "tokens" if alone or before in _OWNED else None
     return None if before in _OPEN_TOKENS else "token"
 

@@ -1,4 +1,4 @@
-"""What is secret in a text, and what is doubtful: below all of its layers, each with a reason."""
+"""The search for secrets and doubtful values in a text, also below its encodings."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from . import decode
-from .formats import Pair, read, telling
-from .judge import judge
+from . import encodings
+from .formats import Pair, read
 from .names import SECRETS, Names
 from .spans import Span
-from .values import Looks, random
+from .values import Looks, is_plausible, random
+from .verdict import judge
 
 _LOGIN = re.compile(r"[A-Za-z][\w.@+-]{0,63}:([^\s:]{6,128})")
-LAYERS = 3  # of base64, one in the other
+LAYERS = 3  # of base64 within base64
 
 
-class Finding(NamedTuple):
-    """A span of a text; `secret` says that it goes, and otherwise it is doubtful."""
+class SecretFinding(NamedTuple):
+    """A span of a text that is secret, or doubtful if `secret` is false."""
 
     start: int
     end: int
@@ -27,34 +27,34 @@ class Finding(NamedTuple):
     secret: bool
 
 
-def scan(text: str, names: Names, depth: int = 0, *, doubts: bool = False) -> Iterator[Finding]:
-    """Everything found in the text, in no order; spans may overlap. With `doubts`, also long random
-    values that nothing says anything about."""
+def scan(
+    text: str, names: Names, depth: int = 0, *, doubts: bool = False
+) -> Iterator[SecretFinding]:
+    """All secrets and doubtful values of a text, in no order; spans may overlap. With `doubts`,
+    also long random values without a name."""
     if doubts:
         yield from _unnamed(text)
     yield from _plain(text, names)
-    layers = [*decode.views(text)]
-    for view in layers:
-        for low, high in view.regions():
-            for found in _plain(view.text[low:high], names):
-                start, end = view.span(low + found.start, low + found.end)
+    layers = [*encodings.decoded(text)]
+    for layer in layers:
+        for low, high in layer.regions():
+            for found in _plain(layer.text[low:high], names):
+                start, end = layer.span(low + found.start, low + found.end)
                 yield found._replace(start=start, end=end)
-    for start, end, inner in _encoded(layers[-1].text if layers else text, names, depth):
+    for start, end, reason in _encoded(layers[-1].text if layers else text, names, depth):
         span = layers[-1].span(start, end) if layers else (start, end)
-        yield Finding(*span, "base64", f"encoded: {inner.reason}", inner.secret)
+        yield SecretFinding(*span, "base64", f"encoded: {reason}", True)
 
 
-def _encoded(text: str, names: Names, depth: int) -> Iterator[tuple[int, int, Finding]]:
-    """Runs of base64 or hexadecimal in whose text something is found."""
+def _encoded(text: str, names: Names, depth: int) -> Iterator[tuple[int, int, str]]:
+    """Runs of base64 or hexadecimal whose text contains a secret, and why it is one."""
     if depth >= LAYERS:
         return
-    for start, end, inner in decode.encoded(text):
-        if depth == 0 and (pair := _LOGIN.fullmatch(inner.strip())) and telling(pair[1]):
-            yield start, end, Finding(start, end, "base64", "a user and a password", True)
-            continue
-        secret = next((found for found in scan(inner, names, depth + 1) if found.secret), None)
-        if secret is not None:
-            yield start, end, secret
+    for start, end, inner in encodings.encoded(text):
+        if depth == 0 and (pair := _LOGIN.fullmatch(inner.strip())) and is_plausible(pair[1]):
+            yield start, end, "a user and a password"
+        elif secret := next((one for one in scan(inner, names, depth + 1) if one.secret), None):
+            yield start, end, secret.reason
 
 
 _RANDOM = re.compile(r"(?<![\w+/=.-])[A-Za-z0-9][\w+-]{22,254}[A-Za-z0-9]={0,2}(?![\w+/=-])")
@@ -63,31 +63,31 @@ _HASH = re.compile(
 )
 
 
-def _unnamed(text: str) -> Iterator[Finding]:
-    """Long random values without a name, but for hashes and ids of known kinds."""
+def _unnamed(text: str) -> Iterator[SecretFinding]:
+    """Long random values without a name, except hashes and ids of known kinds."""
     for found in _RANDOM.finditer(text):
         digits = sum(c.isdigit() for c in found[0])
         one_case = found[0].islower() or found[0].isupper()
         if digits >= 3 and not one_case and random(found[0]) and not _HASH.fullmatch(found[0]):
-            reason = f"{Looks.RANDOM.value}, and nothing says what it is"
-            yield Finding(*found.span(), "unknown", reason, False)
+            reason = f"{Looks.RANDOM.value}, and has no name"
+            yield SecretFinding(*found.span(), "unknown", reason, False)
 
 
-def _plain(text: str, names: Names) -> Iterator[Finding]:
+def _plain(text: str, names: Names) -> Iterator[SecretFinding]:
     for item in read(text, names):
         if isinstance(item, Span):
-            yield Finding(item.start, item.end, item.rule, item.reason or item.rule, True)
+            yield SecretFinding(item.start, item.end, item.rule, item.reason or item.rule, True)
         elif found := _judged(text, item, names):
             yield found
 
 
-def _judged(text: str, pair: Pair, names: Names) -> Finding | None:
+def _judged(text: str, pair: Pair, names: Names) -> SecretFinding | None:
     says = pair.says or names.find(pair.name)
     if says is None or pair.start >= pair.end:
         return None
-    verdict = judge(pair.name, says, text[pair.start : pair.end], pair.place)
+    verdict = judge(pair.name, says, text[pair.start : pair.end], pair.syntax)
     if not (verdict.secret or verdict.doubtful):
         return None
-    rule = pair.rule if says in SECRETS else says
-    reason = f"{verdict.reason} ({pair.place.value})"
-    return Finding(pair.start, pair.end, rule, reason, verdict.secret)
+    rule = "key" if says in SECRETS else says
+    reason = f"{verdict.reason} ({pair.syntax.value})"
+    return SecretFinding(pair.start, pair.end, rule, reason, verdict.secret)

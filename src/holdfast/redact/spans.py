@@ -1,19 +1,18 @@
-"""Spans of a text that a rule has found, and the placeholders that come to stand there."""
+"""Spans of a text that rules have found, and the placeholders that replace them."""
 
 from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-# What stands where something was taken out. No rule looks inside of one, so that what was
-# masked once stays as it is.
+# A placeholder. No rule looks inside one, so that redacting twice changes nothing.
 PLACEHOLDER = re.compile(r"\[(?:redacted|withheld)(?::[a-z][a-z0-9_-]{0,39})?(?::\d{1,9})?\]")
 
 
 class Span(NamedTuple):
-    """From where to where, by which rule, and why."""
+    """A part of a text, the rule that found it, and the reason."""
 
     start: int
     end: int
@@ -25,18 +24,18 @@ Finder: TypeAlias = Callable[[str], Iterable[Span]]
 
 
 def masked(text: str) -> bool:
-    """Whether there may be a placeholder in it."""
+    """Whether the text may contain a placeholder."""
     return "[redacted" in text or "[withheld" in text
 
 
 def only_placeholders(text: str) -> bool:
-    """Whether nothing but placeholders and blanks is left of it."""
+    """Whether the text consists of placeholders and white space."""
     return masked(text) and not PLACEHOLDER.sub("", text).strip()
 
 
-def apart(text: str, spans: Iterable[Span]) -> list[Span]:
-    """The spans in order; those that overlap are one. None lies inside a placeholder, or holds
-    nothing but some."""
+def merged(text: str, spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, with overlapping ones merged. None cuts a placeholder in two or consists
+    of placeholders only."""
     kept: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if span.start >= span.end:
@@ -54,7 +53,7 @@ def apart(text: str, spans: Iterable[Span]) -> list[Span]:
 
 
 def _whole(span: Span, holes: list[tuple[int, int]], starts: list[int]) -> Span:
-    """The span with all of the placeholders that it begins or ends in."""
+    """The span, extended to the placeholders that it begins or ends in."""
     start, end, rule, reason = span
     before = bisect.bisect_right(starts, start) - 1
     if before >= 0 and start < holes[before][1]:
@@ -65,34 +64,8 @@ def _whole(span: Span, holes: list[tuple[int, int]], starts: list[int]) -> Span:
     return Span(start, end, rule, reason)
 
 
-class Shape(NamedTuple):
-    """What has the form of a secret by itself: its rule, texts of which one must be there, and a
-    pattern whose last group, if it has one, is the secret."""
-
-    rule: str
-    marks: tuple[str, ...]
-    pattern: re.Pattern[str]
-
-
-def shapes(*table: tuple[str, str, str]) -> tuple[Shape, ...]:
-    """A table of shapes; marks stand with a bar between them."""
-    return tuple(
-        Shape(rule, tuple(marks.split("|")), re.compile(pattern)) for rule, marks, pattern in table
-    )
-
-
-def shaped(text: str, table: Iterable[Shape]) -> Iterator[Span]:
-    """All that has one of these shapes."""
-    for rule, marks, pattern in table:
-        for mark in marks:
-            if mark in text:
-                for found in pattern.finditer(text):
-                    yield Span(*found.span(found.lastindex or 0), rule)
-                break
-
-
 def trie(texts: Iterable[str]) -> str:
-    """A pattern for any of the texts, the longest that fits, with what they share in one place."""
+    """A pattern that matches the longest of these texts; common prefixes are shared."""
     by_first: dict[str, list[str]] = {}
     for text in texts:
         by_first.setdefault(text[:1], []).append(text[1:])

@@ -1,5 +1,5 @@
-"""What a value looks like by itself: a reference to one elsewhere, a placeholder, a type, a label, a
-word, a password as people make them, or the random text of a machine."""
+"""What a value looks like without its name: a reference, a placeholder, a type, a label, a word, a
+password, or random characters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .spans import only_placeholders
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
-LONGEST = 256  # characters of a value that are looked at
+LONGEST = 256  # characters of a value that are examined
 
 
 class Looks(enum.Enum):
-    """What a value looks like, from nothing to a secret."""
+    """What a value looks like, from nothing to a secret. The texts are reasons in reviews."""
 
     EMPTY = "it is empty, or masked already"
     REFERENCE = "it says where to find a value"
@@ -34,7 +34,8 @@ class Looks(enum.Enum):
     RANDOM = "it is long and random"
 
 
-NO_VALUE = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER, Looks.PLAIN}
+UNRESOLVED = {Looks.EMPTY, Looks.REFERENCE, Looks.PLACEHOLDER}
+NO_VALUE = UNRESOLVED | {Looks.PLAIN}
 NO_SECRET = NO_VALUE | {Looks.LABEL}
 _PLAIN = frozenset(
     listed(
@@ -129,7 +130,7 @@ _ALGORITHM = re.compile(
 
 
 def looks(value: str) -> Looks:
-    """What it looks like; of a long one, by its beginning."""
+    """What a value looks like; of a long one, its beginning."""
     return _looks(value[:LONGEST])
 
 
@@ -170,7 +171,7 @@ def _sentence(value: str) -> Looks:
 
 
 def _token(value: str) -> Looks:
-    """What a run without blanks looks like."""
+    """What a text without spaces looks like."""
     if _CALL.match(value):
         return Looks.REFERENCE
     if _UUID.fullmatch(value):
@@ -201,12 +202,12 @@ def _token(value: str) -> Looks:
 
 
 def _odd(value: str) -> bool:
-    """Whether digits stand in it as nobody writes them in a name."""
+    """Whether it has digits in positions that are unusual in names."""
     return any(c.isdigit() for c in value) and bool(re.search(r"\d[a-z]|[a-z]\d[A-Z]", value))
 
 
 def random(value: str) -> bool:
-    """Whether a machine drew it: long, and no letter more common than chance makes it."""
+    """Whether it looks generated: long and of high entropy."""
     if len(value) < 16:
         return False
     value = value[:LONGEST]
@@ -218,7 +219,7 @@ def random(value: str) -> bool:
 
 
 def is_distinct(value: str) -> bool:
-    """Whether it is told apart from words, numbers and names wherever it stands."""
+    """Whether it cannot be a word, a number or a name in any text."""
     if (
         not 8 <= len(value) <= LONGEST
         or any(c.isspace() for c in value)
@@ -229,8 +230,7 @@ def is_distinct(value: str) -> bool:
 
 
 def mixed(value: str) -> bool:
-    """Whether it is made as people make passwords that a form accepts: letters and digits, and
-    marks or capitals among them."""
+    """Whether it has letters and digits, as most password rules require."""
     value = value.strip("\"'`.,;:()[]{}<>")
     if not 6 <= len(value) <= 128:
         return False
@@ -244,6 +244,46 @@ def mixed(value: str) -> bool:
 
 
 def entropy(value: str) -> float:
-    """Bits a character."""
+    """Bits per character."""
     size = len(value)
     return -sum(n / size * math.log2(n / size) for n in Counter(value).values())
+
+
+# An address, a reference, a place in a file, code.
+_OTHER = re.compile(
+    r"://|^[$%{<]|\.\w{1,4}:\d|\(|'\)|^[\w.+-]+@[\w-]+\.[\w.]+$|^--?\w|^\w+\[|=>|;$"
+)
+# Letters with a sign among them that no word has.
+_SIGNED_WORD = re.compile(r"(?=.{6,64}\Z)[^\W\d_]{2,}[!#$^~+][^\W\d_]{2,}[!#$^~+]{0,2}")
+_LEET = re.compile(r"[a-z]\d[a-z]", re.IGNORECASE)
+_WORD_AND_NUMBER = re.compile(r"(?=\D{4})[^\W\d_]+[-_]*\d+")
+
+
+def is_plausible(value: str) -> bool:
+    """Whether it can be a secret where the text says that one follows."""
+    value = value[:LONGEST]
+    if _OTHER.search(value) or (value.count("/") > 1 and not random(value)):
+        return False
+    shape = looks(value)
+    if shape is Looks.ID:
+        return True
+    if not DIGIT.search(value):
+        return (shape is Looks.RANDOM and len(value) >= 24) or bool(_SIGNED_WORD.fullmatch(value))
+    if shape is Looks.MIXED:
+        return mixed(value) or _WORD_AND_NUMBER.fullmatch(value) is not None
+    return shape is Looks.RANDOM
+
+
+def is_strong(value: str) -> bool:
+    """Whether it is a secret even if nothing says so: digits among letters, and signs or capitals,
+    as in no word."""
+    if _OTHER.search(value) or looks(value) not in (Looks.MIXED, Looks.RANDOM):
+        return False
+    if not mixed(value):
+        return _SIGNED_WORD.fullmatch(value) is not None
+    capitals = any(c.isupper() for c in value) and any(c.islower() for c in value)
+    if value.count("/") > 1 or value.count(".") > 1:
+        return random(value) and capitals
+    if value.isalnum():
+        return capitals and (_LEET.search(value) is not None or random(value))
+    return capitals or _LEET.search(value) is not None

@@ -1,13 +1,13 @@
-"""The documented formats of tokens and keys, in one table: one line each.
+"""The documented formats of tokens and keys, one line each.
 
-A line is a rule, by which a hit is counted, and the form of the token. In a form, `{a36}` are 36
-characters of the class `a`, and `{a36+}` are 36 or more; `(x|y)` is either, and everything else
-stands for itself.
+A line has a rule, under which a hit is counted, and the format of the token. In a format, `{a36}`
+is 36 characters of the class `a`, `{a36+}` is 36 or more, `(x|y)` is either, and everything else is
+literal.
 
     a letters and digits     l the same, small letters    u the same, capitals    d digits
     h hexadecimal, small     x hexadecimal                w a, - and _            b a and + / = _ -
 
-To add a format, add its line; the tests make an example from the form (`example`) and look for it.
+To add a format, add a line; the tests check that an example of each (`example`) is found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .spans import Shape, Span, shaped, trie
+from .spans import Span, trie
 
 _CLASSES = {
     "a": "[A-Za-z0-9]",
@@ -30,7 +30,7 @@ _CLASSES = {
     "b": "[A-Za-z0-9+/=_-]",
 }
 
-FORMS = """
+FORMATS = """
 openai         sk-{w16+}
 holdfast       h(k|l)_{a40+}
 github         gh(p|o|u|s|r)_{a20+}
@@ -248,7 +248,7 @@ ethereum       0x{h64}
 """
 
 
-class Form(NamedTuple):
+class TokenFormat(NamedTuple):
     """One line of the table."""
 
     rule: str
@@ -256,16 +256,16 @@ class Form(NamedTuple):
 
 
 @functools.cache
-def forms() -> tuple[Form, ...]:
+def formats() -> tuple[TokenFormat, ...]:
     """The table, line by line."""
-    return tuple(Form(*line.split(None, 1)) for line in FORMS.split("\n") if line.strip())
+    return tuple(TokenFormat(*line.split(None, 1)) for line in FORMATS.strip().split("\n"))
 
 
 _PIECE = re.compile(r"\{(\w)(\d+)(\+)?\}|\(([^()]*)\)")
 
 
 def pattern(form: str) -> str:
-    """The regular expression of a form."""
+    """The regular expression of a format."""
     out, done, open_end = [], 0, False
     for piece in _PIECE.finditer(form):
         out.append(re.escape(form[done : piece.start()]))
@@ -277,116 +277,96 @@ def pattern(form: str) -> str:
             out.append(f"(?:{'|'.join(either)})")
             continue
         kind, count, more = _CLASSES[piece[1]], piece[2], piece[3]
-        last = done == len(form)
-        possessive = "+" if last else ""
-        out.append(
-            f"{kind}{{{count},}}{possessive}"
-            if more and last
-            else f"{kind}{{{count},{int(count) * 4 + 64}}}"
-            if more
-            else f"{kind}{{{count}}}"
-        )
-        open_end = bool(more) and last
+        open_end = bool(more) and done == len(form)
+        most = f",{int(count) * 4 + 64}" if more else ""
+        out.append(f"{kind}{{{count},}}+" if open_end else f"{kind}{{{count}{most}}}")
     out.append(re.escape(form[done:]))
     return "".join(out) + ("" if open_end else "(?![A-Za-z0-9])")
 
 
-def lead(form: str) -> tuple[str, ...]:
-    """The texts that a form can begin with; an empty one if it begins with a class."""
+def prefixes(form: str) -> tuple[str, ...]:
+    """The texts that a format can begin with; an empty one if it begins with a class."""
     first = _PIECE.search(form)
-    if first is None or first.start() or first[4] is None:
-        head = form[: first.start()] if first else form
-        if first is not None and first[4] is not None and "{" not in first[4]:
-            return tuple(head + part for part in first[4].split("|"))
-        return (head,)
-    return tuple(first[4].split("|"))
+    head = form[: first.start()] if first else form
+    if first is not None and first[4] is not None and (not head or "{" not in first[4]):
+        return tuple(head + part for part in first[4].split("|"))
+    return (head,)
 
 
 class _Table(NamedTuple):
-    """The forms by how they begin: one pattern for all the beginnings that are texts, and the
-    forms of each; then those that begin with random letters, with a text that must be there."""
+    """The formats by how they begin: those with a prefix, and one pattern for all prefixes; those
+    that contain a fixed text; and the rest."""
 
-    begins: re.Pattern[str]
-    by_lead: dict[str, tuple[tuple[str, re.Pattern[str]], ...]]
-    inner: tuple[Shape, ...]
-    runs: tuple[tuple[str, re.Pattern[str]], ...]
+    prefixes: re.Pattern[str]
+    by_prefix: dict[str, list[tuple[str, re.Pattern[str]]]]
+    by_text: list[tuple[str, str, re.Pattern[str]]]
+    others: list[tuple[str, re.Pattern[str]]]
 
 
-_DIGESTS = (
-    "sha1-",
-    "sha256-",
-    "sha384-",
-    "sha512-",
-    "sha256:",
-    "sha512:",
-    "h1:",
-)  # of what is public
-_LONG = 24  # characters of the shortest form that begins with a class
+# Hashes of public files.
+_DIGESTS = ("sha1-", "sha256-", "sha384-", "sha512-", "sha256:", "sha512:", "h1:")
+_LONG = 24  # characters of the shortest format that begins with a class
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{27,}+|[0-9]{8,15}(?=[:|])|[0-9](?=/[0-9]{16}))")
 _INNER = re.compile(r"(?<=\})[^{}()]{3,}(?=\{)|(?<=\})[^{}()]{3,}$")
 
 
 @functools.cache
 def _table() -> _Table:
-    by_lead: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    inner, runs = [], []
-    for rule, form in forms():
+    by_prefix: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    by_text, others = [], []
+    for rule, form in formats():
         compiled = re.compile(pattern(form))
-        begins = lead(form)
+        begins = prefixes(form)
         if all(len(begin) >= 2 for begin in begins):
             for begin in begins:
-                by_lead.setdefault(begin, []).append((rule, compiled))
-        elif known := _INNER.search(form):
+                by_prefix.setdefault(begin, []).append((rule, compiled))
+        elif inner := _INNER.search(form):
             whole = re.compile(rf"(?<![A-Za-z0-9]){compiled.pattern}")
-            inner.append(Shape(rule, (known[0],), whole))
+            by_text.append((rule, inner[0], whole))
         else:
-            runs.append((rule, compiled))
-    return _Table(
-        re.compile(rf"(?<![A-Za-z0-9])(?:{trie(by_lead)})"),
-        {begin: tuple(some) for begin, some in by_lead.items()},
-        tuple(inner),
-        tuple(runs),
-    )
+            others.append((rule, compiled))
+    return _Table(re.compile(rf"(?<![A-Za-z0-9])(?:{trie(by_prefix)})"), by_prefix, by_text, others)
 
 
 def vendors(text: str, runs: list[tuple[int, int]]) -> Iterator[Span]:
-    """What has the documented form of a token, in these runs of characters."""
+    """Tokens of a documented format in these runs of characters."""
     table = _table()
     for low, high in runs:
         if text.startswith(_DIGESTS, low):
             continue
         done = low
-        for begun in table.begins.finditer(text, low, high + 1):
-            if begun.start() >= done:
-                for span in _begun(text, begun, table):
+        for prefix in table.prefixes.finditer(text, low, high + 1):
+            if prefix.start() >= done:
+                for span in _with_prefix(text, prefix, table):
                     done = max(done, span.end)
-                    if real(text[span.start : span.end]):
+                    if _is_random(text[span.start : span.end]):
                         yield span
         for run in _RUN.finditer(text, low, high) if high - low >= _LONG else ():
-            for rule, form in table.runs:
-                if (found := form.match(text, run.start())) and real(found[0]):
+            for rule, form in table.others:
+                if (found := form.match(text, run.start())) and _is_random(found[0]):
                     yield Span(*found.span(), rule)
-    if runs:
-        yield from shaped(text, table.inner)
+    for rule, inner, form in table.by_text if runs else ():
+        if inner in text:
+            yield from (Span(*found.span(), rule) for found in form.finditer(text))
 
 
-def _begun(text: str, begun: re.Match[str], table: _Table) -> Iterator[Span]:
-    """Forms that begin with this text of their own, or with a part of it."""
-    for size in range(len(begun[0]), 1, -1):
-        for rule, form in table.by_lead.get(begun[0][:size], ()):
-            if found := form.match(text, begun.start()):
+def _with_prefix(text: str, prefix: re.Match[str], table: _Table) -> Iterator[Span]:
+    """Tokens that begin with this prefix, or with a part of it."""
+    for size in range(len(prefix[0]), 1, -1):
+        for rule, form in table.by_prefix.get(prefix[0][:size], ()):
+            if found := form.match(text, prefix.start()):
                 yield Span(*found.span(), rule)
 
 
-def real(token: str) -> bool:
-    """Whether it is more than a beginning and a word: it has digits, as random text has."""
+def _is_random(token: str) -> bool:
+    """Whether it is more than a prefix and a word: it has digits, or letters of both cases."""
     body = token[4:]
     odd = any(c.isdigit() for c in body) or len(token) > 60
     return odd or (not body.islower() and not body.isupper() and len(set(body)) > 8)
 
 
 def example(form: str, seed: int = 0) -> str:
-    """A token of this form; the same for the same seed."""
+    """A token of this format, always the same for the same seed."""
     out, done, step = [], 0, seed * 7 + len(form)
     for piece in _PIECE.finditer(form):
         out.append(form[done : piece.start()])

@@ -27,7 +27,7 @@ TRIES = 5  # times that a session may end under our hands
 
 
 class Inbound(Struct, frozen=True, kw_only=True):
-    """What a message says of where it came from; `id` is the message's own, if it has one."""
+    """Where a message came from; `id` is the message's own id, if it has one."""
 
     user: str
     surface: str
@@ -115,7 +115,7 @@ async def resolve_session(
 async def _first_contact(
     sessions: Finds, changes: Changes, message: Inbound, resolver: AffinityResolver
 ) -> Row:
-    """The session begun for this person in this workspace, by us or by whoever came first."""
+    """The session that was created for this user in this workspace, by this process or another."""
     store, ours = changes.store, Scope(changes.tenant, new_id())
     person = msgspec.json.encode((message.user, message.workspace))
     name = CONTACT + hashlib.sha256(person).hexdigest()

@@ -1,5 +1,5 @@
-"""What was done in a session and by whose leave: a record for each tool call, told by the log
-alone and without a word of what a model said."""
+"""What was done in a session and who approved it: a record for each tool call, from the log alone,
+without text of a model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .queries import threads
 
 
 class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A decision on a call: on which item, what of, how, by whom, when (ms), by which channel
-    and why. `voted` is the yes of one of several who had to say so."""
+    """A decision on a call: the pending item, its kind, the decision, who made it, when (ms),
+    through which channel and why. `voted` is one of several required approvals."""
 
     item: str
     what: str
@@ -66,7 +66,7 @@ async def audit(changes: Changes, id: str) -> AsyncGenerator[Audited, None]:
 
 
 async def _shared(changes: Changes, row: Row) -> int:
-    """How much of a fork is told with its parent already."""
+    """How many events of a fork are already reported with its parent."""
     if row.parent is None:
         return 0
     parent = Key(row.tenant, row.session, row.parent.thread)

@@ -64,10 +64,8 @@ class Changes:
         return NewEvent.of(kind, payload, id=id or new_id(), actor=actor or self._actor)
 
     async def make(self, session: str, decide: Decide, *, actor: str | None = None) -> Row:
-        """Append what `decide` says of the row, if it says something; the row after it.
-
-        It was true of the row when it was appended: if the log moved, it is decided again.
-        """
+        """Append the event that `decide` returns for the row, if any, and return the row after it.
+        If the log moved meanwhile, `decide` is called again."""
         turn = self._turns.get(session)
         if turn is None:
             turn = self._turns[session] = asyncio.Lock()
@@ -142,13 +140,13 @@ def must_keep(changes: Changes, row: Row) -> str | None:
 
 
 def check_deletable(changes: Changes, row: Row) -> None:
-    """Refuse to delete what must be kept."""
+    """Reject requests to delete what must be kept."""
     if (reason := must_keep(changes, row)) is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=reason)
 
 
 def check_held(row: Row) -> None:
-    """Refuse to delete what is held."""
+    """Reject requests to delete what is held."""
     if row.hold is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=_held(row))
 
@@ -166,7 +164,7 @@ def allowed(row: Row, move: Move) -> str:
 
 
 def check_live(row: Row, doing: str) -> None:
-    """Refuse to change what has expired."""
+    """Reject requests to change what has expired."""
     if row.phase == "expired":
         raise refused(row, doing)
 

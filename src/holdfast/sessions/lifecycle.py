@@ -79,8 +79,8 @@ class Sessions:
         expiry: int | Literal["default"] | None = "default",
         actor: str | None = None,
     ) -> Row:
-        """Begin a session (`SessionExists` if there is one with this id); without an id, under a
-        new one. `surface` is attached from the first moment (`SurfaceTaken`)."""
+        """Create a session (`SessionExists` if one has this id); without an id, a new id is chosen.
+        `surface` is attached from the start (`SurfaceTaken`)."""
         check_name("user", user)
         session = new_id() if id is None else id
         created = ev.SessionCreated(
@@ -123,7 +123,7 @@ class Sessions:
         return row
 
     async def get(self, id: str) -> Row | None:
-        """The session, in any phase; None if there is none."""
+        """The session, in any phase; None if it does not exist."""
         return await self.store.row(self.changes.key(id))
 
     async def get_or_create(self, id: str, *, user: str, **more: Any) -> Row:
@@ -235,7 +235,8 @@ class Sessions:
     async def hold(
         self, id: str, why: str | None, *, actor: str | None = None, reason: str | None = None
     ) -> Row:
-        """Refuse every deletion of it, for the reason `why`, until it is lifted by None."""
+        """Reject every deletion of the session, for the reason `why`, until the hold is lifted with
+        None."""
         if why is not None:
             check_name("why", why)
 
@@ -324,8 +325,9 @@ class Sessions:
     async def resolve_session(
         self, message: Inbound, resolver: AffinityResolver | None = None
     ) -> Row:
-        """The session that a message belongs to, begun if need be, touched, and with the
-        message's surface attached. The same message twice, or to two processes, is one session."""
+        """The session that a message belongs to. It is created if necessary, marked as active, and
+        the message's surface is attached. The same message sent twice, or to two processes, finds
+        the same session."""
         return await affinity.resolve_session(self, self.changes, message, resolver or MostRecent())
 
     # Time
@@ -342,8 +344,8 @@ class Sessions:
     async def purge_expired(
         self, retention: Retention, *, dry_run: bool = False, limit: int = 10_000
     ) -> Purged:
-        """Delete expired sessions as `retention` says, and report each; with `dry_run`, only
-        report. What is pinned, held or waits for a person stays."""
+        """Delete expired sessions according to `retention`, and report each; with `dry_run`, only
+        report. Sessions that are pinned, held, or wait for a person stay."""
         return await sweep.purge(self.changes, retention, dry_run, limit)
 
     def transitions(
@@ -354,14 +356,14 @@ class Sessions:
         return transitions.follow(self.changes, id, after, wait)
 
     def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
-        """Where these words are, in whatever case, in messages, calls, results and summaries of
-        all its threads, oldest first in each; also what was put away from a model. It reads the
-        whole log."""
+        """Where these words occur, ignoring case, in messages, calls, results and summaries of all
+        threads, oldest first in each, including text that was compacted away. It reads the whole
+        log."""
         return search.search(self.changes, id, words)
 
     def audit(self, id: str) -> AsyncGenerator[Audited, None]:
-        """Every tool call of the session, in all of its threads: who asked, what was proposed, who
-        decided, what ran on which arguments, what came out; nothing that a model said."""
+        """Every tool call of the session, in all threads: who asked, what was proposed, who
+        decided, what ran with which arguments, and the outcome; no text of a model."""
         return audit.audit(self.changes, id)
 
     # Persons
@@ -382,7 +384,7 @@ class Sessions:
 
 
 def check_seconds(field: str, value: int | None) -> int | None:
-    """The time, if it is one: None is never, zero and less mean nothing."""
+    """A time in seconds: None means never; zero and negative values are rejected."""
     if value is not None:
         check_count(field, value, least=1, most=LONGEST)
     return value

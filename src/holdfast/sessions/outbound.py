@@ -21,7 +21,7 @@ Send = Callable[[str, str, Any], Awaitable[object]]
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """To which surfaces a message went, and what the others raised."""
+    """The surfaces that a message was delivered to, and the errors of the others."""
 
     delivered: list[Surface]
     failed: dict[Surface, str]

@@ -111,6 +111,6 @@ async def _blank(
 
 
 def _structural(event: Event) -> bool:
-    """Whether an event says what a session is, not what a person said: whose it is, where it
-    branches, what is bound to it. Without it the session of another would fall apart."""
+    """Whether an event defines the session itself rather than something a person said: its owner,
+    its forks, its bindings. The session would be unusable without it."""
     return event.kind.partition(".")[0] in ("session", "thread", "surface")

@@ -38,8 +38,8 @@ NOT_SEARCHED = frozenset(_OTHERS.split())
 
 
 class Found(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the words are: event `seq` of a thread, by whom, and the text about them. `call` is
-    set where a tool said them."""
+    """A match: event `seq` of a thread, its author, and the text around the words. `call` is set if
+    a tool produced the text."""
 
     thread: str
     seq: int

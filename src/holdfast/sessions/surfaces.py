@@ -1,8 +1,8 @@
 """Surfaces: a binding (surface, address) belongs to one live session of a tenant.
 
 The claim decides, the event tells. Attach: claim, then event; detach: event, then unclaim. A
-process that died between the two leaves a claim whose session does not show the surface;
-whoever wants it takes it over.
+process that crashed between the two leaves a claim whose session does not show the surface; whoever
+wants it takes it over.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ async def _yield(changes: Changes, scope: Scope, surface: Surface) -> None:
 
 
 async def give_back(changes: Changes, scope: Scope, surface: Surface) -> None:
-    """Let a surface go that the session does not show. If it comes to show it at that moment,
-    it has it again, or loses it to whoever was quicker."""
+    """Release a surface that the session does not show. If the session attaches it at that moment,
+    it keeps the surface, unless another session was faster."""
     store, key, name = changes.store, Key(scope.tenant, scope.session, "main"), named(surface)
     row = await store.row(key)
     if row is not None and name in row.surfaces:

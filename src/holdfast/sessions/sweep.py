@@ -164,7 +164,7 @@ async def purge(changes: Changes, retention: Retention, dry_run: bool, limit: in
 
 
 async def _kept(changes: Changes, row: Row, since: int) -> str | None:
-    """What keeps an expired session from deletion; read anew, since time has passed."""
+    """Why an expired session must not be deleted now, by its current row."""
     fresh = await changes.store.row(row.key)
     if fresh is None or fresh.phase != "expired":
         return "changed meanwhile"

@@ -1,4 +1,4 @@
-"""The life cycle of a session as it is told by its log, past and to come."""
+"""The life cycle of a session, from its log."""
 
 from __future__ import annotations
 

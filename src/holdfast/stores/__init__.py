@@ -53,7 +53,11 @@ def connect(url: str, *, vault: Vault | None = None) -> Connecting:
     With a `vault`, or the option `vault=FILE`, the store is encrypted."""
     url, file = without_vault(url)
     if file is not None and vault is not None:
-        raise InvalidValue(field="vault", problem="is in the URL too", remedy="give it once")
+        raise InvalidValue(
+            field="vault",
+            problem="is given twice: as an argument and in the URL",
+            remedy="give it once",
+        )
     scheme, colon, _ = url.partition(":")
     opener = OPENERS.get(scheme)
     if opener is None or not colon:

@@ -30,7 +30,7 @@ from ..log.catalog import Parent, Query, Row
 from ..log.codec import check_key
 from ..log.events import Event, Key, NewEvent, Scope
 from .measure import (
-    Log,
+    MeasuredLog,
     chain_of,
     closing,
     failed,
@@ -177,11 +177,11 @@ async def place_name(store: Store, scope: Scope, there: Scope) -> str:
 # Comparing
 
 
-async def _compare(job: _Job, logs: Sequence[Log]) -> dict[str, ThreadCopy]:
+async def _compare(job: _Job, logs: Sequence[MeasuredLog]) -> dict[str, ThreadCopy]:
     return {log.thread: await _compare_one(job, log) for log in logs}
 
 
-async def _compare_one(job: _Job, log: Log) -> ThreadCopy:
+async def _compare_one(job: _Job, log: MeasuredLog) -> ThreadCopy:
     """What a thread of the target is to the one of the source. It may go on: after a move,
     and in a plain copy, it lives its own life."""
 
@@ -204,7 +204,7 @@ async def _compare_one(job: _Job, log: Log) -> ThreadCopy:
     return found("same")
 
 
-async def _chain(job: _Job, log: Log, upto: int) -> bytes:
+async def _chain(job: _Job, log: MeasuredLog, upto: int) -> bytes:
     if upto in log.chain:
         return log.chain[upto]
     return await chain_of(job.source, log.row.key, upto, log.row.log)
@@ -248,7 +248,7 @@ def _result(
 
 
 async def _write(
-    job: _Job, logs: Sequence[Log], found: dict[str, ThreadCopy]
+    job: _Job, logs: Sequence[MeasuredLog], found: dict[str, ThreadCopy]
 ) -> dict[str, ThreadCopy]:
     """Restore the threads that are not there yet."""
     done = dict(found)
@@ -289,7 +289,7 @@ async def restore_base(
         await store.restore(base, closed())
 
 
-async def _restore(job: _Job, log: Log, parent: Parent | None) -> ThreadCopy:
+async def _restore(job: _Job, log: MeasuredLog, parent: Parent | None) -> ThreadCopy:
     key = job.key(log.thread)
     added = [] if job.move else closing(log, wall_clock())
     after = parent.at if parent is not None else 0
@@ -302,7 +302,7 @@ async def _restore(job: _Job, log: Log, parent: Parent | None) -> ThreadCopy:
 
 
 async def _events(
-    job: _Job, log: Log, after: int, end: int, added: Iterable[Event]
+    job: _Job, log: MeasuredLog, after: int, end: int, added: Iterable[Event]
 ) -> AsyncGenerator[Event, None]:
     """The source's events, which must be those that were measured, and what is added."""
     async with aclosing(measured(job.source, log, after=after, end=end)) as events:
@@ -313,7 +313,7 @@ async def _events(
         yield event
 
 
-async def _check_copy(job: _Job, log: Log, added: Sequence[Event]) -> None:
+async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> None:
     """Hold both sides against what was measured."""
     key = job.key(log.thread)
     chain = log.chain[log.end]
@@ -371,14 +371,14 @@ async def _blobs(job: _Job) -> int:
     for ref in wanted:
         put = await job.target.put_blob(job.there, await job.source.get_blob(job.scope, ref))
         if put != ref:
-            raise StoreError(problem=f"blob {ref.sha256} does not agree with its name")
+            raise StoreError(problem=f"blob {ref.sha256} does not match its hash")
     return len(wanted)
 
 
 # Moving
 
 
-async def _check_move(job: _Job, logs: Sequence[Log]) -> None:
+async def _check_move(job: _Job, logs: Sequence[MeasuredLog]) -> None:
     name = await place_name(job.target, job.scope, job.there)
     for log in logs:
         check_place(log.row, name)
@@ -408,8 +408,8 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
 
 
 async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) -> None:
-    """Seal every thread that is open, if nobody drives any of them (`LeaseHeld`). `actor` is who
-    wants it so."""
+    """Seal every open thread, unless one has a driver (`LeaseHeld`). `actor` is recorded as who did
+    it."""
     while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
         await _tell(store, open, "session.moved", {"to": to}, actor)
 
@@ -429,7 +429,7 @@ async def unseal(
 
 
 def check_place(row: Row, name: str) -> None:
-    """Refuse a thread that was moved elsewhere."""
+    """Reject a thread that was moved elsewhere."""
     if row.sealed not in (None, name):
         raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 
@@ -441,7 +441,7 @@ async def _tell(
     payload: dict[str, str],
     actor: str | None = None,
 ) -> None:
-    """Append an event to each of these threads, if nobody drives any of them."""
+    """Append an event to each of these threads, if none of them has a driver."""
     leases: list[Lease] = []
     try:
         for row in rows:

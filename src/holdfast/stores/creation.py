@@ -95,7 +95,7 @@ def _used(database: Path) -> bool:
 
 
 def _alone(database: Path) -> bool:
-    """Whether nobody else has the database open: only then SQLite gives up its journal."""
+    """Whether no other process has the database open: only then SQLite removes its journal."""
     with closing(sqlite3.connect(str(database), timeout=0)) as conn:
         try:
             return bool(conn.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",))

@@ -1,4 +1,4 @@
-"""The event loop that something was opened on: used on another one, it says so."""
+"""The event loop that an object was opened on; using it on another loop raises `WrongLoop`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OwnLoop:
         self._loop = None if free else _running()
 
     def check(self) -> None:
-        """Refuse the use on another loop (`WrongLoop`); code that runs on none may read."""
+        """Reject the use on another loop (`WrongLoop`); code that runs on none may read."""
         running = _running()
         if running is self._loop or running is None:
             return

@@ -1,4 +1,4 @@
-"""The links of a log: each event is bound to all that stand before it. Pure, but for salts.
+"""The links of a log: each event is bound to all events before it. Pure, but for salts.
 
 The **link** of an event is a SHA-256 over the link before it, a mark, and the event without its
 data: number, id, kind, version, run, actor, cause and time. The **mark** is a SHA-256 over a salt
@@ -64,8 +64,8 @@ def origin(key: Key, log: str, after: int = 0, base: bytes = b"") -> bytes:
 
 
 def anew(log: str, after: int) -> bytes:
-    """What links follow that begin again behind a number of a log. Without its key, which nobody
-    knows any more when the log is deleted and a fork still has its events."""
+    """The start of a chain of links after a number of a log. It does not include the key: a deleted
+    log whose events a fork still shares has none."""
     return origin(Key("", "", ""), log, after)
 
 
@@ -112,7 +112,7 @@ def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes |
 
 
 def link_in(kept: bytes | None) -> bytes:
-    """The link in what is kept with an event; empty if there is none."""
+    """The link in the bytes that are stored with an event; empty if there is none."""
     return kept[-32:] if kept else b""
 
 
@@ -121,12 +121,10 @@ def ending(kept: bytes | None) -> str | None:
     return link_in(kept).hex() or None
 
 
-class Walk:
-    """Goes along the events of a log, and says where they do not follow from each other.
-
-    A log whose row lost its link, because an older program wrote it, begins anew behind some
-    number; that is allowed wherever it is.
-    """
+class LinkWalk:
+    """Walks along the events of a log and reports where one does not follow from those before it.
+    If an older program wrote the log, its row has no link, and the chain may begin again after any
+    number."""
 
     def __init__(
         self,
@@ -175,12 +173,12 @@ class Walk:
         return link_in(kept) in (_link(before, mark, event), _link(again, mark, event))
 
     def skip(self, kept: bytes | None) -> None:
-        """Pass over an event that cannot be read, which is told by itself."""
+        """Skip an unreadable event, which is reported separately."""
         self._before, self._linked = link_in(kept) or None, kept is not None
         self._bare = False
 
     def miss(self) -> None:
-        """Pass over events that are missing, which is told by itself."""
+        """Skip missing events, which are reported separately."""
         self.skip(None)
 
     def end(self) -> list[Damage]:
@@ -203,7 +201,7 @@ def _mark_in(kept: bytes, event: Event, hash: bytes) -> bytes | None:
 
 
 def is_lost(event: Event) -> bool:
-    """Whether it stands for an event whose link is lost with all the rest of it."""
+    """Whether it is the placeholder of an event that was lost together with its link."""
     return (event.kind, event.id) == (LOST, f"damaged:{event.seq}") and is_blank(event)
 
 

@@ -22,7 +22,7 @@ START = bytes(32)  # the chain before the first event
 SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data
 
 
-class Log(Struct, frozen=True, kw_only=True):
+class MeasuredLog(Struct, frozen=True, kw_only=True):
     """One log, measured up to `end`; what follows, `tail`, only says where it was moved.
 
     `chain` has the hash of the events up to a number, for `end` and for the numbers that
@@ -68,7 +68,9 @@ async def threads_of(store: Store, scope: Scope) -> list[Row]:
             return rows
 
 
-async def survey(store: Store, scope: Scope, threads: Collection[str] | None = None) -> list[Log]:
+async def survey(
+    store: Store, scope: Scope, threads: Collection[str] | None = None
+) -> list[MeasuredLog]:
     """Every log of a session, or those of some threads, measured; what is appended meanwhile is
     left out. Raises `SessionNotFound` when one is missing, `LogDamaged` when one cannot be read."""
     rows = await threads_of(store, scope)
@@ -87,7 +89,7 @@ async def survey(store: Store, scope: Scope, threads: Collection[str] | None = N
         marks |= missing  # a fork whose first event does not say where it left
 
 
-async def prefix(store: Store, key: Key, upto: int) -> Log:
+async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
     """The first `upto` events of a log, measured as if it had none after them."""
     row = await store.row(key)
     if row is None:
@@ -109,11 +111,11 @@ async def prefix(store: Store, key: Key, upto: int) -> Log:
                 if first:
                     row, first = replace(row, created=event.at, active=event.at // 1000), False
                 row = apply(row, [event], [project(event)])
-    return Log(row=row, end=upto, tail=(), shared=shared, chain=chains, state=state)
+    return MeasuredLog(row=row, end=upto, tail=(), shared=shared, chain=chains, state=state)
 
 
 async def measured(
-    store: Store, log: Log, *, after: int = 0, end: int | None = None
+    store: Store, log: MeasuredLog, *, after: int = 0, end: int | None = None
 ) -> AsyncGenerator[Event, None]:
     """The events of a log, which must be those that were measured. `StoreError` at the end when
     they are not: what was made of them must be thrown away."""
@@ -128,13 +130,13 @@ async def measured(
         raise failed(log, "changed while it was copied: copy it again")
 
 
-def failed(log: Log, problem: str) -> StoreError:
+def failed(log: MeasuredLog, problem: str) -> StoreError:
     """A copy of a log that cannot be trusted."""
     row = log.row
     return StoreError(problem=f"thread {row.thread!r} of session {row.session!r} {problem}")
 
 
-async def _measure(store: Store, row: Row, marks: Collection[int]) -> Log:
+async def _measure(store: Store, row: Row, marks: Collection[int]) -> MeasuredLog:
     tail = await _tail(store, row)
     end = row.head - len(tail)
     chain, chains, size, folded = START, {}, 0, 0
@@ -149,7 +151,7 @@ async def _measure(store: Store, row: Row, marks: Collection[int]) -> Log:
             if len(some) == SOME or size - folded > SIZE:
                 state, some, folded = fold(some, state), [], size
     whole = size + sum(len(event.data) for event in tail) == row.bytes
-    return Log(
+    return MeasuredLog(
         row=row,
         end=end,
         tail=tail,
@@ -188,10 +190,10 @@ async def _shared(store: Store, row: Row) -> int:
     )
 
 
-def placed(logs: Sequence[Log]) -> list[tuple[Log, Parent | None]]:
+def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None]]:
     """The logs in an order in which they can be restored, each with the thread before it that
     it can share its beginning with. A fork that has none (its parent is gone) has None."""
-    order: list[tuple[Log, Parent | None]] = []
+    order: list[tuple[MeasuredLog, Parent | None]] = []
     offers: dict[tuple[int, bytes], str] = {}
     left = list(logs)
     while left:
@@ -208,7 +210,7 @@ def placed(logs: Sequence[Log]) -> list[tuple[Log, Parent | None]]:
     return order
 
 
-def closing(log: Log, now: int) -> list[Event]:
+def closing(log: MeasuredLog, now: int) -> list[Event]:
     """What must follow a log so that nothing in it waits, runs or is due; always the same."""
     events = [
         NewEvent.of(
@@ -231,7 +233,7 @@ def closing(log: Log, now: int) -> list[Event]:
 
 
 def run_ended(run: str | None = None, *, id: str | None = None) -> NewEvent:
-    """Takes away what makes a log want a driver."""
+    """The event that makes a log stop waiting for a driver."""
     ended = {"status": "interrupted", "error": "copied"}
     return NewEvent.of("run.finished", ended, run=run, id=id or new_id())
 

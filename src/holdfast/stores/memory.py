@@ -55,7 +55,7 @@ class _Log:
         return log.events[seq - log.shared - 1]
 
     def kept(self, seq: int) -> bytes | None:
-        """What is kept of the link of an event; nothing of what is before the first."""
+        """The stored link of an event of this log; None if it does not exist."""
         log = self.owner(seq)
         return log.links[seq - log.shared - 1] if seq else b""
 
@@ -183,7 +183,7 @@ class MemoryStore(CheckedStore):
         rules.check_at(parent.row, at)
         if (seq := parent.known(first.id)) is not None and seq <= at:
             raise InvalidValue(
-                field="first", problem="has an id of the shared events", remedy="use a new id"
+                field="first", problem="has the id of a shared event", remedy="use a new id"
             )
         now = self._clock()
         row = rules.new_row(target, now, at=at, base=links.link_in(parent.kept(at)))
@@ -207,7 +207,7 @@ class MemoryStore(CheckedStore):
             dense([event], entry.row.head)
             if entry.known(event.id) is not None:
                 raise InvalidValue(
-                    field="id", problem="occurs twice", remedy="give each event once"
+                    field="id", problem="occurs twice", remedy="pass each event once"
                 )
             if not entry.events:
                 entry.row = msgspec.structs.replace(
@@ -216,7 +216,7 @@ class MemoryStore(CheckedStore):
             change = self._project(event)
             entry.add(rules.extended(entry.row, [event], links.seals([event]), [change]))
         if not entry.events:
-            raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+            raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
         if key in self._logs:
             raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
         self._logs[key] = entry
@@ -382,7 +382,7 @@ class MemoryStore(CheckedStore):
             if log.known(message) is None
         ]
 
-    # Beside it
+    # Blobs and snapshots
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
         if not self._threads(scope):
@@ -425,7 +425,7 @@ class MemoryStore(CheckedStore):
 
     def _verify_log(self, key: Key, log: _Log, repair: bool) -> Iterator[Damage]:
         yield from self._verify_shared(key, log)
-        walk = links.Walk(log.row, log.shared, log.kept(log.shared))
+        walk = links.LinkWalk(log.row, log.shared, log.kept(log.shared))
         yield from _verify_events(key, log, log.row.head, walk)
         yield from walk.end()
         if not catalog.agrees(log.row, row := self._rebuilt(log)):
@@ -437,11 +437,12 @@ class MemoryStore(CheckedStore):
                 yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
 
     def _verify_shared(self, key: Key, log: _Log) -> Iterator[Damage]:
-        """What deleted logs left to this one is checked with it, the rest by itself."""
+        """Check the events that deleted logs left to this one; all others are checked with their
+        own log."""
         part, upto = log.base, log.shared
         while part is not None:
             if self._logs.get(part.row.key) is not part:
-                walk = links.Walk(log.row, part.shared, None, deleted=part.row.log)
+                walk = links.LinkWalk(log.row, part.shared, None, deleted=part.row.log)
                 yield from _verify_events(key, part, upto, walk)
             upto, part = part.shared, part.base
 
@@ -465,7 +466,7 @@ class MemoryStore(CheckedStore):
         self._wakes.wake_all()
 
 
-def _verify_events(key: Key, log: _Log, upto: int, walk: links.Walk) -> Iterator[Damage]:
+def _verify_events(key: Key, log: _Log, upto: int, walk: links.LinkWalk) -> Iterator[Damage]:
     own = zip(log.events, log.hashes, log.links, strict=True)
     for event, hash, link in islice(own, upto - log.shared):
         if fingerprint(event) == hash:

@@ -70,7 +70,9 @@ def _in_file(path: str) -> SchemaState:
         (tables,) = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != schema.APPLICATION and (version or tables):
         raise InvalidValue(
-            field="url", problem=f"{path!r} is a database of another program", remedy="name ours"
+            field="url",
+            problem=f"{path!r} is a database of another program",
+            remedy="name a database that Holdfast created",
         )
     return SchemaState(version, schema.VERSION)
 

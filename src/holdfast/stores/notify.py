@@ -43,7 +43,8 @@ class Follower:
             self._woken.set()
 
     async def woken(self) -> list[Event] | None:
-        """Wait; then all that was told and follows, or None: the store must be asked."""
+        """Wait for the next wake-up. Returns the events that follow directly, or None if the store
+        must be read."""
         if not self._look:
             await self._woken.wait()
         # Cleared before the store is asked: what is appended meanwhile wakes us again.
@@ -92,8 +93,7 @@ class Wakes:
             follower.wake(head)
 
     def wake_all(self) -> None:
-        """Something happened, nobody knows to what; or the store is closed, and every follower
-        meets that when it looks."""
+        """Wake every follower: something changed in an unknown log, or the store was closed."""
         for waiting in self._waiting.values():
             for follower in waiting:
                 follower.wake()
@@ -107,7 +107,8 @@ async def follow(
     log: str | None,
     begun: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Event | CaughtUp, None]:
-    """Read to the end, say so, then go on with each wake. `begun` is called when it waits."""
+    """Read to the end of the log, yield `CaughtUp`, then continue with each wake-up. `begun` is
+    called before the first wait."""
     row = found(key, await store.row(key), log)
     follower = Follower(row.log, after)
     caught_up = False

@@ -20,7 +20,7 @@ _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}")
 _MODE = re.compile("0?[0-7]{3}")
 
 
-class Option(NamedTuple):
+class UrlOption(NamedTuple):
     """One option: its default, how its text is read, and the remedy for a text that is invalid."""
 
     default: Any
@@ -28,7 +28,7 @@ class Option(NamedTuple):
     remedy: str
 
 
-def _choice(*values: str) -> Option:
+def _choice(*values: str) -> UrlOption:
     """An option with a few values, the first of which is the default."""
 
     def read(text: str) -> str:
@@ -36,10 +36,10 @@ def _choice(*values: str) -> Option:
             raise ValueError(text)
         return text
 
-    return Option(values[0], read, f"use {' or '.join(values)}")
+    return UrlOption(values[0], read, f"use {' or '.join(values)}")
 
 
-def _number(default: float, what: str, type: type[int] | type[float] = float) -> Option:
+def _number(default: float, what: str, type: type[int] | type[float] = float) -> UrlOption:
     """A number from 1 to 3600."""
 
     def read(text: str) -> float:
@@ -48,11 +48,11 @@ def _number(default: float, what: str, type: type[int] | type[float] = float) ->
             raise ValueError(text)
         return number
 
-    return Option(default, read, f"give a number of {what}, 1 to 3600")
+    return UrlOption(default, read, f"give a number of {what}, 1 to 3600")
 
 
 def _read_mode(text: str) -> int:
-    """The permissions of a file: the owner may read and write it, nobody may execute it."""
+    """The permissions of a file: the owner may read and write it, no one may execute it."""
     mode = int(text, 8) if _MODE.fullmatch(text) else 0
     if mode & 0o600 != 0o600 or mode & ~0o666:
         raise ValueError(text)
@@ -74,23 +74,23 @@ def _read_postgres_url(text: str) -> str:
 _DURABILITY = _choice("machine", "process")
 _PATIENCE = _number(PATIENCE, "seconds")
 
-OPTIONS: dict[str, dict[str, Option]] = {
+OPTIONS: dict[str, dict[str, UrlOption]] = {
     "memory": {},
     "file": {"durability": _DURABILITY},
     "sqlite": {
         "durability": _DURABILITY,
-        "mode": Option(
+        "mode": UrlOption(
             0o600, _read_mode, "use 0600, or octal digits that also let others read or write: 0640"
         ),
     },
     "postgres": {
-        "schema": Option(
+        "schema": UrlOption(
             "holdfast",
             _read_schema,
             "use 1 to 48 of a-z, 0-9 and _, not beginning with a digit or pg_",
         ),
         "pooler": _choice("none", "transaction"),
-        "listen_url": Option(None, _read_postgres_url, "begin it with postgresql://"),
+        "listen_url": UrlOption(None, _read_postgres_url, "begin it with postgresql://"),
         "patience": _PATIENCE,
         "connections": _number(POOL, "connections", int),
         "migrate": _choice("auto", "never"),
@@ -108,7 +108,7 @@ def read_options(kind: str, given: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _read(name: str, text: str, option: Option) -> Any:
+def _read(name: str, text: str, option: UrlOption) -> Any:
     try:
         return option.read(text)
     except ValueError:

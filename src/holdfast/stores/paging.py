@@ -87,7 +87,7 @@ async def read_in_pages(
 
 
 async def batches(events: AsyncIterable[Event]) -> AsyncGenerator[list[Event], None]:
-    """Events of another log, each checked, so many at a time as a transaction should hold."""
+    """Events of another log, each checked, in batches that fit into one transaction."""
     some: list[Event] = []
     size = 0
     async for event in events:

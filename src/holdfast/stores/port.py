@@ -65,8 +65,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 class Damage(Struct, frozen=True, kw_only=True):
-    """One thing that `verify` found wrong. `broken` is an event that does not follow from what
-    stands before it, `unlinked` one of which nothing tells whether it does."""
+    """One problem that `verify` found. `broken` is an event that does not follow from the events
+    before it; `unlinked` is an event for which that cannot be checked."""
 
     problem: Literal["unreadable", "missing", "torn", "broken", "unlinked", "row", "claim"]
     detail: str
@@ -88,7 +88,7 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """Logs, and what stands beside them, in one database."""
+    """Logs, rows, leases, drafts, blobs, claims and snapshots in one database."""
 
     async def append(
         self,
@@ -131,9 +131,9 @@ class Store(Protocol):
         ...
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
-        """What binds an event to all that stand before it, as 64 hexadecimal digits; the newest
-        one's is `Row.link`. It never changes, erasing included. None where an older program
-        wrote the event."""
+        """The link of an event: 64 hexadecimal digits that bind it to all events before it. The
+        newest event's link is `Row.link`. It never changes, also when data is erased. None if an
+        older program wrote the event."""
         ...
 
     def follow(
@@ -172,9 +172,9 @@ class Store(Protocol):
         ...
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        """Remove a session with all that it owns, or one thread. Hidden at once; what forks
-        share stays until they go. Cut short, it is finished by the next delete or purge.
-        Deleting what is not there removes nothing."""
+        """Remove a session with all that it owns, or one thread. Hidden at once; what forks share
+        stays until they go. Interrupted, it is finished by the next delete or purge. Deleting what
+        is not there removes nothing."""
         ...
 
     async def row(self, key: Key) -> Row | None:
@@ -223,7 +223,8 @@ class Store(Protocol):
         ...
 
     async def renew(self, lease: Lease) -> Lease:
-        """The same lease for another `ttl`, also when it lapsed and nobody took over."""
+        """Extend the lease by another `ttl`. A lease that expired can be renewed if no other driver
+        took over."""
         ...
 
     async def release(self, lease: Lease, *, head: int | None = None) -> None:
@@ -233,8 +234,8 @@ class Store(Protocol):
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        """Add a piece of a message in flight at `offset` (code points). The same piece twice
-        is one. `message` is the id of the event that will complete it."""
+        """Add a piece of a message in progress at `offset` (code points). Repeating a piece has no
+        effect. `message` is the id of the event that will complete it."""
         ...
 
     async def drafts(self, key: Key) -> list[Draft]:

@@ -1,8 +1,8 @@
 """Stores by kind: what a host sets up, clients ask for by name.
 
-The host gives each kind its place and credentials. A client names a kind and may add
-options, as far as the host allows them; where a store is can never be said from outside.
-All who ask for the same get the same store, and the registry closes it.
+The host gives each kind its place and credentials. A client names a kind and may add options, as
+far as the host allows them; where a store is can never be set by a client. All who ask for the same
+get the same store, and the registry closes it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class StoreRegistry:
 
     @property
     def named(self) -> list[str]:
-        """The kinds that the host gave, in its order; `memory` only if it is one of them."""
+        """The kinds that the host registered, in order; `memory` only if it was registered
+        explicitly."""
         return [*self._named]
 
     @property
@@ -137,8 +138,8 @@ class StoreRegistry:
         self._named[kind] = None
 
     def check(self, kind: str, options: Options | None = None) -> None:
-        """Refuse what `get` would refuse, opening nothing: `UnknownStore` with the kinds there
-        are, or `InvalidValue` that names the option and what is allowed."""
+        """Reject what `get` would refuse, opening nothing: `UnknownStore` with the kinds there are,
+        or `InvalidValue` that names the option and what is allowed."""
         if not isinstance(kind, str) or kind not in self._kinds:
             raise UnknownStore(kind=str(kind), available=self.kinds)
         if not isinstance(options, Mapping | None):
@@ -162,7 +163,7 @@ class StoreRegistry:
         opening = self._stores.get(wanted)
         if opening is None:
             if self._ending:
-                raise StoreUnavailable(problem="the registry is about to close")
+                raise StoreUnavailable(problem="the registry is closing")
             opening = asyncio.create_task(_open(kind, self._kinds[kind].build, options))
             self._stores[wanted] = opening
             opening.add_done_callback(lambda task: self._forget_failed(wanted, task))
@@ -175,15 +176,15 @@ class StoreRegistry:
             mine = asyncio.current_task()
             if not opening.cancelled() or (mine is not None and mine.cancelling()):
                 raise
-            raise StoreUnavailable(problem=f"the {kind} store was given up") from None
+            raise StoreUnavailable(problem=f"opening the {kind} store was cancelled") from None
 
     def _forget_failed(self, wanted: tuple[Any, ...], task: asyncio.Task[Store]) -> None:
         if (task.cancelled() or task.exception() is not None) and self._stores.get(wanted) is task:
             del self._stores[wanted]
 
     def give_up(self, after: float = SOON) -> None:
-        """Open no more stores, and give those up that are not open in so many seconds: whoever
-        waits for one is told (`StoreUnavailable`). Those that are open stay so until `aclose`."""
+        """Open no more stores, and cancel those that are not open after so many seconds; their
+        callers get `StoreUnavailable`. Open stores stay open until `aclose`."""
         self._ending = True
         loop = asyncio.get_running_loop()
         for opening in self._stores.values():
@@ -256,7 +257,7 @@ def _word(value: Any) -> str:
 
 
 def connects(name: str) -> bool:
-    """Whether an option of this name would say where a store is or who may use it."""
+    """Whether an option of this name sets where a store is or who may use it."""
     plain = _plain(name)
     return plain in CONNECTION.split() or plain.startswith(SECURITY)
 
@@ -277,7 +278,7 @@ def _check_allowed(name: str, permitted: Permitted) -> None:
     if values is None or isinstance(values, str) or any(type(v) not in TYPES for v in values):
         raise InvalidValue(
             field="allow",
-            problem=f"{name!r} has no list of values",
+            problem=f"{name!r} needs a list of allowed values",
             remedy="give the values" + _or_a_type(name),
         )
 
@@ -291,7 +292,7 @@ def _check_option(kind: str, allow: Mapping[str, Permitted], name: Any, value: A
         known = isinstance(name, str) and connects(name)
         raise InvalidValue(
             field=f"options.{name}",
-            problem="cannot be set from outside" if known else f"is no option of {kind!r}",
+            problem="cannot be set by clients" if known else f"is not an option of {kind!r}",
             remedy=f"allowed: {', '.join(sorted(allow))}" if allow else "leave it out",
         )
     permitted = allow[name]

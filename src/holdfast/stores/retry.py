@@ -27,7 +27,7 @@ FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts: doubled each time, f
 
 @contextmanager
 def slow(tell: Callable[[], None] | None) -> Iterator[None]:
-    """Call `tell` once, if the block takes longer than a person waits without a word."""
+    """Call `tell` once if the block takes longer than `SILENCE` seconds."""
     timer = asyncio.get_running_loop().call_later(SILENCE, tell) if tell is not None else None
     try:
         yield
@@ -64,7 +64,7 @@ async def patiently(
             if time.monotonic() + wait > end:
                 raise StoreUnavailable(
                     problem=f"{what} did not answer within {patience:g} s "
-                    f"({type(error).__name__}); the same call may be sent again"
+                    f"({type(error).__name__}); the same call can be repeated"
                 ) from error
         await asyncio.sleep(wait)
         pause = min(2 * pause, LONGEST)

@@ -60,8 +60,8 @@ class LiveLeases(NamedTuple):
 
 
 class Extension(Struct, frozen=True):
-    """What an append comes to: the numbers to report and, if any event is new, what to write:
-    the events, with each its hash and what is kept of its link, and the row after them."""
+    """The result of an append: the numbers to report and, if an event is new, what to write: the
+    events with their hashes and links, and the row after them."""
 
     seqs: tuple[int, ...]
     fresh: list[Event]
@@ -155,7 +155,7 @@ def extended(
     changes: Sequence[RowChange],
     seqs: tuple[int, ...] = (),
 ) -> Extension:
-    """What it comes to that these events are the next of the log of `row`."""
+    """The extension of the log of `row` by these events."""
     links, link = linked(row, fresh, seals)
     after = apply(row, fresh, changes, link)
     hashes = [seal.hash for seal in seals]
@@ -163,7 +163,7 @@ def extended(
 
 
 def check_head(row: Row, expected: int) -> None:
-    """Refuse when the log is not at the number that the caller knows."""
+    """Raise when the log is not at the number that the caller knows."""
     if row.head != expected:
         raise HeadMoved(
             tenant=row.tenant,
@@ -175,7 +175,7 @@ def check_head(row: Row, expected: int) -> None:
 
 
 def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
-    """Refuse a lease that is not the newest of this incarnation, or that was released."""
+    """Reject a lease that is not the newest of this incarnation, or that was released."""
     if lease.log != row.log or lease.token != state.token or state.owner is None:
         raise LeaseLost(
             tenant=row.tenant,
@@ -258,18 +258,18 @@ def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> Leas
 
 
 def check_open(row: Row) -> None:
-    """Refuse to go on here with what was moved elsewhere."""
+    """Reject writes to a log that was moved elsewhere."""
     if row.sealed is not None:
         raise SessionMoved(tenant=row.tenant, session=row.session, thread=row.thread, to=row.sealed)
 
 
 def check_at(row: Row, at: int, field: str = "at") -> None:
-    """Refuse a fork point, or another number, that the log does not have."""
+    """Reject a fork point, or another number, that the log does not have."""
     check_count(field, at, least=1, most=row.head)
 
 
 def check_snapshot(row: Row, snapshot: Snapshot) -> None:
-    """Refuse a snapshot of another incarnation, of a future, or too large."""
+    """Reject a snapshot of another incarnation, of a future, or too large."""
     found(row.key, row, snapshot.log)
     check_name("version", snapshot.version)
     check_count("seq", snapshot.seq, least=0, most=row.head)
@@ -278,7 +278,7 @@ def check_snapshot(row: Row, snapshot: Snapshot) -> None:
 
 
 def check_seqs(row: Row, seqs: Sequence[int]) -> list[int]:
-    """The numbers to erase, each once; refuses one that the log does not have."""
+    """The numbers to erase, each once; rejects a number that the log does not have."""
     for seq in seqs:
         check_count("seqs", seq, least=1, most=row.head)
     return sorted(set(seqs))
@@ -309,8 +309,7 @@ def join_draft(pieces: Mapping[int, str]) -> str:
 
 
 def apart(event: NewEvent) -> bytes:
-    """What stands in place of a large payload, and what a reader gets who asked for
-    `inline=False`."""
+    """The stub that replaces a large payload, also in reads with `inline=False`."""
     sha256 = hashlib.sha256(event.data).hexdigest()
     return msgspec.json.encode({"apart": {"size": size_of(event), "sha256": sha256}})
 
@@ -326,5 +325,5 @@ def is_blob(data: bytes, sha256: str) -> bool:
 
 
 def is_sha256(text: str) -> bool:
-    """Whether a blob's name is one: 64 hexadecimal digits."""
+    """Whether a text is a valid name of a blob: 64 hexadecimal digits."""
     return isinstance(text, str) and _SHA256.fullmatch(text) is not None

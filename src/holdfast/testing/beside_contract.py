@@ -1,4 +1,4 @@
-"""What a store promises beside the log: drafts, blobs, snapshots, upkeep."""
+"""The contract of a store for drafts, blobs, snapshots and upkeep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .samples import KEY, SIDE, begin, note, plant, read_all, snapshot
 
 
 class BesideContract:
-    """What stands beside a log belongs to it and never changes what it says."""
+    """Drafts, blobs and snapshots belong to a log and never change its events."""
 
     pytestmark = pytest.mark.asyncio
 

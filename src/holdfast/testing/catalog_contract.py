@@ -132,7 +132,7 @@ async def open_items(store: Store, **query: Any) -> list[tuple[str, str]]:
 
 
 class CatalogContract:
-    """Lists show what the logs say, from the same transaction, at any number of sessions."""
+    """Lists agree with the logs, from the same transaction, for any number of sessions."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -52,7 +52,7 @@ class Fail(Fault):
 
 @dataclass(eq=False, kw_only=True)
 class Stall(Fault):
-    """Wait there: `reached` says that the call has come, `go` lets it on."""
+    """Wait: `reached` is set when the call arrives, and setting `go` lets it continue."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,11 +71,9 @@ class Die(Fault):
 
 
 class FaultyStore(WrappedStore):
-    """A store that does what the inner one does, except where `plan` says otherwise.
-
-    `plan` may change at any time; `calls` counts the calls of each method so far. `info`
-    and `aclose` never fail.
-    """
+    """A store that passes calls on to the inner one, except where `plan` has a fault. `plan` may
+    change at any time; `calls` counts the calls of each method so far. `info` and `aclose` never
+    fail."""
 
     def __init__(self, store: Store, plan: Iterable[Fault] = ()) -> None:
         super().__init__(store)

@@ -147,7 +147,7 @@ def glued_alike() -> list[Key]:
 
 
 class HostileContract:
-    """Nothing that a caller can say is changed, mixed up, or shown to another tenant."""
+    """No value that a caller can pass is altered, mixed up, or shown to another tenant."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -21,7 +21,7 @@ PATIENCE = 30.0  # seconds until waiting for a state counts as failed
 
 
 class Numbering(NewEvent, frozen=True, kw_only=True):
-    """An event that says its number."""
+    """An event whose data is its number."""
 
     def numbered(self, seq: int, at: int) -> Event:
         return replace(NewEvent.numbered(self, seq, at), data=to_json({"n": seq}))
@@ -50,7 +50,7 @@ async def given(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
 
 
 async def plant(store: Store, key: Key, *facts: tuple[str, Any], at: int = 1_000) -> None:
-    """A log whose events say that they happened at `at` (ms)."""
+    """A log whose events have the time `at` (ms)."""
     events = [past(n, kind, payload, at=at) for n, (kind, payload) in enumerate(facts, 1)]
     await store.restore(key, given(events))
 
@@ -62,7 +62,7 @@ async def begin(store: Store, key: Key = KEY, count: int = 1) -> str:
 
 
 async def seal(store: Store, key: Key = KEY, to: str = "elsewhere") -> Lease:
-    """Move the session away; returns the lease under which it was done."""
+    """Seal the session as moved; returns the lease that was used."""
     lease = await store.acquire(key, "mover")
     await store.append(key, [NewEvent.of("session.moved", {"to": to}, id="move")], fence=lease)
     return lease

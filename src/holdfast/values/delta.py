@@ -1,4 +1,4 @@
-"""Text in flight: what is told of a message before it is in the log. Plain values."""
+"""Text in flight: parts of a message before it is in the log. Plain values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from msgspec import Struct
 
 
 class Delta(Struct, frozen=True, tag="delta"):
-    """Some more text of a message in flight: `text` begins at code point `offset`. `message` is
-    the id of the event that will hold the whole. A thought is no part of the message."""
+    """More text of a message in flight: `text` starts at code point `offset`. `message` is the id
+    of the event that will hold the whole message. A `thought` is not part of the message."""
 
     message: str
     offset: int
@@ -18,8 +18,8 @@ class Delta(Struct, frozen=True, tag="delta"):
 
 
 class TextPieces:
-    """Text that grew in pieces. A value: it never changes, though a longer one may share its
-    pieces; so keeping every length that a text ever had costs no more than the text."""
+    """Text made of pieces. It is immutable, but a longer text may share its pieces: keeping all
+    versions of a growing text costs no more than the text itself."""
 
     __slots__ = ("_count", "_own", "_pieces", "_whole", "length")
 
@@ -34,13 +34,13 @@ class TextPieces:
     def plus(self, text: str) -> TextPieces:
         """This text and some more."""
         pieces = self._pieces
-        if not self._own or len(pieces) != self._count:  # somebody else goes on with them
+        if not self._own or len(pieces) != self._count:  # another text has appended to them
             pieces = pieces[: self._count]
         pieces.append(text)
         return TextPieces(pieces, self.length + len(text))
 
     def since(self, offset: int) -> str:
-        """What follows code point `offset`; costs as much as there is of that."""
+        """The text after code point `offset`; the cost is proportional to its length."""
         left, found = self.length - offset, list[str]()
         for place in range(self._count - 1, -1, -1):
             if left <= 0:
@@ -72,7 +72,7 @@ class TextPieces:
 
 
 class Growing:
-    """Text that comes in pieces, put together when somebody reads it."""
+    """Text that arrives in pieces, joined when it is read."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -88,5 +88,5 @@ class Growing:
         return self._pieces[0]
 
     def now(self) -> TextPieces:
-        """What it is at this moment; nothing is copied."""
+        """The current text, without a copy."""
         return TextPieces(self._pieces, self.length, own=False)

@@ -1,7 +1,8 @@
-"""What a person is to see of a session: one value, made of the log and of the text in flight.
+"""The display of a session: one value with all that a user interface shows, made of the log and of
+the text in flight.
 
-`reduce` takes it from one moment to the next, in the process that drives as in a client far
-away; `display_of` makes it anew, and comes to the same. Pure: no store, no clock, no waiting.
+`reduce` updates it by one event or delta, in the process of the driver or in a remote client;
+`display_of` builds it from scratch, with the same outcome. Pure: no store, no clock, no waiting.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from msgspec.structs import replace
 from ..log import events as ev
 from ..log.codec import typed
 from ..log.events import Event
-from ..log.state import CHILD, CallStatus, File, State, fold
+from ..log.state import CHILD, CallStatus, FileChanges, State, fold
 from .delta import Delta, TextPieces
 from .risk import risk
 from .usage import Usage, spent
 
-TOOLS = 200  # calls of a run that are shown; of more, the oldest that have ended are not, and of a
-# message with more, only the first
-WAITING = 256  # events that may come before a display that nobody looks at is brought up to date
-WAITING_BYTES = 1 << 20  # … or so many bytes of them
+# Calls of a run that are shown. Of more, the oldest finished calls are dropped; of a message with
+# more, only the first are shown.
+TOOLS = 200
+WAITING = 256  # events after which a display that nobody reads is updated
+WAITING_BYTES = 1 << 20  # … or this many bytes of events
 SUBAGENT = "subagent"  # the tool whose calls are sub-agents
 
 ToolStatus: TypeAlias = Literal[
@@ -51,9 +53,9 @@ ENDED: dict[str, ToolStatus] = {
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message of the model: in flight until it is `done`. Its id is that of the event that
-    will hold it. Reading `text` puts it together; `body.since(n)` is what follows code point n.
-    `model` is the one that said it, `reason` why it stopped."""
+    """A message of the model, in flight until it is `done`. Its id is that of the event that will
+    hold it. `text` joins the pieces; `body.since(n)` is the text after code point n. `model` is
+    the model that wrote it, `reason` is why it stopped."""
 
     id: str
     body: TextPieces = field(default_factory=TextPieces.of, name="text")
@@ -72,9 +74,9 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call of the run, from its proposal to its outcome. `progress` is what the tool
-    told last, `error` says what went wrong; `thread` is that of the sub-agent which it began,
-    `parent` the call that made it. It is `over` when there is an outcome."""
+    """A tool call of the run. `progress` is the last report of the tool, `error` what went wrong;
+    `thread` is the thread of the sub-agent that it started, `parent` the call that made it. It is
+    `over` once it has an outcome."""
 
     name: str
     arguments: Any = None
@@ -88,8 +90,8 @@ class ToolShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that waits for a person; `risk` is a hint at the harm that a call could do.
-    `approvals` people must say yes; `approved_by` did."""
+    """A pending item; `risk` is a hint at the harm that the call could do. `approvals` people must
+    approve; `approved_by` already did."""
 
     what: str
     title: str
@@ -102,7 +104,7 @@ class ItemShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SubagentShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sub-agent that a call of the run has begun, or will."""
+    """A sub-agent that a call of the run has started or will start."""
 
     agent: str | None = None
     thread: str | None = None
@@ -110,21 +112,21 @@ class SubagentShown(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why the run did not end well."""
+    """Why the run did not succeed."""
 
     code: str
     problem: str = ""
 
 
 class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is to be seen after event `head`. `run` is the latest run; message, tools,
-    sub-agents and error are its own, all else is the thread's. `message` is in flight, or the
-    last of the run. Tools and sub-agents stand under the id of their call, pending items under
-    their own, files under their path. A value: read it, keep it, do not write into it.
+    """The display after event `head`. `run` is the latest run; message, tools, sub-agents and
+    error belong to it, all else to the thread. `message` is in flight, or the last of the run.
+    Tools and sub-agents are by the id of their call, pending items by their id, files by their
+    path. Do not modify it.
 
-    The last five are what `reduce` needs: what was said last in full, whether the run is open
-    (None: there was none), the agent's modes with the model of each, the model of those that
-    have none, and the state of the log."""
+    The last five fields are for `reduce`: the last complete message, whether the run is open (None:
+    there is no run), the agent's modes with the model of each, the default model, and the state of
+    the log."""
 
     session: str = ""
     thread: str = ""
@@ -139,7 +141,7 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: dict[str, ToolShown] = {}
     pending: dict[str, ItemShown] = {}
     subagents: dict[str, SubagentShown] = {}
-    files: dict[str, File] = {}
+    files: dict[str, FileChanges] = {}
     tasks: tuple[ev.Task, ...] = ()
     previous_tasks: tuple[ev.Task, ...] = ()
     error: Problem | None = None
@@ -152,8 +154,8 @@ class Display(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def reduce(display: Display, item: Event | Delta) -> Display:
-    """The display after one more event, or one more piece of text. What it has seen before
-    changes nothing; nothing that it is given is changed."""
+    """The display after one more event or delta. Events that it has already seen change nothing.
+    The arguments are not modified."""
     if isinstance(item, Delta):
         return _grown(display, item)
     if item.seq <= display.head:
@@ -165,7 +167,7 @@ def display_of(
     state: State, events: Iterable[Event], flying: Said | None = None, start: Display | None = None
 ) -> Display:
     """The display of a log in this state. `events` are those from number `since(state)` on;
-    `start` says what no event does: the names of the session and its modes."""
+    `start` has what is not in events: the names of the session, and its modes."""
     display = start or Display()
     for event in events:
         display = _staged(display, event)
@@ -173,7 +175,7 @@ def display_of(
 
 
 def since(state: State) -> int:
-    """The first event that a display needs: of the latest run, or of what waits."""
+    """The first event that a display needs: of the latest run, or of a pending item."""
     seqs = [item.seq for item in state.pending.values()]
     if state.run is not None:
         seqs.append(state.run.seq)
@@ -181,12 +183,12 @@ def since(state: State) -> int:
 
 
 def in_flight(display: Display, message: Said | None) -> Display:
-    """The display with a message in flight in it."""
+    """The display with a message in flight."""
     return display if message is None else replace(display, message=message)
 
 
 def phase(state: State) -> str:
-    """One word for what is going on."""
+    """The phase of a log in one word."""
     run = state.run
     if run is None or not run.open:
         failed = run is not None and run.status == "failed"
@@ -203,12 +205,12 @@ def phase(state: State) -> str:
 
 
 def to_json(display: Display) -> bytes:
-    """A display as text, for `from_json` and for programs in any language."""
+    """A display as JSON."""
     return msgspec.json.encode(display, enc_hook=str)
 
 
 def from_json(text: bytes) -> Display:
-    """A display that goes on where the other one was."""
+    """A display from JSON, which `reduce` can continue."""
     return msgspec.json.decode(text, type=Display, dec_hook=_read)
 
 
@@ -231,12 +233,12 @@ def _grown(display: Display, delta: Delta) -> Display:
         )
     known = message.body.length
     more = delta.text[max(0, known - delta.offset) :]
-    if delta.offset > known or not more:  # the message itself will have what is missing
+    if delta.offset > known or not more:  # the event of the message will have the missing text
         return display
     return replace(display, message=replace(message, body=message.body.plus(more)))
 
 
-# What the events of a run add. None of these looks at what is drawn from the state.
+# What events add. None of these functions reads the fields that come from the state.
 
 
 def _staged(display: Display, event: Event) -> Display:
@@ -272,7 +274,7 @@ def _nothing_said(display: Display, event: Event, p: ev.Payload | None) -> Displ
 
 
 def _quiet(display: Display) -> Display:
-    """Nothing is in flight any more; what was last said in full is shown again."""
+    """Nothing is in flight any more; show the last complete message again."""
     return replace(display, message=display.said)
 
 
@@ -387,7 +389,7 @@ _STAGED: dict[str, Callable[[Display, Event, Any], Display]] = {
 ENDS = ("run.started", "run.resumed", "run.waiting", "run.finished", "model.called")
 
 
-# What is drawn from the state
+# What comes from the state
 
 
 def _drawn(display: Display, state: State) -> Display:
@@ -412,7 +414,7 @@ def _drawn(display: Display, state: State) -> Display:
 
 
 def _chosen(display: Display, state: State) -> dict[str, str | None]:
-    """The mode, and the model that speaks next in it."""
+    """The mode, and the model of the next call in it."""
     modes = display.modes
     mode = state.mode if state.mode in modes or not modes else next(iter(modes))
     run = state.active.model if state.active is not None else None
@@ -430,7 +432,7 @@ def _tools(display: Display, state: State) -> dict[str, ToolShown]:
 
 
 def _pending(display: Display, state: State) -> dict[str, ItemShown]:
-    """What a person can answer; a call that waits for its sub-agent is none of that."""
+    """The items that a person can answer; calls that wait for a sub-agent are not among them."""
     found: dict[str, ItemShown] = {}
     for id, item in state.pending.items():
         if not id.endswith(CHILD):
@@ -453,7 +455,7 @@ def _subagent(shown: ToolShown) -> SubagentShown:
 
 
 class LiveDisplay:
-    """The display of one log as it grows: events are put in, and looked at when somebody asks."""
+    """The display of a growing log. Events are collected, and applied when the display is read."""
 
     def __init__(self, most: int = WAITING) -> None:
         self._display = Display()
@@ -462,12 +464,12 @@ class LiveDisplay:
         self._size = 0  # in bytes, of those that wait
 
     def begin(self, state: State, events: Iterable[Event]) -> None:
-        """Show a log that is in this state."""
+        """Start with a log in this state."""
         self._display, self._waiting = display_of(state, events, start=self._display), []
         self._size = 0
 
     def name(self, **names: Any) -> None:
-        """Say what no event does."""
+        """Set fields that are not in events."""
         if any(getattr(self._display, name) != said for name, said in names.items()):
             self._display = _drawn(replace(self._display, **names), self._display.state)
 
@@ -480,7 +482,7 @@ class LiveDisplay:
             self.begin(state, [event for event in self._waiting if event.seq >= first])
 
     def now(self, flying: Said | None = None) -> Display:
-        """The display at this moment."""
+        """The current display."""
         for event in self._waiting:
             self._display = reduce(self._display, event)
         self._waiting.clear()

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Media(Struct, frozen=True, tag="media"):
-    """An image, a sound, a document: its bytes, and what they are."""
+    """An image, a sound or a document: its bytes, type and name."""
 
     data: bytes
     media_type: str

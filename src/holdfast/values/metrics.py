@@ -1,7 +1,6 @@
-"""What a run took and used, computed from its events alone. Pure.
+"""Metrics of a run, computed from its events alone. Pure.
 
-So every run has metrics: one that failed, one whose process died, one that another process
-finished.
+So every run has metrics: also one that failed, that crashed, or that another process finished.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FAILED = ("failed", "unknown")
 
 
 class ToolMetrics(Struct, frozen=True, kw_only=True):
-    """The calls of one tool: how many, how many failed, how long they took in all."""
+    """The calls of one tool: their number, how many failed, and their total time."""
 
     count: int = 0
     errors: int = 0
@@ -28,7 +27,7 @@ class ToolMetrics(Struct, frozen=True, kw_only=True):
 
 
 class RunError(Struct, frozen=True, kw_only=True):
-    """Something that went wrong: of a tool, or (without a name) of the run itself."""
+    """An error of a tool, or (without a tool) of the run itself."""
 
     code: str
     tool: str | None = None
@@ -36,10 +35,9 @@ class RunError(Struct, frozen=True, kw_only=True):
 
 
 class RunMetrics(Struct, frozen=True, kw_only=True):
-    """The figures of one run. Times are the store's, in ms; `seconds` is all the time from
-    start to end, of which `waited` were for people. `cost` is None where no call told it.
-    `model_calls` counts what was asked, `steps` the turns of the loop: a call that was made
-    again counts twice there and once here."""
+    """The metrics of one run. Times are those of the store, in ms; `seconds` is the time from start
+    to end, `waited` the part of it that people took. `cost` is None if it is unknown. A model call
+    that was retried counts twice in `model_calls` and once in `steps`."""
 
     run: str | None = None
     status: str | None = None
@@ -57,9 +55,9 @@ class RunMetrics(Struct, frozen=True, kw_only=True):
 
 
 def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
-    """The figures of `run`, or of all that is given; of a run that goes on, up to now.
+    """The metrics of `run`, or of all given events; of a current run, up to now.
 
-    Never raises for what an event holds: what cannot be read counts nowhere.
+    Never raises for the data of an event: unreadable events are skipped.
     """
     tally = RunTally(run)
     for event in events:
@@ -69,7 +67,7 @@ def metrics(events: Iterable[Event], run: str | None = None) -> RunMetrics:
 
 
 class RunTally:
-    """The same, event by event: those that were counted need not be kept."""
+    """The same, event by event, without keeping the events."""
 
     def __init__(self, run: str | None = None) -> None:
         self.run = run

@@ -10,13 +10,13 @@ from msgspec import UNSET, Struct, UnsetType
 from ..errors import InvalidValue
 from .media import Media
 
-STEPS = 50  # that a run may take unless something else is said
+STEPS = 50  # default limit of the steps of a run
 
 
 class RunLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one run may use. None is no limit; `seconds` count while it is driven, not while
-    it waits for a person; `cost` is in dollars. Where `steps` are not given they are 50. With a
-    message, what is not given, or None, is left to the mode and the harness."""
+    """The limits of one run. None is no limit; `seconds` count while the run is driven, not while
+    it waits for a person; `cost` is in dollars; the default of `steps` is 50. In the options of a
+    message, None means the limit of the mode or the harness."""
 
     steps: int | UnsetType | None = UNSET
     tokens: int | None = None
@@ -29,8 +29,9 @@ Content: TypeAlias = str | Media | Sequence[str | Media]
 
 
 class SendOptions(TypedDict, total=False):
-    """What may be said with a message: what it does to a run that is going, its idempotency
-    key, who sends it, and what its run is to use."""
+    """Options of a message: `busy` is what happens to a current run, `key` the idempotency key,
+    `actor` the sender (of a client: always the owner of its key); `model` and `limits` are for its
+    run."""
 
     busy: How
     key: str | None
@@ -44,8 +45,8 @@ OPTIONS = (*SendOptions.__annotations__,)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse an option that there is not."""
+    """Reject unknown options."""
     for name in options:
         if name not in OPTIONS:
             remedy = f"use one of output_type, {', '.join(OPTIONS)}"
-            raise InvalidValue(field=name, problem="is no option of a message", remedy=remedy)
+            raise InvalidValue(field=name, problem="is not an option of a message", remedy=remedy)

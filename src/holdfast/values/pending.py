@@ -12,9 +12,8 @@ from .risk import risk
 
 
 class Ask(Struct, frozen=True):
-    """Something that waits for a person: one id and one shape, wherever it is shown. `risk` is
-    how much harm the call could do: a hint, by which nothing is decided. `approvals` people must
-    say yes; `approved_by` did."""
+    """A pending item. `risk` is a hint at the harm that the call could do; nothing is decided by
+    it. `approvals` people must approve; `approved_by` already did."""
 
     id: str
     what: str
@@ -32,8 +31,8 @@ class Ask(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A decision that is in the log. `voted`: this yes is counted, and `left` more people must say
-    so."""
+    """A decision that is in the log. `voted`: this approval counts, and `left` more people must
+    approve."""
 
     item: str
     outcome: str
@@ -43,7 +42,7 @@ class Decision(Struct, frozen=True):
 
 
 def ask(id: str, item: OpenItem, opened: ev.PendingOpened | None, thread: str = "main") -> Ask:
-    """An open item in the shape that everyone is shown."""
+    """An open item as users see it."""
     detail = opened.detail if opened is not None else None
     known = detail if isinstance(detail, dict) else {}
     return Ask(

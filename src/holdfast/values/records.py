@@ -14,7 +14,7 @@ Liveness: TypeAlias = Literal["continuable", "closed"]
 
 
 class Remains(Struct, frozen=True):
-    """Something that a removal could not reach, where it is, and what removes it."""
+    """Data that a removal could not reach, where it is, and what removes it."""
 
     where: str
     what: str
@@ -22,14 +22,14 @@ class Remains(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What an erase, delete or purge removed, counted by sort, and what is left where."""
+    """What an erase, delete or purge removed, counted by type, and what remains where."""
 
     removed: dict[str, int] = {}
     remains: tuple[Remains, ...] = ()
 
 
 class PersonRecord(Struct, frozen=True, kw_only=True):
-    """One event of a person's, or the row that begins one of their own sessions' threads."""
+    """One event of a person, or the row of a thread of one of their sessions."""
 
     session: str
     thread: str
@@ -39,8 +39,9 @@ class PersonRecord(Struct, frozen=True, kw_only=True):
 
 
 class PersonErased(Struct, frozen=True, kw_only=True):
-    """What was erased of a person, or with `dry_run` would be: their sessions, the events in the
-    sessions of others, what was refused and why, and what is left where."""
+    """What was erased of a person, or with `dry_run` would be: their sessions, and the number of
+    events in the sessions of others. `refused` are sessions with the reason, `remains` is what is
+    left."""
 
     dry_run: bool
     sessions: list[str]
@@ -51,8 +52,8 @@ class PersonErased(Struct, frozen=True, kw_only=True):
 
 
 class Imported(Struct, frozen=True, kw_only=True):
-    """What became of an import. `fresh`: something was written; otherwise the session was there
-    from this bundle already. `held` are names that another session holds, and that were left."""
+    """The result of an import. `fresh`: something was written; otherwise the session was already
+    imported from this bundle. `held` are names that belong to another session and were skipped."""
 
     bundle_id: str
     tenant: str
@@ -71,7 +72,7 @@ class Imported(Struct, frozen=True, kw_only=True):
 
 
 class Restored(Struct, frozen=True, kw_only=True):
-    """What was put back: how many files, and their bytes in all."""
+    """What was extracted: the number of files, and their bytes in total."""
 
     files: int
     size: int

@@ -16,10 +16,11 @@ ResultStatus: TypeAlias = Literal[
 
 
 class Result(Struct, frozen=True, kw_only=True, dict=True):
-    """How an input stands. `waiting`: a person must answer `pending` first. `queued`: it waits
-    behind a run that waits for a person. `removed`: it was taken out of the queue. The others
-    are how its run ended; `text` is the answer, `output` the typed one, if one was asked for,
-    `reason` why the model stopped: `stop` and `calls` are well, `length` and `filtered` not."""
+    """The result of a message. `waiting`: a person must answer `pending` first. `queued`: it is
+    queued behind a run that waits for a person. `removed`: it was removed from the queue. The other
+    statuses are those of its run. `text` is the answer, `output` the typed answer if one was
+    requested. `reason` is why the model stopped: `stop` and `calls` are normal, `length` and
+    `filtered` are not."""
 
     session: str
     thread: str
@@ -44,13 +45,13 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def cause(self) -> BaseException | None:
-        """The exception that the run failed by, where it failed in this process. It is no part of
-        the result as it is compared, sent or stored."""
+        """The exception of a run that failed in this process. It is not compared, sent or
+        stored."""
         found: BaseException | None = self.__dict__.get("cause")
         return found
 
     def raise_for_status(self) -> Result:
-        """This result, or `RunFailed` if the run did not end well; `cause` is its `__cause__`."""
+        """Return this result, or raise `RunFailed` from `cause` if the run did not succeed."""
         if self.status in ("done", "waiting", "queued"):
             return self
         failed = RunFailed(

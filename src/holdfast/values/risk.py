@@ -1,7 +1,7 @@
-"""How much harm a call could do, as a hint to the person who decides about it. Pure.
+"""The risk of a tool call, as a hint for the person who approves it. Pure.
 
-A guess by the tool's name and arguments, unless the tool says it itself. It allows nothing and
-forbids nothing: whoever wants to hide what a command does, can.
+It is guessed from the tool's name and arguments, unless the tool declares it. It allows and forbids
+nothing: a command can hide what it does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..log import events as ev
 
 Level: TypeAlias = Literal["low", "medium", "high", "destructive"]
 
-DECLARED: dict[str, Level] = {  # what a tool says of itself
+DECLARED: dict[str, Level] = {  # by what a tool declares
     "safe": "low",
     "read": "low",
     "write": "medium",
@@ -24,9 +24,9 @@ DECLARED: dict[str, Level] = {  # what a tool says of itself
     "execute": "high",
     "destructive": "destructive",
 }
-TEXT = 100_000  # characters of a command that are looked at
-NESTED = 4  # commands in commands
-STARTED = 20  # words of a command in which another may begin
+TEXT = 100_000  # characters of a command that are read
+NESTED = 4  # levels of commands within commands
+STARTED = 20  # words of a command in which another command may start
 
 
 def _any(words: str) -> frozenset[str]:
@@ -43,8 +43,8 @@ _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def level(tool: str, arguments: Any, declared: str | None = None) -> Level:
-    """The risk of one call. What a tool declares of itself counts; of one that runs commands
-    (`execute`), so does what the command is."""
+    """The risk of one call. What the tool declares counts; for a tool that runs commands
+    (`execute`), the command counts too."""
     if declared is not None and declared != "execute":
         return DECLARED.get(declared, "medium")
     words = [word.lower() for word in _WORDS.findall(tool)]
@@ -58,8 +58,8 @@ def level(tool: str, arguments: Any, declared: str | None = None) -> Level:
 
 
 def risk(opened: ev.PendingOpened | None) -> str | None:
-    """How much harm the call could do that a person is asked about, as it was judged then, or is
-    now where nobody did; None where it is none."""
+    """The risk of the call that a pending item asks about: as recorded, or else as judged now. None
+    if the item is not about a call."""
     if opened is not None and opened.risk is not None:
         return opened.risk
     detail = opened.detail if opened is not None and opened.what == "approval" else None
@@ -71,7 +71,7 @@ def risk(opened: ev.PendingOpened | None) -> str | None:
 
 
 def _texts(arguments: Any) -> Iterator[str]:
-    """What may be a command in the arguments of a call."""
+    """The arguments of a call that may be commands."""
     if isinstance(arguments, Mapping):
         named = [arguments[name] for name in _COMMANDS if name in arguments]
         for value in named or arguments.values():
@@ -103,7 +103,7 @@ _TOP = _any(
 
 
 def _destroys(text: str, depth: int = 0) -> bool:
-    """Whether a command of a shell is one of those that nobody means to run by mistake."""
+    """Whether a shell command is destructive."""
     if depth > NESTED:
         return False
     if _BOMB.search(text):
@@ -126,14 +126,14 @@ def _simple(text: str) -> Iterator[list[str]]:
                 words = []
             else:
                 words.append(word)
-    except ValueError:  # a quote is open: it is read as if there were none
+    except ValueError:  # an unclosed quote: read the line without quoting
         words = []
         yield from (re.sub(r"['\"\\]", "", line).split() for line in re.split(r"[;&|()\n]+", text))
     yield words
 
 
 def _harms(words: Sequence[str], depth: int) -> bool:
-    """Whether a simple command does harm, also one that others start, such as `sudo`."""
+    """Whether a simple command is destructive, also behind another command such as `sudo`."""
     if any(
         ">" in to and not to.strip("<>") and _DISK.match(where) for to, where in pairwise(words)
     ):
@@ -158,7 +158,7 @@ def _name(program: str) -> str:
 
 
 def _does(program: str, rest: Sequence[str]) -> bool:
-    """Whether a program with these arguments destroys something for good."""
+    """Whether a program with these arguments destroys data for good."""
     targets = [word for word in rest if not word.startswith("-")]
     match program:
         case "rm":
@@ -188,7 +188,7 @@ def _has(words: Sequence[str], letters: str, long: str) -> bool:
 
 
 def _is_much(path: str) -> bool:
-    """Whether a path is the root, a home, what is right below the root, or all that is here."""
+    """Whether a path is the root, a home folder, a folder in the root, or everything here."""
     names = [name for name in path.split("/") if name not in ("", ".", "*", ".*")]
     if path.startswith("/"):
         return not names or (len(names) == 1 and names[0] in _TOP)

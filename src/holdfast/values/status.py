@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Status(Struct, frozen=True):
-    """Where a session stands, at a glance."""
+    """The status of one thread of a session."""
 
     session: str
     thread: str
@@ -23,7 +23,7 @@ class Status(Struct, frozen=True):
 
 
 class Queued(Struct, frozen=True):
-    """A message that waits for its turn."""
+    """A message in the queue."""
 
     seq: int
     how: str

@@ -11,14 +11,14 @@ from .delta import Delta
 
 
 class CaughtUp(Struct, frozen=True):
-    """In `follow`: what came before was history, what comes next is live."""
+    """A mark in a stream: the items before it are past, those after it are live."""
 
     log: str
     head: int
 
 
 class Trouble(Struct, frozen=True, tag="trouble"):
-    """Something went wrong beside the log, and is being tried again or given up."""
+    """A failure that is not in the log; it is retried or given up."""
 
     code: str
     problem: str

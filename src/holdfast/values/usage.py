@@ -1,7 +1,7 @@
-"""What models used, under one set of names. Pure.
+"""The usage of models, under one set of names. Pure.
 
-Vendors count the same things under different names; here each has one. Input includes what was
-read from and written to a cache, output includes reasoning, as far as the vendor counts so.
+Vendors have different names for the same counts. Input includes cache reads and writes, and output
+includes reasoning, if the vendor counts so.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ OURS = {name: ours for ours, names in NAMES.items() for name in (ours, *names)}
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens, and dollars where a price is known. `total_tokens` is the vendor's own total
-    where it told one, and input and output together where it did not."""
+    """Tokens, and dollars if a price is known. `total_tokens` is the total of the vendor, or else
+    the sum of input and output."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -46,7 +46,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Spent(Struct, frozen=True):
-    """What one run of one thread used of one model."""
+    """The usage of one model by one run of one thread."""
 
     thread: str
     run: str
@@ -55,10 +55,10 @@ class Spent(Struct, frozen=True):
 
 
 def normalised(counts: Mapping[str, Any]) -> dict[str, int]:
-    """What a vendor counted, by our names: numbers that came as text are read, what is no
-    number is left out, and names that nobody knows stay as they are."""
+    """The counts of a vendor under our names. Numbers given as text are converted, other values
+    are skipped, and unknown names are kept."""
     found: dict[str, int] = {}
-    for name in sorted(counts, key=lambda name: name in NAMES):  # where both are given: ours
+    for name in sorted(counts, key=lambda name: name in NAMES):  # our names win
         if (number := _number(counts[name])) is not None:
             found[OURS.get(name, name)] = number
     return found
@@ -80,23 +80,23 @@ def usage_of(counts: Mapping[str, Any], cost: float | None = None) -> Usage:
 
 
 def spent(state: State) -> Usage:
-    """All that a thread used so far."""
+    """The total usage of a thread."""
     sums = {**normalised(state.usage), "total_tokens": state.total}
     return Usage(**{name: sums.get(name, 0) for name in NAMES}, cost=state.cost)
 
 
 def by_run(events: Iterable[Event]) -> dict[str, Usage]:
-    """What each run used, oldest first."""
+    """The usage of each run, oldest first."""
     return _summed((event.run or "", usage_of(p.usage, p.cost)) for event, p in _said(events))
 
 
 def by_model(events: Iterable[Event]) -> dict[str, Usage]:
-    """What was used of each model."""
+    """The usage of each model."""
     return _summed((p.model or "", usage_of(p.usage, p.cost)) for _, p in _said(events))
 
 
 def table(thread: str, events: Iterable[Event]) -> list[Spent]:
-    """What each run of a thread used of each model, oldest first."""
+    """The usage of each model by each run of a thread, oldest first."""
     sums: dict[tuple[str, str], Usage] = {}
     for event, p in _said(events):
         at = (event.run or "", p.model or "")
@@ -105,7 +105,7 @@ def table(thread: str, events: Iterable[Event]) -> list[Spent]:
 
 
 def last(events: Iterable[Event]) -> dict[str, int]:
-    """The counts of the latest message that has any, as the log has them."""
+    """The counts of the latest message that has any, with the names of the vendor."""
     found: dict[str, int] = {}
     for _, payload in _said(events):
         found = payload.usage or found

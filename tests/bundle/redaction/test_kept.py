@@ -26,6 +26,7 @@ TEXTS = [
     "chatcmpl-9aB3dE5fG7hI9jK1lM3nO5pQ7rS9t, msg_01XFDUDYJgAACzvnptvVoYEL",
     "claude-sonnet-4-5-20250929, openai:gpt-4.1-2025-04-14, anthropic/claude-3-5-haiku-latest",
     "GET https://example.com/home/about?page=2&sort=asc&key=name#top 200 OK",
+    "GET /home/:id and PUT /Users/{id}/settings are routes",
     "see https://docs.example.org/a/b.html, ssh://git@github.com/a/b.git, ftp://ftp.example.org",
     "/usr/lib/python3.11/json/decoder.py:355, /etc/hosts, src/app/main.py, ./run.sh, ../x, ~/y",
     "def login(user: str, password: str, token: str | None = None) -> Session:",

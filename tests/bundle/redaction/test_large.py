@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from holdfast.bundle.redaction import detect, sanitize
-from holdfast.bundle.redaction.detect import OVERLAP, WINDOW
+from holdfast.bundle.redaction.detector import OVERLAP, WINDOW, detector
+from holdfast.bundle.redaction.sanitizer import LARGEST
 from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 
 KEY = "gh" + "p_" + "0123456789abcdefghijABCDEFGHIJ456789"
@@ -26,14 +26,14 @@ def test_a_secret_is_found_wherever_it_is_in_a_long_text(at: int) -> None:
 @pytest.mark.parity("harn-bundle", 43)
 def test_the_detector_looks_at_five_mebibytes_about_once() -> None:
     text = (LINE * (1 + (5 << 20) // len(LINE)))[: 5 << 20]
-    found = detect.detector()
+    found = detector()
     assert found is not None
     assert list(found(text)) == []
     assert len(text) <= found.looked <= len(text) * (1 + 2 * OVERLAP / WINDOW)
 
 
 def test_a_secret_of_the_detector_across_the_edge_of_a_window_is_found_whole() -> None:
-    found = detect.detector()
+    found = detector()
     assert found is not None
     for at in range(WINDOW - 60, WINDOW + 10, 7):
         text = "x " * (at // 2) + KEY + " y" * 100
@@ -107,7 +107,7 @@ def test_blobs_that_are_texts_are_scrubbed_and_others_left_out() -> None:
     assert wide is not None
     assert wide.decode("utf-16") == "a [redacted:api_key:1] ü"
     assert scrub.blob(b"\x89PNG\r\n\x1a\n\0\0", "$.blobs[3]") is None
-    assert scrub.blob(b"a" * (sanitize.LARGEST + 1), "$.blobs[4]") is None
+    assert scrub.blob(b"a" * (LARGEST + 1), "$.blobs[4]") is None
     assert scrub.manifest().totals["binary"] == 2
 
 

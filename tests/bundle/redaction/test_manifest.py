@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.bundle.redaction.manifest import ENTRIES, Mode, Pseudonyms, Redaction, Tally
+from holdfast.bundle.redaction.manifest import ENTRIES, HitCounter, Mode, Pseudonyms, Redaction
 from holdfast.bundle.redaction.scrub import Scrub, ScrubConfig
 from holdfast.errors import InvalidValue
 from holdfast.events import NewEvent
@@ -114,10 +114,10 @@ def test_the_totals_are_those_of_the_entries(mode: Mode) -> None:
 
 
 def test_it_does_not_grow_without_end() -> None:
-    tally = Tally(limit=3)
+    tally = HitCounter(limit=3)
     for n in range(10):
-        tally.hit("key", "secret", f"$[{n}]", 2)
-    tally.hit("key", "secret", "$[0]")
+        tally.add("key", "secret", f"$[{n}]", 2)
+    tally.add("key", "secret", "$[0]")
     found = tally.redaction("sanitized", "", (), ())
     assert [entry.count for entry in found.entries] == [3, 2, 2]
     assert (found.totals, found.omitted) == ({"secret": 21}, 14)

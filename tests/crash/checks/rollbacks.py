@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from holdfast.stores.file.payloads import InFiles
+from holdfast.stores.file.payloads import FilePayloads
 
 from ..outcome import Outcome, Tick, quiet
 from ..places import PLACES, open_at
@@ -89,15 +89,15 @@ class Witness:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        real_committing, real_committed = InFiles.committing, InFiles.committed
+        real_committing, real_committed = FilePayloads.committing, FilePayloads.committed
         real_fsync = os.fsync
 
-        def committing(bodies: InFiles, conn: sqlite3.Connection) -> None:
-            real_committing(bodies, conn)
+        def committing(payloads: FilePayloads, conn: sqlite3.Connection) -> None:
+            real_committing(payloads, conn)
             self.copy(ready=True)
 
-        def committed(bodies: InFiles) -> None:
-            real_committed(bodies)
+        def committed(payloads: FilePayloads) -> None:
+            real_committed(payloads)
             self._commits += 1
             self.copy(ready=False)
 
@@ -107,7 +107,7 @@ class Witness:
                 self._safe = self._commits
 
         with (
-            patch.multiple(InFiles, committing=committing, committed=committed),
+            patch.multiple(FilePayloads, committing=committing, committed=committed),
             patch("os.fsync", fsync),
         ):
             yield

@@ -28,7 +28,7 @@ from ...models.port import (
     TextChunk,
     ThoughtChunk,
 )
-from ...redact import Flow, Redactor, values_only
+from ...redact import Redactor, StreamRedactor, values_only
 from ...stores.port import Store
 from .masking import MaskedSessions
 from .store import ClaudeSessionStore
@@ -221,18 +221,18 @@ class Spoken:
     """What a turn says and thinks, without the values that are not to be shown."""
 
     def __init__(self, redactor: Redactor) -> None:
-        self._flows: dict[type[TextChunk | ThoughtChunk], Flow] = {
-            TextChunk: Flow(redactor),
-            ThoughtChunk: Flow(redactor),
+        self._flows: dict[type[TextChunk | ThoughtChunk], StreamRedactor] = {
+            TextChunk: StreamRedactor(redactor),
+            ThoughtChunk: StreamRedactor(redactor),
         }
 
     def more(self, chunk: TextChunk | ThoughtChunk) -> Iterator[Chunk]:
-        if text := self._flows[type(chunk)].more(chunk.text):
+        if text := self._flows[type(chunk)].feed(chunk.text):
             yield type(chunk)(text)
 
     def rest(self) -> Iterator[Chunk]:
         for kind, flow in self._flows.items():
-            if text := flow.rest():
+            if text := flow.flush():
                 yield kind(text)
 
 

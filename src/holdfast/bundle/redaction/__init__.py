@@ -1,1 +1,1 @@
-"""What leaves a bundle out: one funnel, two modes, and a manifest that says what was replaced."""
+"""The redaction of bundles: two modes, and a manifest of what was replaced."""

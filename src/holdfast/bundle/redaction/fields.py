@@ -1,7 +1,7 @@
-"""What each field of each payload is: an allow-list, over every kind of event.
+"""The role of each field of each payload: an allow-list for every kind of event.
 
-What is not listed here is content. Numbers, booleans and words from a fixed list are structure
-by their type; of texts only those that are named here are ids or names.
+Fields that are not listed are content. Numbers, booleans and literals are structure by their type;
+of texts, only those listed here are ids or names.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from msgspec.structs import fields
 from ...log import events as ev
 
 What: TypeAlias = Literal[
-    "keep",  # a number, a word from a list: structure, as it is
-    "id",  # ours, or a provider's: pairs one event with another
-    "hash",  # of content that is elsewhere
-    "name",  # that a program gave: of a tool, a model, a mode
-    "names",  # an object with such names, and structure under them
-    "person",  # who did it, and where to reach them
-    "driver",  # the process that did it: its host and its number
-    "parts",  # of a message; those that name a blob are structure
-    "refs",  # what a result points at
+    "keep",  # structure: a number, a literal
+    "id",  # pairs events; ours, or a provider's
+    "hash",  # of content that is stored elsewhere
+    "name",  # of a tool, a model, a mode
+    "names",  # an object with such names as keys, and structure as values
+    "person",  # an actor, or an address of one
+    "driver",  # a process: its host and its number
+    "parts",  # of a message; references to blobs are structure
+    "refs",  # references of a result
     "shape",  # the name and the JSON Schema of an answer
     "numbered",  # texts by the number of an event
-    "text",  # content, in words
-    "value",  # content, as JSON
+    "text",  # content as text
+    "value",  # content as JSON
 ]
 
-# How ids begin and end that derive from another one: see docs/formats/log.md.
+# Prefixes and suffixes of derived ids: see docs/formats/log.md.
 BEFORE = r"(?:(?:in|settle|done|nest|began|grant|abort|reported|timer|contact|touch):)*"
 BEHIND = r"(?:!sub|:\d{1,9})*"
 
 _IDS = {"id", "call", "item", "parent", "provider_id", "run", "key"}
 _NAMES = {"agent", "model", "mode", "left", "name", "code", "on", "tool", "category", "surface"}
 
-# What the name of a field does not say.
+# Fields whose name does not determine the role.
 _OWN: dict[tuple[type[ev.Payload], str], What] = {
     (ev.Call, "fingerprint"): "hash",
     (ev.ContextBuilt, "hash"): "hash",
@@ -63,15 +63,8 @@ _OWN: dict[tuple[type[ev.Payload], str], What] = {
 
 @functools.cache
 def listed(payload: type[ev.Payload]) -> dict[str, What | type[ev.Payload]]:
-    """What each field is; the payload's type where one stands in it, or a list of them."""
-    return {
-        field.encode_name: _what(payload, field.name, hint)
-        for field, hint in zip(fields(payload), _hints(payload), strict=True)
-    }
-
-
-def _hints(payload: type[ev.Payload]) -> list[Any]:
-    return [field.type for field in fields(payload)]
+    """The role of each field, or the type of a nested payload."""
+    return {field.encode_name: _what(payload, field.name, field.type) for field in fields(payload)}
 
 
 def _what(payload: type[ev.Payload], name: str, hint: Any) -> What | type[ev.Payload]:
@@ -92,7 +85,7 @@ def _what(payload: type[ev.Payload], name: str, hint: Any) -> What | type[ev.Pay
 
 
 def _inner(hint: Any) -> Any:
-    """The type without `| None`, of a list that of its items."""
+    """The type without `| None`; for a list, the type of its items."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         some = [each for each in typing.get_args(hint) if each is not type(None)]
         return _inner(some[0]) if len(some) == 1 else Any
@@ -107,6 +100,6 @@ def _structure(hint: Any) -> bool:
 
 
 def _named(hint: Any) -> bool:
-    """Whether it is an object with structure under names that a program gave."""
+    """Whether it is an object with names as keys and structure as values."""
     inner = _inner(hint)
     return typing.get_origin(inner) is dict and _structure(typing.get_args(inner)[1])

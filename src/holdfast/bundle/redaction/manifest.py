@@ -1,4 +1,4 @@
-"""What a redaction says about itself: which rule hit where, and how often; never a value."""
+"""The manifest of a redaction: which rules hit where, and how often; never a value."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec import Struct
 Mode = Literal["local", "sanitized", "replay_only"]
 
 POLICY, POLICY_VERSION = "holdfast", 1
-KNOWN = 100_000  # values that are told apart in one bundle
-ENTRIES = 20_000  # how many places a manifest names; the totals count all
+KNOWN = 100_000  # values with a number of their own in one bundle
+ENTRIES = 20_000  # places that a manifest lists; the totals count all
 
 
 class Redacted(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
-    """What one rule did at one place: `path` is that of the value in the bundle."""
+    """The hits of one rule at one place; `path` is the place in the bundle."""
 
     rule: str
     kind: str
@@ -25,8 +25,9 @@ class Redacted(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
 
 
 class Redaction(Struct, frozen=True, kw_only=True):
-    """The manifest. `totals` counts by class, `rules` by rule; both count what `entries` has no
-    room for, which `omitted` counts too. `detectors` are what looked beside our own rules."""
+    """The manifest. `totals` counts hits by class and `rules` by rule, including those that
+    `entries` has no room for; `omitted` counts these. `detectors` are the libraries that were
+    used."""
 
     mode: Mode = "local"
     policy: str = "none"
@@ -40,8 +41,8 @@ class Redaction(Struct, frozen=True, kw_only=True):
     omitted: int = 0
 
 
-class Tally:
-    """Counts hits as they come, in the order of their first."""
+class HitCounter:
+    """Counts hits by rule, class and path."""
 
     def __init__(self, limit: int = ENTRIES) -> None:
         self._limit = limit
@@ -50,7 +51,7 @@ class Tally:
         self._rules: dict[str, int] = {}
         self._omitted = 0
 
-    def hit(self, rule: str, kind: str, path: str, times: int = 1) -> None:
+    def add(self, rule: str, kind: str, path: str, times: int = 1) -> None:
         self._totals[kind] = self._totals.get(kind, 0) + times
         self._rules[rule] = self._rules.get(rule, 0) + times
         at = (rule, kind, path)
@@ -62,7 +63,7 @@ class Tally:
     def redaction(
         self, mode: Mode, placeholder: str, detectors: Iterable[str], personal: Iterable[str]
     ) -> Redaction:
-        """All that was hit so far."""
+        """The manifest of all hits so far."""
         entries = [
             Redacted(rule=rule, kind=kind, path=path, count=count)
             for (rule, kind, path), count in self._entries.items()
@@ -81,9 +82,9 @@ class Tally:
 
 
 class Pseudonyms:
-    """Placeholders for what was taken out: the same for the same value, by class and in the order
-    of their first appearance. Nothing can be computed back from a number. Values beyond `limit`
-    have no number any more; ids always do, since they pair."""
+    """Numbered placeholders: the same for the same value, counted by class in the order of first
+    appearance, so that a number reveals nothing about its value. Values beyond `limit` have no
+    number; ids always have one, since they pair events."""
 
     def __init__(self, limit: int = KNOWN) -> None:
         self._limit = limit
@@ -91,15 +92,15 @@ class Pseudonyms:
         self._last: dict[str, int] = {}
 
     def redacted(self, kind: str, value: str) -> str:
-        """What stands in the place of a secret, or of something private."""
+        """The placeholder of a secret, or of private data."""
         return self._of(f"redacted:{kind}", value)
 
     def withheld(self, value: str, *, pairs: bool = False) -> str:
-        """What stands in the place of content, or of an id that `pairs`."""
+        """The placeholder of content, or of an id that `pairs` events."""
         return self._of("withheld", value, pairs=pairs)
 
     def _of(self, what: str, value: str, *, pairs: bool = False) -> str:
-        # Of a long text only its hash is kept, here and not in the bundle.
+        # Long texts are kept as a hash, in memory only.
         long = len(value) > 64
         known = hashlib.sha256(value.encode(errors="surrogatepass")).digest() if long else value
         at = (what.partition(":")[0], known)
@@ -112,8 +113,8 @@ class Pseudonyms:
         return found
 
 
-def apart(entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names may have become the same: later ones have a mark."""
+def distinct(entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """An object from names that may be equal after redaction; repeated ones get a suffix."""
     found: dict[str, Any] = {}
     for name, item in entries:
         free = name

@@ -1,7 +1,7 @@
-"""Local paths in a text: the folders are taken out, the name of the file stays.
+"""Local paths in a text: the folders are replaced, the name of the file is kept.
 
-Local are home folders, temporary ones and mounted ones, paths of Windows, and whatever a `file:`
-URL names; `/usr/lib` and its like are the same everywhere and say nothing about a machine.
+Paths are local in home folders, temporary folders and mounts, on Windows, and in `file:` URLs.
+Folders such as `/usr/lib` are the same everywhere and are kept.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 
 from ...redact import Finder, Span
 
-# ruff: noqa: S108 - names of folders to look for, none to write to
+# ruff: noqa: S108 - folders to search for, not to write to
 _ROOTS = (
     *("/home", "/Users", "/root", "/tmp", "/var/tmp", "/var/folders", "/private/tmp"),
     *("/private/var", "/mnt", "/media", "/Volumes", "/run/user", "/cygdrive", "/export/home"),
     *("/usr/home", "/var/home", "/data/data", "/storage/emulated"),
 )
-# Below these stands the name of a person or of a machine, never that of a file.
+# The next name in these folders is that of a person or a machine, never of a file.
 _NAMED = re.compile(
     r"(?:/private|/usr|/var|/export)?/(?:home|Users|media|Volumes)"
     r"|(?:%2F)(?:home|Users)|/(?:mnt|cygdrive)(?:/[A-Za-z](?:/Users)?)?|/run/user|/var/folders(?:/[^/]*)?"
@@ -25,20 +25,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _END = r"\s\"'`<>|:;,()\[\]{}*?$&!=#\\%^"
-_MARKS: tuple[str, ...] = (
-    "/home",
-    "/Users",
-    "/root",
-    "/tmp",
-    "/var/",
-    "/private/",
-    "/mnt",
-    "/media",
-    "/Volumes",
-)
-_MARKS += ("/run/user", "/cygdrive", ":\\", ":/", "\\\\", "file:", "%2F", "%5C", "~")
-_MARKS += ("/export/home", "/usr/home", "/data/data", "/storage/emulated")
-
+_MARKS = (*_ROOTS, ":\\", ":/", "\\\\", "file:", "%2F", "%5C", "~")
 _NAME = r"[^\\/\s\"'`<>|:*?\[\]]"
 _WINDOWS = re.compile(
     r"(?:(?<![A-Za-z0-9\\])(?:\\\\\?\\)?[A-Za-z]:(?=[\\/]{1,2}\w)(?!//)"
@@ -53,15 +40,18 @@ _FILE = re.compile(
 _ENCODED = re.compile(
     r"(?i:%2F(?:home|Users|root|tmp)|[A-Z]%3A%5C(?:Users))(?:%2F|%5C|/)[^\s\"'`<>&\[\]]*+"
 )
+_ROUTE = r"/(?::\w|\{\w)"  # a parameter of an HTTP route: `/home/:id`
 _TILDE = re.compile(rf"(?<![\w~./-])~[A-Za-z_][\w.-]{{0,31}}/[^{_END}]*+")
 
 
 def finder(roots: Iterable[str] = ()) -> Finder:
-    """Finds the folders of local paths; `roots` are more folders that are local."""
+    """A finder for the folders of local paths; `roots` are further local folders."""
     own = [root.rstrip("/\\") for root in roots if root.rstrip("/\\")]
     names = "|".join(re.escape(root) for root in sorted({*_ROOTS, *own}, key=len, reverse=True))
     step = rf"/[^/{_END}]*+(?:\\? [^/{_END}]{{1,32}}){{0,2}}(?=/[^/\s])|/[^/{_END}]*+"
-    posix = re.compile(rf"(?:(?<![\w.~/%-])|(?<=-[A-Za-z]))(?:{names})(?![\w.-])(?:{step})*+")
+    posix = re.compile(
+        rf"(?:(?<![\w.~/%-])|(?<=-[A-Za-z]))(?:{names})(?![\w.-]|{_ROUTE})(?:{step})*+"
+    )
     marks = (*_MARKS, *own)
 
     def find(text: str) -> Iterator[Span]:
@@ -77,8 +67,7 @@ def finder(roots: Iterable[str] = ()) -> Finder:
 
 
 def _folder(text: str, start: int, end: int) -> Iterator[Span]:
-    """The part of a path that says where it is: all but its last name, and all of it where
-    that name is a person's."""
+    """The path without its last name; the whole path if that name is a person's."""
     while end > start and text[end - 1] in ".,;!?":
         end -= 1  # the end of a sentence
     path = text[start:end]
@@ -91,6 +80,6 @@ def _folder(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _last(path: str) -> int:
-    """Where the last name of a path ends what is before it."""
+    """Where the last separator of a path is."""
     small = path.lower() if "%" in path else ""
     return max(0, path.rfind("/"), path.rfind("\\"), small.rfind("%2f"), small.rfind("%5c"))

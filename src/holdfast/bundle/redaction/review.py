@@ -1,6 +1,8 @@
-"""What a person is shown before a bundle is written: every replacement and every doubtful place,
-with its reason. Of a value that is replaced, it shows no more than the beginning and the length; a
-doubtful one stays in the bundle, and is shown as it is."""
+"""A review before a bundle is written: every replacement and every doubtful value, with its reason.
+
+Of a replaced value it shows only the beginning and the length. A doubtful value stays in the bundle
+and is shown as it is.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from msgspec import Struct
 from ...redact import Seen
 
 SHOWN = 120  # characters of a doubtful value
-ENTRIES = 20_000  # places that are kept; the rest are counted
+ENTRIES = 20_000  # entries that are kept; the rest are counted
 
 
 class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
-    """One place: `what` is done with it, by which `rule`, and why; `text` is what is shown."""
+    """One value: `what` happens to it, by which `rule`, and why; `text` is what to show."""
 
     what: Literal["replaced", "doubtful"]
     rule: str
@@ -26,13 +28,14 @@ class Reviewed(Struct, frozen=True, kw_only=True, rename={"kind": "class"}):
 
 
 class Review:
-    """Collects what one export sees; `omitted` counts places that there was no room for."""
+    """Collects the values that one export replaces or doubts; `omitted` counts those beyond the
+    limit."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Remove all entries."""
         self.entries: list[Reviewed] = []
         self.omitted = 0
         self._seen: set[tuple[str, str, str]] = set()
@@ -40,7 +43,7 @@ class Review:
     def add(self, seen: Seen, kind: str) -> None:
         at = (seen.path, seen.rule, seen.value)
         if not seen.secret and at in self._seen:
-            return  # a text is looked at again after something in it was replaced
+            return  # texts are searched again after a replacement
         if len(self.entries) >= ENTRIES:
             self.omitted += 1
             return
@@ -58,7 +61,7 @@ class Review:
 
 
 def _shortened(value: str) -> str:
-    """How a secret begins and how long it is, for whoever knows it."""
+    """The beginning and the length of a secret, so that its owner can recognise it."""
     if len(value) < 12:
         return f"({len(value)} characters)"
     return f"{value[:2]}… ({len(value)} characters)"

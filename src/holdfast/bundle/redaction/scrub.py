@@ -1,8 +1,8 @@
-"""One funnel for all that leaves in a bundle: what is secret or private is replaced on its way.
+"""The redaction of everything that a bundle contains.
 
-`Scrub` walks an event by what its payload's fields are, so that what comes out still decodes as
-what it was, and still pairs calls with results. What is taken out, and how, is the mode's
-matter: `sanitize` and `withhold`.
+`Scrub` redacts an event by the roles of its fields, so that the result still decodes as the same
+kind of event and still pairs calls with results. The modes decide what is replaced, and how:
+`sanitizer` and `withholder`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ...log.codec import typed
 from ...log.events import KINDS, Event, to_json
 from ...redact.spans import trie
 from .fields import What, listed
-from .manifest import Mode, Pseudonyms, Redacted, Redaction, Tally
+from .manifest import HitCounter, Mode, Pseudonyms, Redacted, Redaction
 from .review import Review
-from .sanitize import Sanitizer, ScrubConfig
+from .sanitizer import Sanitizer, ScrubConfig
 from .split_secrets import SplitSecrets
-from .withhold import Withholder
+from .withholder import Withholder
 
 __all__ = ["Mode", "Redacted", "Redaction", "Scrub", "ScrubConfig"]
 
-PREFIX = 6  # bytes of a secret by which it is looked for
+PREFIX = 6  # bytes by which secrets are indexed
 PLACEHOLDERS = {"sanitized": "[redacted:CLASS:NUMBER]", "replay_only": "[withheld:NUMBER]"}
 
 
 class Scrub:
     """The redaction of one export: the same calls in the same order give the same bytes.
 
-    `review` is told of each replacement and of what is doubtful. Mode `local` changes nothing.
-    What was scrubbed is not changed by being scrubbed again.
+    `review` collects each replacement and each doubtful value. Mode `local` changes nothing. To
+    scrub twice gives the same result as to scrub once.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class Scrub:
     ) -> None:
         self.mode = mode
         config = config or ScrubConfig()
-        self._tally, names = Tally(), Pseudonyms()
-        if mode == "replay_only":  # what a name may be is decided on all that could be in it
+        self._hits, names = HitCounter(), Pseudonyms()
+        if mode == "replay_only":  # a name is kept only if no rule finds anything in it
             config = msgspec.structs.replace(config, personal=("all",))
         elif mode == "local":
             config = ScrubConfig(detector=False)
-        self._sanitizer = Sanitizer(config, self._tally, names, review)
+        self._sanitizer = Sanitizer(config, self._hits, names, review)
         self._split = SplitSecrets(self._sanitizer.spans)
         self._taker: Sanitizer | Withholder = self._sanitizer
         if mode == "replay_only":
-            self._taker = Withholder(self._sanitizer, self._tally, names)
+            self._taker = Withholder(self._sanitizer, self._hits, names)
 
     @property
     def found(self) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Scrub:
         )
 
     def event(self, event: Event, path: str) -> Event:
-        """The event scrubbed; what its kind's payload can be decoded from still can."""
+        """The event scrubbed; its payload can still be decoded."""
         if self.mode == "local":
             return event
         data = event.json()
@@ -120,7 +120,7 @@ class Scrub:
         return {**kept, **self._taker.value(rest, path)}
 
     def _payload(self, kind: type[ev.Payload], data: Any, path: str) -> Any:
-        """By its fields; one that the type does not know is content."""
+        """The payload by its fields; unknown fields are content."""
         known = listed(kind)
         found = {
             name: self._known(known[name], item, f"{path}.{name}")
@@ -138,31 +138,31 @@ class Scrub:
         return item if item is None else self._payload(what, item, path)
 
     def value(self, value: Any, path: str) -> Any:
-        """Any JSON value that stands beside the events."""
+        """A JSON value outside the events."""
         return value if self.mode == "local" else self._taker.value(value, path)
 
     def text(self, text: str, path: str) -> str:
-        """A text that stands beside the events."""
+        """A text outside the events."""
         return text if self.mode == "local" else self._taker.text(text, path)
 
     def id(self, id: str, path: str) -> str:
-        """An id that may be a person's: of a session, a thread, a tenant."""
+        """The id of a session, a thread or a tenant, which may name a person."""
         return id if self.mode == "local" else self._taker.id(id, path)
 
     def blob(self, data: bytes, path: str) -> bytes | None:
-        """The bytes of a blob; None: they are left out."""
+        """The bytes of a blob; None if it has to be omitted."""
         if self.mode == "local":
             return data
         if self.mode == "replay_only":
-            self._tally.hit("content", "withheld", path)
+            self._hits.add("content", "withheld", path)
             return None
         return self._sanitizer.blob(data, path)
 
     def manifest(self) -> Redaction:
-        """What was done so far; never a value of it."""
+        """What was replaced so far, without values."""
         if self.mode == "local":
             return Redaction()
-        return self._tally.redaction(
+        return self._hits.redaction(
             self.mode,
             PLACEHOLDERS[self.mode],
             self._sanitizer.detectors,
@@ -171,6 +171,6 @@ class Scrub:
 
 
 def _written(secret: str) -> Iterator[bytes]:
-    """A secret as it stands in the parts of a bundle: as JSON, as JSON within JSON, in UTF-16."""
+    """The forms of a secret in a bundle: JSON, JSON within JSON, UTF-16."""
     once = msgspec.json.encode(secret)[1:-1]
     yield from (once, msgspec.json.encode(once.decode())[1:-1], secret.encode("utf-16-le"))

@@ -1,5 +1,5 @@
-"""Secrets that begin in one text and end in the next: in the next part of a message, or in the next
-event of the same kind and role of its thread."""
+"""Secrets that are split between two texts: two parts of a message, or two consecutive events of
+the same kind and role in a thread."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class SplitSecrets:
         self._before: dict[tuple[str, str], str] = {}
 
     def pieces(self, data: Any, place: str) -> Iterator[tuple[str, str]]:
-        """The pieces of secrets that end in this event, each with its rule. `place` is the thread
-        and the kind of the event."""
+        """The pieces of secrets that end in this event, each with its rule. `place` identifies the
+        thread and the kind of the event."""
         role = data.get("role") if isinstance(data, dict) else None
         for path, text in _texts(data, ""):
             at = f"{place} {role}", path
@@ -43,14 +43,14 @@ class SplitSecrets:
             return
         border, joined = len(before), before + text
         if any(span.end == border for span in self._by_form(before)):
-            return  # it ends there, and the next text begins with something else
+            return  # a secret ends at the border
         for span in self._by_form(joined):
             if span.start < border < span.end:
                 pieces = joined[span.start : border], joined[border : span.end]
                 yield from ((piece, span.rule) for piece in pieces if _is_distinct(piece))
 
     def _by_form(self, text: str) -> list[Span]:
-        """Secrets by their form. A name says that a secret follows, and not where it ends."""
+        """Secrets by their form. A name alone does not say where its value ends."""
         return [span for span in self._find(text) if span.rule != "key"]
 
 
@@ -61,7 +61,7 @@ def _is_distinct(piece: str) -> bool:
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The texts of a value in order, each with the path of names to it."""
+    """The texts of a value in order, each with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -11,7 +11,7 @@ from ...errors import InvalidValue
 from ...log import events as ev
 from ...log.codec import check_count, typed
 from ...log.events import Event, NewEvent
-from ...log.state import Queued, State, fold
+from ...log.state import QueuedInput, State, fold
 from ..live.log import Live
 
 
@@ -88,7 +88,7 @@ def _note(found: dict[int, Asked], event: Event, payload: ev.Payload | None) -> 
                 found[number] = replace(one, message=replace(one.message, text=text))
 
 
-def _numbers(queue: Sequence[Queued]) -> tuple[int, ...]:
+def _numbers(queue: Sequence[QueuedInput]) -> tuple[int, ...]:
     return tuple(item.seq for item in queue)
 
 

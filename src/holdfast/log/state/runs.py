@@ -24,10 +24,10 @@ from .values import (
     QUEUED,
     CallStatus,
     Excess,
-    File,
+    FileChanges,
     OpenCall,
     OpenItem,
-    Queued,
+    QueuedInput,
     Run,
 )
 from .work import Step, Work
@@ -38,7 +38,7 @@ def _message_received(work: Work, event: Event, p: ev.MessageReceived | None) ->
     if p is None:
         return
     work.read(event)
-    queued = Queued(event.seq, p.how, run=event.run)
+    queued = QueuedInput(event.seq, p.how, run=event.run)
     first = p.how == "interrupt"
     work.queue = (queued, *work.queue) if first else (*work.queue, queued)
     if first and work.run is not None and work.run.open:
@@ -184,9 +184,9 @@ def _file_changed(work: Work, event: Event, ref: Any) -> None:
     known = ref if isinstance(ref, dict) and ref.get("kind") == "file" else {}
     path, role = known.get("value"), known.get("role")
     if role in ("created", "modified") and isinstance(path, str) and len(path) <= PATH:
-        before = work.files.get(path, File((), event.at))
+        before = work.files.get(path, FileChanges((), event.at))
         did = (*before.operations, role)[-OPERATIONS:]
-        files = {**work.files, path: File(did, before.at)}
+        files = {**work.files, path: FileChanges(did, before.at)}
         work.files = dict(list(files.items())[-ENTRIES:])
 
 

@@ -103,7 +103,7 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
     voters: tuple[str, ...] = ()
 
 
-class Queued(Struct, frozen=True, omit_defaults=True):
+class QueuedInput(Struct, frozen=True, omit_defaults=True):
     """A message that no run has taken up; `text` is the event that changed its words, `run`
     the run that sent it."""
 
@@ -158,7 +158,7 @@ class Timer(Struct, frozen=True):
     at: int
 
 
-class File(Struct, frozen=True, omit_defaults=True):
+class FileChanges(Struct, frozen=True, omit_defaults=True):
     """A file that tools changed: what they did to it, oldest first, and when (ms) first."""
 
     operations: tuple[str, ...]
@@ -188,7 +188,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: dict[str, OpenCall] = {}
     excess: Excess | None = None
     pending: dict[str, OpenItem] = {}
-    queue: tuple[Queued, ...] = ()
+    queue: tuple[QueuedInput, ...] = ()
     abort: int | None = None
     driven: int = 0
     due: int | None = None
@@ -204,7 +204,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     grants: Grants = Grants()
     tasks: tuple[ev.Task, ...] = ()
     tasks_before: tuple[ev.Task, ...] = ()
-    files: dict[str, File] = {}
+    files: dict[str, FileChanges] = {}
     contexts: dict[str, Shown] = {}
     context: str | None = None
     window: Window = Window()

@@ -1,5 +1,8 @@
-"""How each format of text writes names and values down. A format reads pairs; `judge` decides about them.
-What has the form of a secret by itself, a format yields as a span."""
+"""The formats in which texts contain secrets.
+
+A format yields pairs of names and values, about which `verdict` decides, and spans that are secrets
+whatever their name.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +14,32 @@ from ..vendors import vendors
 from .blocks import blocks
 from .code import code
 from .http import http
-from .landmarks import landmarks
+from .keywords import Pair, keywords
 from .named_values import named_values
-from .pairs import Pair, pairs
-from .prose import prose, telling
+from .pairs import pairs
+from .patterns import CLASSES, patterns
+from .prose import prose
 from .shell import shell
 from .sql import sql
 from .tables import tables
 from .urls import urls
 
-# ruff: noqa: E501 - a pattern is easier to read in one piece
-
-__all__ = ["Pair", "read", "telling"]
+__all__ = ["CLASSES", "Pair", "read"]
 
 
 def read(text: str, names: Names) -> Iterator[Pair | Span]:
-    """All that may be a secret in a text, as each format reads it."""
-    marks = landmarks(text, names)
-    found = marks.names
+    """Everything in a text that may be a secret."""
+    found = keywords(text, names)
     yield from urls(text)
-    yield from blocks(text, marks.runs)
-    yield from vendors(text, marks.runs)
-    yield from http(text, found)
-    yield from shell(text, marks)
+    yield from blocks(text, found.runs)
+    yield from vendors(text, found.runs)
+    yield from patterns(text)
+    yield from http(text, found.names)
+    yield from shell(text, found)
     yield from sql(text)
-    yield from code(text, marks)
-    yield from prose(text, marks)
-    if not found:
-        return
-    yield from pairs(text, found)
-    yield from named_values(text, found)
-    yield from tables(text, found)
+    yield from code(text, found)
+    yield from prose(text, found)
+    if found.names:
+        yield from pairs(text, found.names)
+        yield from named_values(text, found.names)
+        yield from tables(text, found.names)

@@ -1,4 +1,4 @@
-"""What command lines hold, as data: which word of which program is a secret, and which commands are about
+"""Programs and commands, as data: which argument of which program is a secret, and which commands are about
 secrets."""
 
 from __future__ import annotations
@@ -7,8 +7,9 @@ from ..names import listed
 
 # ruff: noqa: E501 - a line a group of programs
 
-# What the word behind an option is: `s` a secret; `u` a user, and behind a colon the secret; `%` and `,` the
-# same behind that sign; `c` cookies; `a` a secret that is attached to the option, and nothing else is.
+# What the argument of an option is. `s`: a secret. `u`: a user and a secret, with a colon between them; `%`
+# and `,`: the same with that sign. `c`: cookies. `p`: `pass:` and a secret. `l`: the last argument is the
+# secret. `a`: a secret that is attached to the option. `n`: no secret. A number is the position of an argument.
 PROGRAMS: dict[str, str] = {
     "curl": "-u:u --user:u -U:u --proxy-user:u -b:c --cookie:c --pass:s --proxy-pass:s -E:u --cert:u --oauth2-bearer:s",
     "wget": "--http-passwd:s --ftp-password:s",
@@ -77,16 +78,11 @@ OPTIONS = {
     for names, options in PROGRAMS.items()
     for name in names.split()
 }
-# Programs whose option also means a port, a path or a project.
+# Programs whose `-p` may also be a port, a path or a project.
 PORTS = frozenset(
-    listed(
-        """
-docker podman nerdctl helm az oc kubectl nuget dotnet cf ibmcloud http
-https
-"""
-    )
+    listed("docker podman nerdctl helm az oc kubectl nuget dotnet cf ibmcloud http https")
 )
-# Commands about secrets: what looks like one among their words is one.
+# Commands about secrets: an argument that looks like a secret is one.
 VERBS = (
     *listed(
         """

@@ -1,67 +1,54 @@
-"""Tables with a header: CSV and its kin, Markdown, and what psql, mysql and others print."""
+"""Tables with a header: CSV and its variants, Markdown, and the output of psql and others."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TypeAlias
 
-from ..judge import Place
 from ..values import Looks, looks
-from .landmarks import Anchor
-from .pairs import Pair
+from ..verdict import Syntax
+from .keywords import Pair, SecretName
+from .literals import line_start
+
+Cell: TypeAlias = tuple[int, int]
 
 _LONGEST = 4096  # characters of a line that may be a row
 _ROWS = 100_000
+_SEPARATORS = ("|", "│", "┃", "║", "\t", ",", ";")
 _RULE = re.compile(r"[\s|+:=\u2500-\u257f-]*")
-_QUOTED = re.compile(r"\"((?:[^\"]|\"\")*+)\"|'((?:[^']|'')*+)'")
+_QUOTED = re.compile(r"[ ]*+(?:\"((?:[^\"]|\"\")*+)\"|'((?:[^']|'')*+)')")
 _SPACED = re.compile(r"[ ]{2,}|\t")
-
-
-# All that a line of names and marks between them may hold.
 _HEADER = re.compile(r"[\w \t\r.:/()#|│┃║,;\"'`*-]*+")
+_COLUMN = re.compile(r"[\w .-]{1,40}")
+_NAME = re.compile(r"[^\W\d][\w .:/()#-]{0,40}")
+# The columns of a table of names and values.
+_NAMES = ("name", "key", "variable", "parameter", "setting", "option", "property", "field", "env")
+_VALUES = ("value", "wert", "valeur", "valor")
 
 
-class Cell(NamedTuple):
-    start: int
-    end: int
-
-
-def tables(text: str, found: list[Anchor]) -> Iterator[Pair]:
+def tables(text: str, names: list[SecretName]) -> Iterator[Pair]:
     """The cells below the name of a secret."""
     done = 0
-    for anchor in found:
-        if anchor.start < done:
+    for name in names:
+        if name.start < done:
             continue
-        start, end = _line(text, anchor.start)
-        done = end
-        if end - start > _LONGEST or not (
-            "|" in text[start:end] or "│" in text[start:end] or _HEADER.fullmatch(text, start, end)
-        ):
+        start = max(line_start(text, name.start, _LONGEST), name.start - _LONGEST)
+        end = text.find("\n", name.start)
+        done = end = len(text) if end < 0 else end
+        line = text[start:end]
+        if len(line) > _LONGEST or not ("|" in line or "│" in line or _HEADER.fullmatch(line)):
             continue
-        for mark in _marks(text, start, end):
-            read = _Table(text, start, end, mark)
-            if mark in "|│" and (record := read.record()):
+        marks = [mark for mark in _SEPARATORS if mark in line]
+        for mark in marks or (["  "] if "  " in line.strip() else ()):
+            table = _Table(text, start, end, mark)
+            if mark in "|│" and (record := table.record()):
                 yield record
                 break
-            columns = read.columns(anchor)
-            if columns:
-                done = read.last
-                yield from read.pairs(columns)
-                done = read.last
+            if table.is_header(name):
+                yield from table.pairs()
+                done = table.last
                 break
-
-
-def _line(text: str, at: int) -> tuple[int, int]:
-    end = text.find("\n", at)
-    start = text.rfind("\n", max(0, at - _LONGEST), at) + 1
-    return max(start, at - _LONGEST), len(text) if end < 0 else end
-
-
-def _marks(text: str, start: int, end: int) -> list[str]:
-    line = text[start:end]
-    found = [mark for mark in ("|", "│", "┃", "║", "\t", ",", ";") if mark in line]
-    return found if found or "  " not in line.strip() else ["  "]
 
 
 class _Table:
@@ -70,23 +57,25 @@ class _Table:
     def __init__(self, text: str, start: int, end: int, mark: str) -> None:
         self._text, self._mark = text, mark
         self._header = self._cells(start, end)
-        self._after = end
+        self._names = [text[slice(*cell)] for cell in self._header]
         self.last = end
 
-    def columns(self, first: Anchor) -> list[tuple[int, str]]:
-        """Which columns are called like a secret, if the line is a header."""
-        names = [self._text[cell.start : cell.end] for cell in self._header]
-        if len([name for name in names if name]) < 2 or not all(map(_is_name, names)):
-            return []
+    def is_header(self, name: SecretName) -> bool:
+        """Whether the line is a header with `name` in one of its cells."""
+        names = self._names
+        if sum(map(bool, names)) < 2 or not all(map(_is_name, names)):
+            return False
         if self._mark in ",;" and not (names[0] and names[-1]):
-            return []  # items of a list in code
-        if not any(cell.start <= first.start and first.end <= cell.end for cell in self._header):
-            return []
-        return [(n, name) for n, name in enumerate(names) if name]
+            return False  # items of a list in code
+        return any(start <= name.start and name.end <= end for start, end in self._header)
 
-    def pairs(self, columns: list[tuple[int, str]]) -> Iterator[Pair]:
-        at, text = self._after + 1, self._text
-        listed = _listed([name.lower() for _, name in columns], [n for n, _ in columns])
+    def pairs(self) -> Iterator[Pair]:
+        """Each cell with the name of its column; in a table of names and values, also with the name
+        in its row."""
+        at, text = self.last + 1, self._text
+        small = [name.lower() for name in self._names]
+        key = next((n for n, name in enumerate(small) if name in _NAMES), None)
+        value = next((n for n, name in enumerate(small) if name in _VALUES), None)
         for _ in range(_ROWS):
             if at >= len(text):
                 return
@@ -96,73 +85,51 @@ class _Table:
                 cells = self._cells(at, end)
                 if len(cells) != len(self._header):
                     return
-                for n, name in columns:
-                    yield Pair(cells[n].start, cells[n].end, name, "", Place.CELL)
-                if listed is not None:  # the name of the value is in the row
-                    name = text[cells[listed[0]].start : cells[listed[0]].end]
-                    yield Pair(*cells[listed[1]], name, "", Place.CELL)
+                for name, cell in zip(self._names, cells, strict=True):
+                    if name:
+                        yield Pair(*cell, name, "", Syntax.CELL)
+                if key is not None and value is not None:
+                    yield Pair(*cells[value], text[slice(*cells[key])], "", Syntax.CELL)
             elif not text[at:end].strip():
                 return
             self.last, at = end, end + 1
 
     def record(self) -> Pair | None:
         """`name | value` on one line, as psql prints a record."""
-        cells = [cell for cell in self._header if cell.start < cell.end]
+        cells = [cell for cell in self._header if cell[0] < cell[1]]
         if len(cells) != 2 or not _COLUMN.fullmatch(self._text, *cells[0]):
             return None
-        if looks(self._text[slice(*cells[1])]) not in (Looks.RANDOM, Looks.MIXED, Looks.ID):
+        name, value = (self._text[slice(*cell)] for cell in cells)
+        if looks(value) not in (Looks.RANDOM, Looks.MIXED, Looks.ID):
             return None
-        return Pair(*cells[1], self._text[slice(*cells[0])], "", Place.CELL)
+        return Pair(*cells[1], name, "", Syntax.CELL)
 
     def _cells(self, start: int, end: int) -> list[Cell]:
-        if self._mark == "  ":
-            return list(self._columns(start, end))
         cells, at = [], start
+        if self._mark == "  ":
+            gaps = [gap.span() for gap in _SPACED.finditer(self._text, start, end)]
+            for stop, after in [*gaps, (end, end)]:
+                if stop > at:
+                    cells.append(self._stripped(at, stop))
+                at = after
+            return cells
         while at <= end:
-            begun = at
-            while begun < end and self._text[begun] in " \t" and self._text[begun] != self._mark:
-                begun += 1
-            literal = _QUOTED.match(self._text, begun, end)
+            literal = _QUOTED.match(self._text, at, end)
             stop = self._text.find(self._mark, literal.end() if literal else at, end)
             stop = end if stop < 0 else stop
             if literal:
-                group = 1 if literal[1] is not None else 2
-                cells.append(Cell(*literal.span(group)))
+                cells.append(literal.span(literal.lastindex or 0))
             else:
                 cells.append(self._stripped(at, stop))
             at = stop + 1
         return cells
-
-    def _columns(self, start: int, end: int) -> Iterator[Cell]:
-        at = start
-        for gap in _SPACED.finditer(self._text, start, end):
-            if gap.start() > at:
-                yield self._stripped(at, gap.start())
-            at = gap.end()
-        if at < end:
-            yield self._stripped(at, end)
 
     def _stripped(self, start: int, end: int) -> Cell:
         while start < end and self._text[start] in " \t\r`*":
             start += 1
         while end > start and self._text[end - 1] in " \t\r`*":
             end -= 1
-        return Cell(start, end)
-
-
-_NAMES = ("name", "key", "variable", "parameter", "setting", "option", "property", "field", "env")
-_VALUES = ("value", "wert", "valeur", "valor")
-
-
-def _listed(names: list[str], places: list[int]) -> tuple[int, int] | None:
-    """The columns of a table of names and their values."""
-    name = next((n for n, one in zip(places, names, strict=True) if one in _NAMES), None)
-    value = next((n for n, one in zip(places, names, strict=True) if one in _VALUES), None)
-    return None if name is None or value is None else (name, value)
-
-
-_COLUMN = re.compile(r"[\w .-]{1,40}")
-_NAME = re.compile(r"[^\W\d][\w .:/()#-]{0,40}")
+        return start, end
 
 
 def _is_name(cell: str) -> bool:

@@ -21,7 +21,7 @@ OPEN_FILES = 128
 GONE = ".gone-"  # in the name of a folder that a delete has set aside
 
 
-class Folder:
+class StoreFolder:
     """One store's folder. Used by the writer's thread; readers only ask for paths."""
 
     def __init__(self, root: Path, *, sync: bool) -> None:
@@ -52,7 +52,7 @@ class Folder:
     # Changes, each taken back by `roll_back`
 
     def size(self, path: Path) -> int:
-        """How many bytes a log's file has; 0 if there is none."""
+        """How many bytes a log's file has; 0 if it does not exist."""
         if (file := self._files.get(path)) is not None:
             found = os.fstat(file)
             if _is_at(found, path):
@@ -245,8 +245,8 @@ class Folder:
 
 
 def _is_at(file: os.stat_result, path: Path) -> bool:
-    """Whether an open file still has its name. A count of names would not tell: what a dead
-    process replaced may have kept another one."""
+    """Whether an open file is still the one at its path. The number of links does not show that: a
+    crashed process may have left another name for a replaced file."""
     try:
         return os.path.samestat(file, os.stat(path))
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """The index of a file store, and how it is kept true to the files.
 
-The files are the truth. Where the index is behind them (a process died between the two)
-it catches up; where it says more than they hold (somebody damaged them) it gives way,
-and the damage is written down; where it is gone it is rebuilt from all of them.
+The files are the truth. Where the index is behind them (a process crashed between the two) it
+catches up; where it says more than they hold (somebody damaged them) it gives way, and the damage
+is written down; where it is gone it is rebuilt from all of them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ..links import ending
 from ..port import Damage
 from ..sqlite import history, remove
 from ..sqlite import log as logs
-from ..sqlite.payloads import Entry
-from .folder import Folder
+from ..sqlite.payloads import SqliteLogEntry
+from .folder import StoreFolder
 from .lines import Placed, Scanned, parse_line, scan, unfinished
 
 logger = logging.getLogger("holdfast.file")
@@ -41,10 +41,10 @@ UNREADABLE = b"x"
 _place = struct.Struct(">cQQ")
 
 
-class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that no log tells; a line of `journal.jsonl` is a list of them. A claim
-    without session was given up; `deleted` is a log, or a folder of blobs by the name that
-    it was set aside under."""
+class JournalEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change that is not part of a log; a line of `journal.jsonl` is a list of them. A claim
+    without a session was given up; `deleted` is a log, or the new name of a folder of deleted
+    blobs."""
 
     claim: tuple[str, str] | None = None
     session: str | None = None
@@ -55,7 +55,7 @@ class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     log: str | None = None
 
 
-_said = msgspec.json.Decoder(list[Said]).decode
+_said = msgspec.json.Decoder(list[JournalEntry]).decode
 
 
 def place(offset: int, length: int) -> bytes:
@@ -71,10 +71,10 @@ def unpack(column: bytes) -> tuple[int, int]:
 class Index:
     """Keeps the tables true to the files of one folder."""
 
-    def __init__(self, folder: Folder, project: Project) -> None:
+    def __init__(self, folder: StoreFolder, project: Project) -> None:
         self._folder = folder
         self._project = project
-        self._saying: list[Said] = []
+        self._saying: list[JournalEntry] = []
         self._journal: int | None = None  # its size as the index has it, while that is known
 
     def forget(self) -> None:
@@ -113,12 +113,13 @@ class Index:
 
     # The journal
 
-    def say(self, said: Said) -> None:
-        """Remember to write down what no log tells, for the day the index is rebuilt."""
+    def say(self, said: JournalEntry) -> None:
+        """Add an entry to the journal, from which a lost index is rebuilt."""
         self._saying.append(said)
 
     def write_down(self, conn: sqlite3.Connection) -> None:
-        """What was said in this transaction, as one line: a cut leaves all of it or nothing."""
+        """The journal entries of this transaction as one line, so that a crash leaves all or none
+        of them."""
         if self._saying:
             line = msgspec.json.encode(self._saying) + b"\n"
             start = self._folder.append(self._folder.journal, line)
@@ -129,9 +130,9 @@ class Index:
         """The transaction failed."""
         self._saying.clear()
 
-    def catch_up_journal(self, conn: sqlite3.Connection) -> list[Said]:
-        """Take in what a process said before it died, and cut what it did not finish; what it
-        said, for deletes and erasures to be carried out."""
+    def catch_up_journal(self, conn: sqlite3.Connection) -> list[JournalEntry]:
+        """Apply journal entries of a crashed process, cut off an unfinished line, and return the
+        entries: their deletes and erasures are still to be carried out."""
         size = self._folder.size(self._folder.journal)
         if size == self._journal:
             return []
@@ -149,30 +150,31 @@ class Index:
         self.grown(conn, JOURNAL, end)
         return said
 
-    def hear_again(self, conn: sqlite3.Connection) -> list[Said]:
-        """Take in the whole journal; what it says."""
+    def hear_again(self, conn: sqlite3.Connection) -> list[JournalEntry]:
+        """Apply the whole journal, and return its entries."""
         conn.execute("DELETE FROM claims")
         said = self._heard()
         for one in said:
             self._take_in(conn, one)
         return said
 
-    def write_anew(self, conn: sqlite3.Connection, said: list[Said]) -> None:
-        """Put a journal that says this in place of the old one."""
+    def write_anew(self, conn: sqlite3.Connection, said: list[JournalEntry]) -> None:
+        """Replace the journal by one with these entries."""
         text = b"".join(msgspec.json.encode([one]) + b"\n" for one in said)
         self._folder.replace(self._folder.journal, text)
         self.grown(conn, JOURNAL, len(text))
 
     def deleted(self) -> set[str]:
-        """The logs, and the folders of blobs, that were deleted, as the journal says or will."""
+        """The logs and folders of blobs that were deleted, according to the journal and the current
+        transaction."""
         said = [*self._heard(), *self._saying]
         return {one.deleted for one in said if one.deleted is not None}
 
-    def _heard(self) -> list[Said]:
+    def _heard(self) -> list[JournalEntry]:
         journal = self._folder.journal
         return heard(journal.read_bytes()) if journal.exists() else []
 
-    def _take_in(self, conn: sqlite3.Connection, said: Said) -> None:
+    def _take_in(self, conn: sqlite3.Connection, said: JournalEntry) -> None:
         if said.claim is not None and said.session is not None:
             conn.execute(
                 "INSERT OR REPLACE INTO claims (tenant, name, session) VALUES (?, ?, ?)",
@@ -187,9 +189,11 @@ class Index:
 
     # Catching up
 
-    def catch_up(self, conn: sqlite3.Connection, entry: Entry, *, doubt: bool = False) -> Entry:
+    def catch_up(
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, doubt: bool = False
+    ) -> SqliteLogEntry:
         """The log as its file has it. With `doubt` the size alone does not tell that the index
-        agrees with the file: one may have been written anew, and the other taken back."""
+        agrees with the file: one may have been rewritten, and the other taken back."""
         path = self._folder.log(entry.row.log)
         size, known = self._folder.size(path), self._size(conn, entry.id)
         if size == known and not (doubt and size and self._has_moved(conn, entry, path)):
@@ -201,9 +205,11 @@ class Index:
             self._index_again(conn, entry, path)
         return logs.entry_by_id(conn, entry.id)
 
-    def _ends_at(self, conn: sqlite3.Connection, entry: Entry, path: Path, offset: int) -> bool:
-        """Whether what the index knows of a file still ends where it says: if not, the file
-        was written anew by a process that died before it could tell."""
+    def _ends_at(
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path, offset: int
+    ) -> bool:
+        """Whether the file still ends a line where the index says so. If not, a process rewrote the
+        file and crashed before it updated the index."""
         found = conn.execute(
             "SELECT id, data FROM events WHERE log = ? AND seq = ?", (entry.id, entry.row.head)
         ).fetchone()
@@ -213,9 +219,9 @@ class Index:
         line = parse_line(_read_from(path, start, length))
         return line is not None and line.id == found[0] and start + length == offset
 
-    def _has_moved(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> bool:
-        """Whether the last line that the index can place stands elsewhere in its file. One that
-        stands nowhere is damaged, which is for the reader to find."""
+    def _has_moved(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> bool:
+        """Whether the last line that the index knows has moved within its file. A line that is
+        nowhere in the file is damaged; the reader reports that."""
         found = conn.execute(
             "SELECT seq, id, data FROM events WHERE log = ? AND substr(data, 1, 1) = ?"
             " ORDER BY seq DESC LIMIT 1",
@@ -232,7 +238,7 @@ class Index:
         placed = scan(text[start:], offset=start, seq=entry.shared).lines
         return any(p.line is not None and (p.seq, p.line.id) == last for p in placed)
 
-    def _index_again(self, conn: sqlite3.Connection, entry: Entry, path: Path) -> None:
+    def _index_again(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> None:
         """Forget what the index has of a log's events, and read its file from the start."""
         for table in ("events", "pending", "terms"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
@@ -258,7 +264,7 @@ class Index:
     def _take_lines(
         self,
         conn: sqlite3.Connection,
-        entry: Entry,
+        entry: SqliteLogEntry,
         path: Path,
         text: bytes,
         offset: int,
@@ -266,8 +272,8 @@ class Index:
         listed: Row | None,
         salvage: bool = True,
     ) -> None:
-        """Index the lines of a file from `offset` on, behind what is `listed` of the log; what
-        is cut short is cut off. Without `salvage`, so is all of an unfinished transaction."""
+        """Index the lines of a file from `offset` on, behind what is `listed` of the log; what is
+        interrupted is cut off. Without `salvage`, so is all of an unfinished transaction."""
         scanned = scan(text, offset=offset, seq=entry.row.head)
         if not salvage:
             scanned = unfinished(scanned, offset, entry.row.head)
@@ -295,7 +301,7 @@ class Index:
         self.grown(conn, entry.id, scanned.end)
 
     def _shared_but_gone(
-        self, conn: sqlite3.Connection, entry: Entry, scanned: Scanned
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, scanned: Scanned
     ) -> list[Placed]:
         """Numbers that forks share and the file no longer has; they are never given again."""
         last = scanned.lines[-1].seq if scanned.lines else entry.row.head
@@ -304,7 +310,9 @@ class Index:
         ).fetchone()
         return [Placed(seq, None, scanned.end, 0) for seq in range(last + 1, (upto or 0) + 1)]
 
-    def _insert(self, conn: sqlite3.Connection, entry: Entry, lines: Iterable[Placed]) -> Row:
+    def _insert(
+        self, conn: sqlite3.Connection, entry: SqliteLogEntry, lines: Iterable[Placed]
+    ) -> Row:
         events: list[Event] = []
         changes: list[RowChange] = []
         records = []
@@ -369,11 +377,11 @@ class Index:
             else:
                 yield placed
 
-    def _note(self, conn: sqlite3.Connection, entry: Entry, damage: Damage) -> None:
+    def _note(self, conn: sqlite3.Connection, entry: SqliteLogEntry, damage: Damage) -> None:
         logger.warning(
             "log %s: %s (%s) at %s", entry.row.log, damage.problem, damage.detail, damage.seq
         )
-        self.say(Said(damage=damage, log=entry.row.log))
+        self.say(JournalEntry(damage=damage, log=entry.row.log))
 
     def check_line(self, conn: sqlite3.Connection, key: Key) -> None:
         """Look at a log's file, and at those of the logs that it was forked from."""
@@ -381,7 +389,7 @@ class Index:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
 
-    def take_file(self, conn: sqlite3.Connection, entry: Entry, *, salvage: bool) -> None:
+    def take_file(self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, salvage: bool) -> None:
         """Index all lines of a log that the index has just begun."""
         path = self._folder.log(entry.row.log)
         text = path.read_bytes()
@@ -390,14 +398,14 @@ class Index:
 
 
 def lost(seq: int) -> Event:
-    """What stands for an event of which nothing can be read any more."""
+    """The placeholder of an event that cannot be read at all."""
     event = NewEvent.of(LOST, id=f"damaged:{seq}")
     return event.numbered(seq, 0)
 
 
-def heard(text: bytes) -> list[Said]:
-    """What the lines of the journal say, the readable ones."""
-    found: list[Said] = []
+def heard(text: bytes) -> list[JournalEntry]:
+    """The entries of all readable lines of the journal."""
+    found: list[JournalEntry] = []
     for line in text.splitlines():
         try:
             found += _said(line)

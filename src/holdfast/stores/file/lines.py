@@ -41,12 +41,12 @@ class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Key(self.tenant, self.session, self.thread)
 
 
-class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as it stands in the file. With `apart`, the data is in a file beside it and
-    stands here as size and hash. `link` binds the event to those before it; beside it is the
-    `salt` of its mark, or the `mark` itself where the data are erased. `first` is the number at
-    which its transaction began in this log, `last` the one at which its append ended; left out
-    where that is its own. Behind the rest stands the CRC-32 of all bytes before it."""
+class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event as it stands in the file. With `apart`, the data is in a separate file and stands
+    here as size and hash. `link` binds the event to those before it; beside it is the `salt` of its
+    mark, or the `mark` itself where the data are erased. `first` is the number at which its
+    transaction began in this log, `last` the one at which its append ended; left out where that is
+    its own. Behind the rest stands the CRC-32 of all bytes before it."""
 
     seq: int
     at: int
@@ -92,7 +92,7 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(LogLine).decode
 _header = msgspec.json.Decoder(Header).decode
 
 
@@ -101,7 +101,7 @@ def header_line(header: Header) -> bytes:
 
 
 def _with_crc(text: bytes) -> bytes:
-    """A line of JSON with the CRC-32 of all that stands before it."""
+    """A line of JSON with the CRC-32 of everything before the checksum."""
     return b'%b,"crc":%d}\n' % (text[:-1], crc32(text[:-1]))
 
 
@@ -124,8 +124,8 @@ def event_line(
     first: int = 0,
     last: int = 0,
 ) -> bytes:
-    """The line of an event; `stub` stands in place of data that is kept apart."""
-    line = Line(
+    """The line of an event; `stub` replaces data that is kept apart."""
+    line = LogLine(
         seq=event.seq,
         at=event.at,
         kind=event.kind,
@@ -148,7 +148,7 @@ def event_line(
 
 
 def parse_header(text: bytes) -> Header | None:
-    """What a first line says, or None if a byte of it is not what it was."""
+    """The header in a first line, or None if the line is damaged."""
     try:
         header = _header(text) if _whole(text) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -156,7 +156,7 @@ def parse_header(text: bytes) -> Header | None:
     return header if header is not None and header.holdfast == FORMAT else None
 
 
-def parse_line(text: bytes) -> Line | None:
+def parse_line(text: bytes) -> LogLine | None:
     """The event of a line, or None if a byte of it is not what it was."""
     try:
         return _decode(text) if _whole(text) else None
@@ -165,10 +165,10 @@ def parse_line(text: bytes) -> Line | None:
 
 
 class Placed(NamedTuple):
-    """A line and where it stands; `line` is None where nothing can be read."""
+    """A line and its position; `line` is None if it cannot be read."""
 
     seq: int
-    line: Line | None
+    line: LogLine | None
     offset: int
     length: int
 
@@ -226,7 +226,7 @@ def unfinished(scanned: Scanned, offset: int, seq: int) -> Scanned:
 
 
 def _follows(number: int, seq: int, coming: int | None) -> bool:
-    """Whether a line with this number can stand behind `seq` and before `coming`."""
+    """Whether a line with this number can come after `seq` and before `coming`."""
     if number == seq + 1 or coming is None or coming <= seq:
         return seq < number <= seq + 1 + MOST_MISSING
     return seq < number < coming and number <= seq + 1 + MOST_MISSING

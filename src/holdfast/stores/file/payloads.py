@@ -25,16 +25,16 @@ from ..frames import spoiled
 from ..rules import APART, Extension
 from ..sqlite import history, remove
 from ..sqlite import log as logs
-from ..sqlite.payloads import Entry, Kept, Record, event_of
+from ..sqlite.payloads import KeptHash, Record, SqliteLogEntry, event_of
 from ..sqlite.schema import LIVE, RESTORING
-from .folder import Folder
-from .index import UNREADABLE, Index, Said, place, unpack
+from .folder import StoreFolder
+from .index import UNREADABLE, Index, JournalEntry, place, unpack
 from .lines import FORMAT, Header, event_line, header_line, parse_line
 
 
 @dataclass
 class Staged:
-    """What an append is about to add to a log's file, and to files beside it."""
+    """What an append is about to write to a log's file and to other files."""
 
     log: int
     path: Path
@@ -43,12 +43,12 @@ class Staged:
     apart: dict[Path, bytes] = field(default_factory=dict)
 
 
-class InFiles:
-    """`Bodies` in a folder; see `index.py` for how the index is kept true to it."""
+class FilePayloads:
+    """`PayloadStorage` in a folder; see `index.py` for how the index is kept true to it."""
 
     lossy = True
 
-    def __init__(self, folder: Folder, project: Project, index: Index) -> None:
+    def __init__(self, folder: StoreFolder, project: Project, index: Index) -> None:
         self._folder = folder
         self._project = project
         self._index = index
@@ -86,7 +86,7 @@ class InFiles:
 
     # Events
 
-    def current(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
+    def current(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> SqliteLogEntry:
         path, size = self._recent.get(entry.id, (None, 0))
         if path is None or self._folder.size(path) != size:
             entry = self._index.catch_up(conn, entry)
@@ -94,7 +94,7 @@ class InFiles:
             self._recent[entry.id] = path, self._folder.size(path)
         return entry
 
-    def put(self, conn: sqlite3.Connection, entry: Entry, plan: Extension) -> list[bytes]:
+    def put(self, conn: sqlite3.Connection, entry: SqliteLogEntry, plan: Extension) -> list[bytes]:
         if entry.id not in self._recent:
             path = self._path(conn, entry.id)
             self._recent[entry.id] = path, self._folder.size(path)
@@ -135,7 +135,7 @@ class InFiles:
         self._index.grown(conn, staged.log, size)
         self._recent[staged.log] = staged.path, size
 
-    def _header(self, conn: sqlite3.Connection, entry: Entry) -> Header:
+    def _header(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> Header:
         row = entry.row
         base = conn.execute("SELECT log FROM logs WHERE id = ?", (entry.base,)).fetchone()
         return Header(
@@ -149,7 +149,7 @@ class InFiles:
         )
 
     def put_header(self, conn: sqlite3.Connection, key: Key) -> None:
-        """Write a log's first line anew, from what the index knows."""
+        """Rewrite a log's first line, from what the index knows."""
         entry = logs.existing(conn, key)
         path = self._path(conn, entry.id)
         lines = self._index.lines(conn, entry.id, path)
@@ -186,12 +186,12 @@ class InFiles:
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
         # Files are replaced one after the other, so what is meant is written down first.
         names = {_name(conn, log): seqs for log, seqs in parts.items()}
-        self._index.say(Said(erased=names, reason=reason))
+        self._index.say(JournalEntry(erased=names, reason=reason))
         self._index.write_down(conn)
         self._folder.make_durable()
 
-    def erase_again(self, conn: sqlite3.Connection, said: Said) -> None:
-        """Carry out an erasure that somebody had written down and may not have finished."""
+    def erase_again(self, conn: sqlite3.Connection, said: JournalEntry) -> None:
+        """Carry out an erasure from the journal that may not be complete."""
         for name, seqs in said.erased.items():
             found = conn.execute("SELECT id FROM logs WHERE log = ?", (name,)).fetchone()
             if found is None or not self._folder.log(name).exists():
@@ -203,7 +203,7 @@ class InFiles:
                 history.blank(conn, self, self._project, entry.id, left, said.reason)
                 history.drop_snapshots(conn, entry.id)
 
-    def _holds(self, conn: sqlite3.Connection, entry: Entry, seq: int, data: Raw) -> bool:
+    def _holds(self, conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int, data: Raw) -> bool:
         """Whether an event that is still there has this data."""
         records = logs.records_of(conn, entry.id, seq - 1, seq, 1, False, 0)
         try:
@@ -211,7 +211,9 @@ class InFiles:
         except LogDamaged:
             return False
 
-    def replace(self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, Kept]) -> None:
+    def replace(
+        self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
+    ) -> None:
         path = self._path(conn, log)
         (name,) = conn.execute("SELECT log FROM logs WHERE id = ?", (log,)).fetchone()
         lines = self._index.lines(conn, log, path)
@@ -233,7 +235,7 @@ class InFiles:
     def _rewrite(
         self, conn: sqlite3.Connection, log: int, path: Path, header: bytes, lines: dict[int, bytes]
     ) -> None:
-        """Write a log's file anew, and where its lines are now."""
+        """Rewrite a log's file, and where its lines are now."""
         at = len(header)
         places = []
         for seq, text in sorted(lines.items()):
@@ -249,12 +251,12 @@ class InFiles:
 
     # Logs that come and go
 
-    def finish(self, conn: sqlite3.Connection, entry: Entry) -> None:
+    def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         log = entry.row.log
         self._folder.rename(self._folder.log(log, restoring=True), self._folder.log(log))
 
-    def hide(self, conn: sqlite3.Connection, entry: Entry) -> None:
-        self._index.say(Said(deleted=entry.row.log))
+    def hide(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
+        self._index.say(JournalEntry(deleted=entry.row.log))
 
     def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
         name, shared, base = conn.execute(
@@ -294,12 +296,12 @@ class InFiles:
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
         name = new_id()
         if self._folder.set_aside(self._folder.blobs(scope), name):
-            self._index.say(Said(deleted=name))
+            self._index.say(JournalEntry(deleted=name))
 
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
     ) -> None:
-        self._index.say(Said(claim=(tenant, name), session=session))
+        self._index.say(JournalEntry(claim=(tenant, name), session=session))
 
 
 def _name(conn: sqlite3.Connection, log: int) -> str:
@@ -326,7 +328,7 @@ def _data(text: bytes, record: Record) -> bytes:
 
 
 def _lines(path: Path, columns: Sequence[bytes]) -> list[bytes]:
-    """The lines at some places of a file, read in one stretch; empty where there is none."""
+    """The lines at these positions of a file, in one read; empty where a line is missing."""
     places = [unpack(column) if column[:1] == b"f" else None for column in columns]
     wanted = [place for place in places if place is not None]
     if not wanted:

@@ -21,10 +21,10 @@ from ..port import Damage
 from ..sqlite import log as logs
 from ..sqlite import remove
 from ..sqlite.schema import LIVE, RESTORING
-from .folder import GONE, Folder
-from .index import Index, Said
+from .folder import GONE, StoreFolder
+from .index import Index, JournalEntry
 from .lines import Header, parse_header, scan, unfinished
-from .payloads import InFiles
+from .payloads import FilePayloads
 
 logger = logging.getLogger("holdfast.file")
 
@@ -34,17 +34,18 @@ BLOBS = "[0-9a-f]" * 64
 class Recovery:
     """What is done with all files of a folder at once."""
 
-    def __init__(self, folder: Folder, index: Index, bodies: InFiles) -> None:
+    def __init__(self, folder: StoreFolder, index: Index, payloads: FilePayloads) -> None:
         self._folder = folder
         self._index = index
-        self._bodies = bodies
+        self._payloads = payloads
 
     def rebuild(self, conn: sqlite3.Connection) -> None:
-        """Fill empty tables: nothing tells what was acknowledged, so all that can be read is."""
+        """Fill empty tables with everything that can be read: it is unknown which events were
+        acknowledged."""
         self._make_true(conn, salvage=True)
 
     def recover(self, conn: sqlite3.Connection) -> None:
-        """Catch up after a process died, or the power went: appends are there whole or not."""
+        """Catch up after a crash or power loss: each append is there completely or not at all."""
         self._make_true(conn, salvage=False)
 
     def _make_true(self, conn: sqlite3.Connection, *, salvage: bool) -> None:
@@ -53,13 +54,12 @@ class Recovery:
         self._adopt(conn, deleted, salvage=salvage)
         self.check_all(conn, deleted.union(*(one.erased for one in said)))
         for one in said:
-            self._bodies.erase_again(conn, one)
+            self._payloads.erase_again(conn, one)
         self._adopt_blobs(conn, deleted)
         self._remove_orphans(conn)
 
     def check_all(self, conn: sqlite3.Connection, rewritten: Set[str] = frozenset()) -> None:
-        """Look at the file of every log that somebody can read; those that were `rewritten` may
-        have any size."""
+        """Check the file of every readable log; the files of `rewritten` logs may have any size."""
         found = conn.execute(
             "SELECT id FROM logs WHERE state = ? OR id IN (SELECT base FROM logs)", (LIVE,)
         )
@@ -68,9 +68,9 @@ class Recovery:
             self._index.catch_up(conn, entry, doubt=entry.row.log in rewritten)
 
     def tidy(self, conn: sqlite3.Connection) -> None:
-        """Write the journal anew with what still holds, and remove what nobody owns."""
+        """Rewrite the journal with what still holds, and remove what nobody owns."""
         said = [
-            Said(claim=(tenant, name), session=session)
+            JournalEntry(claim=(tenant, name), session=session)
             for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
         ]
         # Until its file is gone for good, a deleted log must stay known as deleted.
@@ -79,7 +79,7 @@ class Recovery:
         self._folder.make_removals_durable()
         aside = {name for _, name in map(_set_aside, self._blob_folders())}
         said += [
-            Said(deleted=name)
+            JournalEntry(deleted=name)
             for name in sorted(deleted)
             if name in aside or self._folder.log(name).exists()
         ]
@@ -129,7 +129,7 @@ class Recovery:
             if header.key is not None:
                 detail = "its first event is an unfinished line"
                 torn = Damage(problem="torn", detail=detail, key=header.key, seq=1, repaired=True)
-                self._index.say(Said(damage=torn, log=header.log))
+                self._index.say(JournalEntry(damage=torn, log=header.log))
         return begun
 
     def _headers(self, known: Iterable[str]) -> Iterable[Header]:
@@ -141,7 +141,7 @@ class Recovery:
                 continue
             header = _header_of(path)
             if header is None:
-                logger.error("%s has no readable first line: left alone", path)
+                logger.error("%s has no readable first line: skipped", path)
             else:
                 yield header
 
@@ -151,7 +151,7 @@ class Recovery:
         key = header.key if header.key and not dead else Key("", "", "")
         if not dead and (older := logs.lookup(conn, key)) is not None:
             # Only the newest can be meant; the older file stays where it is.
-            logger.error("log %s has the key of log %s: left alone", older.row.log, header.log)
+            logger.error("log %s has the key of log %s: skipped", older.row.log, header.log)
             conn.execute("DELETE FROM logs WHERE id = ?", (older.id,))
             ids.pop(older.row.log, None)
         row = Row(

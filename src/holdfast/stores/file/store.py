@@ -1,8 +1,8 @@
 """`FileStore`: the port on a folder of JSON lines, for any number of processes.
 
-The lines are the truth; `index.db` beside them answers everything that is not a plain
-read, and can be deleted at any time: who has the folder open notices, and it is rebuilt.
-All but that is the SQLite store.
+The lines are the truth; `index.db` next to them answers everything that is not a plain read, and
+can be deleted at any time: who has the folder open notices, and it is rebuilt. All but that is the
+SQLite store.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ..port import Damage, Durability, StoreInfo, wall_clock
 from ..sqlite import schema, upkeep
 from ..sqlite.identity import DatabaseFile, Inode, inode, replaced
 from ..sqlite.store import SqliteStore, check_path, sync_folder
-from .folder import Folder
+from .folder import StoreFolder
 from .index import TABLES, Index
-from .payloads import InFiles
+from .payloads import FilePayloads
 from .recovery import Recovery
 
 logger = logging.getLogger("holdfast.file")
@@ -52,7 +52,7 @@ class FileStore(SqliteStore):
     def __init__(
         self,
         location: str,
-        folder: Folder,
+        folder: StoreFolder,
         index: Index,
         recovery: Recovery,
         presence: Presence,
@@ -62,7 +62,7 @@ class FileStore(SqliteStore):
         self._location = location
         self._folder = folder
         self._index = index
-        self._files: InFiles = rest["bodies"]
+        self._files: FilePayloads = rest["payloads"]
         self._recovery = recovery
         self._presence = presence
 
@@ -79,12 +79,12 @@ class FileStore(SqliteStore):
         level: Durability = read_option("file", "durability", durability)
         location = check_path(os.fspath(path))
         root = Path(await asyncio.to_thread(os.path.abspath, location))
-        folder = Folder(root, sync=level == "machine")
+        folder = StoreFolder(root, sync=level == "machine")
         files = Index(folder, project)
-        bodies = InFiles(folder, project, files)
-        recovery = Recovery(folder, files, bodies)
+        payloads = FilePayloads(folder, project, files)
+        recovery = Recovery(folder, files, payloads)
         file = await asyncio.to_thread(DatabaseFile, str(root / "index.db"))
-        opening = Opening(root, file, recovery, bodies)
+        opening = FolderOpener(root, file, recovery, payloads)
         conn, lock, presence = await asyncio.to_thread(opening.open)
         return cls(
             location,
@@ -96,7 +96,7 @@ class FileStore(SqliteStore):
             conn=conn,
             lock=lock,
             file=file,
-            bodies=bodies,
+            payloads=payloads,
             project=project,
             clock=clock,
             reopen=partial(opening.reopen, lock),
@@ -162,8 +162,8 @@ class FileStore(SqliteStore):
 
 
 class Presence:
-    """Shows the next who opens the folder whether everybody before left in order: each
-    process holds a locked file in `open/`, and one that is not locked belongs to the dead."""
+    """Shows whether every process that had the folder open closed it properly: each holds a locked
+    file in `open/`, and a file without a lock is left from a crash."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "open" / new_id()
@@ -176,14 +176,16 @@ class Presence:
         self._lock.close()
 
 
-class Opening:
+class FolderOpener:
     """Opens the folder and its index; the index again when its files were replaced."""
 
-    def __init__(self, root: Path, file: DatabaseFile, recovery: Recovery, bodies: InFiles) -> None:
+    def __init__(
+        self, root: Path, file: DatabaseFile, recovery: Recovery, payloads: FilePayloads
+    ) -> None:
         self._root = root
         self._file = file
         self._recovery = recovery
-        self._bodies = bodies
+        self._payloads = payloads
 
     def open(self) -> tuple[sqlite3.Connection, FileLock, Presence]:
         """Open the folder, making it if it does not exist."""
@@ -212,9 +214,9 @@ class Opening:
         return conn, lock, presence
 
     def reopen(self, lock: FileLock, rebuild: bool) -> sqlite3.Connection:
-        """Open the index again, under the lock: the one that is at its path now is caught up,
-        whoever put it there. Where only some of its files were replaced they do not belong
-        together, and it is rebuilt."""
+        """Open the index again, under the lock. The index at the path is updated from the files; it
+        is rebuilt if only some of its files were replaced, because then they do not belong
+        together."""
         root = self._root
         if not lock.is_at(str(root)) or not (root / "format.json").exists():
             raise replaced(str(root))
@@ -226,8 +228,8 @@ class Opening:
         return conn
 
     def _index(self, *, rebuild: bool, recover: bool, dead: list[Path]) -> sqlite3.Connection:
-        """The index, filled anew with `rebuild` or if it is not there, of another version, or
-        unreadable; caught up with `recover`, after a death, or if it is a copy."""
+        """The index. It is rebuilt with `rebuild`, or if it is missing, unreadable or of another
+        version; it is updated with `recover`, after a crash, or if it is a copy."""
         conn = None if rebuild else self._whole(recover=recover, dead=bool(dead))
         for left in reversed(range(TRIES)):
             if conn is None:
@@ -258,7 +260,7 @@ class Opening:
                     return None  # which may be the log of another file
                 if dead or recover or is_copy:
                     fill = self._recovery.recover if dead else self._recovery.rebuild
-                    _fill(conn, self._bodies, fill, before)
+                    _fill(conn, self._payloads, fill, before)
                 if not self._file.remember(conn, before):
                     return None
             except sqlite3.DatabaseError as error:
@@ -283,7 +285,7 @@ class Opening:
                 conn.execute(TABLES)
                 conn.execute(MADE)
                 fill = self._recovery.recover if dead else self._recovery.rebuild
-                _fill(conn, self._bodies, fill, before)
+                _fill(conn, self._payloads, fill, before)
                 if not self._file.remember(conn, before):
                     if last:
                         raise replaced(self._file.path)
@@ -326,7 +328,7 @@ def _check_format(root: Path) -> None:
                 problem=f"{str(root)!r} has logs or an index but no format.json",
                 remedy='name another folder or, if it is a store, restore it: {"holdfast": 1}',
             )
-        Folder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
+        StoreFolder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
         sync_folder(str(path))
         sync_folder(str(root))
     try:
@@ -367,22 +369,22 @@ def _is_no_index(error: sqlite3.OperationalError) -> bool:
 
 def _fill(
     conn: sqlite3.Connection,
-    bodies: InFiles,
+    payloads: FilePayloads,
     fill: Callable[[sqlite3.Connection], None],
     file: Inode | None,
 ) -> None:
     """Make the index true to all files, in one transaction."""
     conn.execute("BEGIN IMMEDIATE")
     try:
-        bodies.begun(conn)
+        payloads.begun(conn)
         fill(conn)
-        bodies.committing(conn)
+        payloads.committing(conn)
         conn.execute("DELETE FROM made")
         conn.execute("INSERT INTO made VALUES (?)", (str(file and file[1]),))
         conn.execute("COMMIT")
     except BaseException:
         if conn.in_transaction:
             conn.execute("ROLLBACK")
-        bodies.rolled_back()
+        payloads.rolled_back()
         raise
-    bodies.committed()
+    payloads.committed()

@@ -1,4 +1,5 @@
-"""The URL of a store: what is ours in it, what is the driver's, and what may be shown."""
+"""The URL of a MongoDB store: our own options, the driver's options, and the part that may be
+shown."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ DEFAULTS = {
 
 
 @dataclass(frozen=True)
-class Address:
+class MongoAddress:
     """Where a database is. Only `location` is fit to be shown."""
 
     url: str = field(repr=False)
@@ -39,7 +40,7 @@ class Address:
     patience: float
 
     @classmethod
-    def of(cls, url: str) -> Address:
+    def of(cls, url: str) -> MongoAddress:
         """The address that a URL gives, without our own options in it."""
         base, _, query = url.partition("?")
         scheme, _, rest = base.partition("://")
@@ -89,7 +90,7 @@ class Address:
 
 
 def _check_option(option: str) -> None:
-    """Refuse an option that the driver would pass over with a warning."""
+    """Reject an option that the driver would pass over with a warning."""
     try:
         split_options(option, validate=True, warn=False)
         return
@@ -97,8 +98,8 @@ def _check_option(option: str) -> None:
         name = option.partition("=")[0]
     raise InvalidValue(
         field="url",
-        problem=f"has an option that is not known, or not with this value: {name!r}",
-        remedy="leave it out, or see the driver's list of them",
+        problem=f"has an unknown option, or an invalid value: {name!r}",
+        remedy="remove it, or see the driver's list of options",
     )
 
 

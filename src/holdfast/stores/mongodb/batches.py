@@ -12,10 +12,10 @@ from typing import Any
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from ...log.events import Scope
-from .entry import Document, Entry, Segment, segments
-from .event_records import Batch, Found, batch_id, merged, numbered, perhaps_known, size_of
+from .entry import Document, MongoLogEntry, Segment, segments
+from .event_records import Batch, FoundEvent, batch_id, merged, numbered, perhaps_known, size_of
 from .failure import only_duplicates
-from .schema import Collection, Database
+from .schema import Collection, MongoDatabase
 
 PAGE_EVENTS = 512
 PAGE_BYTES = 4 << 20
@@ -54,7 +54,7 @@ def batch_document(scope: Scope, log: str, batch: Batch) -> Document:
     )
 
 
-async def roll(db: Database, entry: Entry) -> None:
+async def roll(db: MongoDatabase, entry: MongoLogEntry) -> None:
     """Copy the frozen part of a tail into `batches`.
 
     What is frozen does not change until it is dropped, so whoever copies it copies the
@@ -67,7 +67,7 @@ async def roll(db: Database, entry: Entry) -> None:
 # By id
 
 
-def known_in_tail(entry: Entry, ids: Iterable[str]) -> dict[str, int]:
+def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
     """The numbers of those ids that a tail holds."""
     wanted = set(ids)
     return {
@@ -78,7 +78,9 @@ def known_in_tail(entry: Entry, ids: Iterable[str]) -> dict[str, int]:
     }
 
 
-async def known_in_batches(db: Database, entry: Entry, ids: Sequence[str]) -> dict[str, int]:
+async def known_in_batches(
+    db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]
+) -> dict[str, int]:
     """The numbers of those ids that are in `batches`, the shared ones included."""
     upto = {part.log: part.upto for part in segments(entry) if part.after < part.upto}
     wanted = set(perhaps_known(ids, entry.newest)) if upto else set()
@@ -94,7 +96,7 @@ async def known_in_batches(db: Database, entry: Entry, ids: Sequence[str]) -> di
     }
 
 
-async def known_ids(db: Database, entry: Entry, ids: Sequence[str]) -> dict[str, int]:
+async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]) -> dict[str, int]:
     """The numbers of those ids that the log has."""
     return {**await known_in_batches(db, entry, ids), **known_in_tail(entry, ids)}
 
@@ -103,8 +105,8 @@ async def known_ids(db: Database, entry: Entry, ids: Sequence[str]) -> dict[str,
 
 
 async def found_events(
-    db: Database, entry: Entry, after: int, upto: int, limit: int, reverse: bool
-) -> list[Found]:
+    db: MongoDatabase, entry: MongoLogEntry, after: int, upto: int, limit: int, reverse: bool
+) -> list[FoundEvent]:
     """Some events with after < seq <= upto, in order of number; large ones end them early.
 
     The head document was read before: what its tail does not hold any more has been in
@@ -112,7 +114,7 @@ async def found_events(
     taken from there alone, so nothing is seen twice.
     """
     parts: list[Segment | None] = [*segments(entry), None]
-    found: list[Found] = []
+    found: list[FoundEvent] = []
     size = 0
     for part in reversed(parts) if reverse else parts:
         low, high = (entry.rolled, entry.row.head) if part is None else part[1:]
@@ -139,7 +141,7 @@ async def found_events(
     return found
 
 
-def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> Iterable[Found]:
+def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> Iterable[FoundEvent]:
     for batch in batches:
         events = numbered(batch)
         for event in reversed(events) if reverse else events:
@@ -148,7 +150,7 @@ def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> It
 
 
 async def _documents(
-    db: Database, scope: Scope, log: str, low: int, high: int, limit: int, reverse: bool
+    db: MongoDatabase, scope: Scope, log: str, low: int, high: int, limit: int, reverse: bool
 ) -> tuple[list[Batch], bool]:
     """Some batches of a log, from `low` up or from `high` down; whether there may be more."""
     most = min(limit, PAGE_DOCUMENTS)
@@ -164,7 +166,7 @@ async def _documents(
     return batches, bool(batches) and len(docs) >= most and batches[-1].first > low + 1
 
 
-async def _page(db: Database, where: Document, way: int, most: int) -> list[Document]:
+async def _page(db: MongoDatabase, where: Document, way: int, most: int) -> list[Document]:
     wanted = {"first": 1, "last": 1, "ids": 1, "events": 1}
     return await db.batches.find(
         where, wanted, sort=[("last", way)], limit=most, batch_size=most, hint="last"

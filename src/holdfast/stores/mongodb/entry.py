@@ -43,8 +43,8 @@ class Segment(NamedTuple):
     upto: int
 
 
-class Entry(NamedTuple):
-    """A log as its head document tells it."""
+class MongoLogEntry(NamedTuple):
+    """A log as stored in its head document."""
 
     log: str
     version: int
@@ -89,11 +89,11 @@ class Entry(NamedTuple):
 # Reading a document
 
 
-def decoded(doc: Document) -> Entry:
-    """What a head document says."""
+def decoded(doc: Document) -> MongoLogEntry:
+    """The log of a head document."""
     owner = doc.get("owner")
     token, *times = (int(doc.get(name, 0)) for name in ("token", "since", "until", "renewed"))
-    return Entry(
+    return MongoLogEntry(
         log=doc["_id"],
         version=doc["version"],
         row=row_of(doc),
@@ -113,7 +113,7 @@ def decoded(doc: Document) -> Entry:
 
 
 def row_of(doc: Document) -> Row:
-    """The row of a log; where its JSON is damaged, what the other fields tell of it."""
+    """The row of a log; if its JSON is damaged, a row from the other fields."""
     try:
         row = _row_decoder.decode(doc["doc"])
         if row.head == doc["head"]:
@@ -133,7 +133,7 @@ def row_of(doc: Document) -> Row:
 # Writing one
 
 
-def encoded(entry: Entry) -> Document:
+def encoded(entry: MongoLogEntry) -> Document:
     """The whole head document of a new log."""
     row = entry.row
     doc: Document = {
@@ -184,7 +184,9 @@ def digest(map: str, key: str, term: str) -> bytes:
     return hashlib.sha256(msgspec.json.encode((map, key, term))).digest()[:16]
 
 
-def extended(entry: Entry, row: Row, batch: Batch, moved: bool) -> tuple[Entry, Document]:
+def extended(
+    entry: MongoLogEntry, row: Row, batch: Batch, moved: bool
+) -> tuple[MongoLogEntry, Document]:
     """The log after an append, and the update that makes it so. With `moved`, what was
     frozen is in `batches`, and leaves the tail."""
     kept, frozen, newest = entry.tail, entry.frozen, entry.newest
@@ -205,13 +207,15 @@ def extended(entry: Entry, row: Row, batch: Batch, moved: bool) -> tuple[Entry, 
     return after, update
 
 
-def _newest_without(entry: Entry) -> str:
+def _newest_without(entry: MongoLogEntry) -> str:
     """`newest` once the frozen part of the tail has left it."""
     ids = [id for batch in entry.tail[: entry.frozen] for id in batch.ids]
     return max(entry.newest, newest_of(ids))
 
 
-def listed(entry: Entry, after: Entry, *, anew: bool = False) -> tuple[Entry, Document]:
+def listed(
+    entry: MongoLogEntry, after: MongoLogEntry, *, anew: bool = False
+) -> tuple[MongoLogEntry, Document]:
     """The log with the row of `after`, and an update that writes it, touching a field that
     lists search by only where it changed, or with `anew` wherever it is not as it should be."""
     new = entry.listed
@@ -228,28 +232,30 @@ def listed(entry: Entry, after: Entry, *, anew: bool = False) -> tuple[Entry, Do
     return after._replace(listed=new), update
 
 
-def renewed(entry: Entry, row: Row) -> tuple[Entry, Document]:
-    """The log with a row made anew of its events, and the update that makes it so."""
+def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
+    """The log with its row rebuilt from its events, and the update that stores it."""
     after = entry._replace(row=row, version=entry.version + 1, erasures=entry.erasures + 1)
     after, update = listed(entry, after, anew=True)
     update["$set"]["erasures"] = after.erasures
     return after, update
 
 
-def leased(entry: Entry, state: LeaseState, by: str | None) -> tuple[Entry, Document]:
+def leased(
+    entry: MongoLogEntry, state: LeaseState, by: str | None
+) -> tuple[MongoLogEntry, Document]:
     """The log under another lease, and the update that makes it so."""
     after = entry._replace(lease=state, by=by, version=entry.version + 1)
     fields = {**msgspec.structs.asdict(state), "by": by, "version": after.version}
     return after, {"$set": fields}
 
 
-def frozen(entry: Entry) -> tuple[Entry, Document]:
+def frozen(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
     """The log with its whole tail frozen."""
     after = entry._replace(frozen=len(entry.tail), version=entry.version + 1)
     return after, {"$set": {"frozen": after.frozen, "version": after.version}}
 
 
-def dropped(entry: Entry) -> tuple[Entry, Document]:
+def dropped(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
     """The log without the part of its tail that was frozen."""
     kept = entry.tail[entry.frozen :]
     newest = _newest_without(entry)
@@ -284,27 +290,27 @@ def buried(mark: str, now: int, whole: bool) -> Document:
 # Shared pasts
 
 
-def segments(entry: Entry) -> list[Segment]:
+def segments(entry: MongoLogEntry) -> list[Segment]:
     """Which log holds which numbers, oldest first, as far as they are in `batches`."""
     return [*entry.chain, Segment(entry.log, entry.shared, entry.rolled)]
 
 
-def chain_at(entry: Entry, at: int) -> tuple[Segment, ...]:
+def chain_at(entry: MongoLogEntry, at: int) -> tuple[Segment, ...]:
     """Who holds the numbers up to `at` of this log, for a fork that leaves there."""
     parts = [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]
     return tuple(part._replace(upto=min(part.upto, at)) for part in parts if part.after < at)
 
 
-def newborn(row: Row, *, state: int = LIVE) -> Entry:
+def newborn(row: Row, *, state: int = LIVE) -> MongoLogEntry:
     """A log that is not in the database yet."""
-    return Entry(log=row.log, version=1, row=row, state=state)
+    return MongoLogEntry(log=row.log, version=1, row=row, state=state)
 
 
-def forked(parent: Entry, row: Row, at: int, state: int) -> Entry:
+def forked(parent: MongoLogEntry, row: Row, at: int, state: int) -> MongoLogEntry:
     """A log that is not in the database yet and shares the numbers up to `at`, all of which
     have left the parent's tail."""
     chain = chain_at(parent, at)
-    return Entry(
+    return MongoLogEntry(
         log=row.log,
         version=1,
         row=row,

@@ -1,8 +1,8 @@
 """Events as documents hold them, and payloads cut into chunks. Pure.
 
-A batch is a run of events with dense numbers: `first`, their `ids`, and beside them the
-rest of each as a record. The data of a record are framed (`frames`); behind the format byte
-`p` is the stub that stands for a payload kept apart, whose place `apart` names.
+A batch is a run of events with dense numbers: `first`, their `ids`, and next to them the rest of
+each as a record. The data of a record are framed (`frames`); behind the format byte `p` is the stub
+that stands for a payload kept apart, whose place `apart` names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENVELOPE = 256  # bytes that an event is taken to have beside its data
 _OPTIONAL = ("run", "actor", "cause")
 
 
-class Ref(NamedTuple):
+class PayloadRef(NamedTuple):
     """Where a payload is: `pieces` chunks of a write from number `n`, in each at place `i`."""
 
     write: str
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
         return self.first + len(self.ids) - 1
 
 
-class Found(NamedTuple):
+class FoundEvent(NamedTuple):
     """One event where it was found: its number, its id, and its record."""
 
     seq: int
@@ -97,23 +97,23 @@ def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
 # Bytes
 
 
-def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, Ref]]:
+def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, PayloadRef]]:
     """Which chunks hold the payloads of events, and where each is."""
     chunks: list[list[bytes]] = []
-    refs: dict[str, Ref] = {}
+    refs: dict[str, PayloadRef] = {}
     room = 0
     for event in events:
         data = packed(event.data)
         if len(data) > CHUNK:
             pieces = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
-            refs[event.id] = Ref(write, len(chunks), 0, len(pieces))
+            refs[event.id] = PayloadRef(write, len(chunks), 0, len(pieces))
             chunks.extend([piece] for piece in pieces)
             room = 0
             continue
         if len(data) > room:
             chunks.append([])
             room = CHUNK
-        refs[event.id] = Ref(write, len(chunks) - 1, len(chunks[-1]), 1)
+        refs[event.id] = PayloadRef(write, len(chunks) - 1, len(chunks[-1]), 1)
         chunks[-1].append(data)
         room -= len(data)
     return chunks, refs
@@ -131,7 +131,9 @@ def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
 # Events
 
 
-def recorded(event: Event, hash: bytes, link: bytes | None, ref: Ref | None = None) -> Record:
+def recorded(
+    event: Event, hash: bytes, link: bytes | None, ref: PayloadRef | None = None
+) -> Record:
     """An event without its number and id."""
     data = packed(event.data) if ref is None else b"p" + rules.apart(event)
     record: Record = {
@@ -153,7 +155,7 @@ def recorded(event: Event, hash: bytes, link: bytes | None, ref: Ref | None = No
     return record
 
 
-def batch_of(plan: Extension, refs: dict[str, Ref]) -> Batch:
+def batch_of(plan: Extension, refs: dict[str, PayloadRef]) -> Batch:
     """Events of dense numbers as one batch."""
     events = plan.fresh
     records = [
@@ -172,18 +174,18 @@ def merged(batches: Sequence[Batch]) -> Batch:
     )
 
 
-def numbered(batch: Batch) -> list[Found]:
+def numbered(batch: Batch) -> list[FoundEvent]:
     """The events of a batch, each with its number."""
     return [
-        Found(seq, id, record)
+        FoundEvent(seq, id, record)
         for seq, (id, record) in enumerate(zip(batch.ids, batch.events, strict=False), batch.first)
     ]
 
 
-def ref_of(record: Record) -> Ref | None:
+def ref_of(record: Record) -> PayloadRef | None:
     """Where the payload of a record is kept apart, if it is."""
     place = record.get("apart")
-    return None if place is None else Ref(*place)
+    return None if place is None else PayloadRef(*place)
 
 
 def size_of(record: Record) -> int:
@@ -196,7 +198,7 @@ def stubbed(record: Record) -> bool:
     return bool(record["data"][:1] == b"p" and record.get("size", 0) > APART)
 
 
-def event_of(found: Found, data: bytes) -> Event:
+def event_of(found: FoundEvent, data: bytes) -> Event:
     """An event from where it was found and its data."""
     record = found.record
     return Event(
@@ -212,7 +214,7 @@ def event_of(found: Found, data: bytes) -> Event:
     )
 
 
-def blank(found: Found, data: Raw, damaged: bool) -> Record:
+def blank(found: FoundEvent, data: Raw, damaged: bool) -> Record:
     """The record after its data were replaced. Where a payload was kept apart it says so
     until that is gone too."""
     event = event_of(found, bytes(data))

@@ -1,8 +1,6 @@
-"""The driver's errors: which of them pass, and what the others are to our callers.
-
-No message of ours repeats a URL; the driver's error is the cause, and its text names
-hosts and commands, never a credential.
-"""
+"""The driver's errors: which are temporary, and which Holdfast error each becomes. No message
+repeats a URL. The driver's error is the cause; its text names hosts and commands, never a
+credential."""
 
 from __future__ import annotations
 
@@ -105,7 +103,7 @@ def only_duplicates(error: BulkWriteError) -> bool:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours, the driver's kept as the cause."""
+    """Translate the driver's errors into Holdfast's, with the driver's error as the cause."""
     try:
         yield
     except HoldfastError:

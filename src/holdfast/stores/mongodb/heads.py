@@ -23,9 +23,9 @@ from ...log.events import Key, Scope
 from .. import rules
 from . import entry as entries
 from .batches import named, roll
-from .entry import LIVE, TAIL_MOST, Document, Entry
+from .entry import LIVE, TAIL_MOST, Document, MongoLogEntry
 from .event_records import Batch
-from .schema import Database
+from .schema import MongoDatabase
 from .writes import Writes
 
 T = TypeVar("T")
@@ -41,24 +41,24 @@ class Missed:
 
 MISSED: Final = Missed()
 
-Attempt = Callable[[Entry | None, bool], Awaitable[T | Missed]]
+Attempt = Callable[[MongoLogEntry | None, bool], Awaitable[T | Missed]]
 
 
-class Heads:
+class MongoHeads:
     """The heads that this process works with."""
 
-    def __init__(self, db: Database, *, patience: float) -> None:
+    def __init__(self, db: MongoDatabase, *, patience: float) -> None:
         self.db = db
         self._patience = patience
         self._writes = Writes(db.logs, limit=max(1.0, patience / 2))
-        self._recent: OrderedDict[Key, Entry] = OrderedDict()
+        self._recent: OrderedDict[Key, MongoLogEntry] = OrderedDict()
         self._size = 0
         self._turns: dict[Key, tuple[asyncio.Lock, int]] = {}
         self._rolls: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     # Reading
 
-    async def read(self, key: Key) -> Entry | None:
+    async def read(self, key: Key) -> MongoLogEntry | None:
         """The log that has this key now, if one does."""
         where = named(key.scope, thread=key.thread, state=LIVE)
         doc = await self.db.logs.find_one(where, hint="key")
@@ -69,21 +69,21 @@ class Heads:
         self._keep(entry)
         return entry
 
-    async def existing(self, key: Key, log: str | None = None) -> Entry:
+    async def existing(self, key: Key, log: str | None = None) -> MongoLogEntry:
         """The log that has this key, and is the incarnation that the caller knows."""
         entry = await self.read(key)
         rules.found(key, entry.row if entry else None, log)
         assert entry is not None
         return entry
 
-    async def by_log(self, scope: Scope, log: str) -> Entry | None:
+    async def by_log(self, scope: Scope, log: str) -> MongoLogEntry | None:
         """A log by its incarnation, in whatever state."""
         doc = await self.db.logs.find_one(named(scope, _id=log), hint="_id_")
         return None if doc is None else entries.decoded(doc)
 
     # Keeping at hand
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: MongoLogEntry) -> None:
         there = self._recent.get(entry.key)
         if there is not None and there.log == entry.log and there.version > entry.version:
             return  # what was read is older than what was written since
@@ -151,7 +151,7 @@ class Heads:
                 entry = await self.read(key)
                 fresh = True
 
-    async def begin(self, entry: Entry) -> bool:
+    async def begin(self, entry: MongoLogEntry) -> bool:
         """Insert the head of a new log; False if its key, or it itself, is there."""
         try:
             await self.db.logs.insert_one(entries.encoded(entry))
@@ -161,7 +161,7 @@ class Heads:
             self._keep(entry._replace(listed=entries.listing(entry.row)))
         return True
 
-    async def swap(self, old: Entry, new: Entry, update: Document) -> bool:
+    async def swap(self, old: MongoLogEntry, new: MongoLogEntry, update: Document) -> bool:
         """Carry a change out if `old` is still the newest."""
         where = named(old.scope, _id=old.log, version=old.version, state=old.state)
         grown = new.tail[-1].size if new.tail else 0
@@ -174,7 +174,7 @@ class Heads:
 
     # Moving tails
 
-    async def extend(self, old: Entry, row: Row, batch: Batch) -> Entry | None:
+    async def extend(self, old: MongoLogEntry, row: Row, batch: Batch) -> MongoLogEntry | None:
         """Append a batch, and drop from the tail what was moved; None if that missed."""
         moved = old.frozen > 0 and await self._moved(old)
         new, update = entries.extended(old, row, batch, moved)
@@ -184,7 +184,7 @@ class Heads:
             self._rolling(new)
         return new
 
-    async def _moved(self, entry: Entry) -> bool:
+    async def _moved(self, entry: MongoLogEntry) -> bool:
         """Whether what is frozen is in `batches`; waits for it only if the tail is too long."""
         task = self._rolling(entry)
         if not task.done() and len(entry.tail) < TAIL_MOST and entry.size < 2 * entries.TAIL_BYTES:
@@ -196,7 +196,7 @@ class Heads:
                 self._rolls.pop((entry.log, entry.tail[0].first), None)
         return True
 
-    def _rolling(self, entry: Entry) -> asyncio.Task[None]:
+    def _rolling(self, entry: MongoLogEntry) -> asyncio.Task[None]:
         """The task that moves the frozen part of a tail."""
         name = (entry.log, entry.tail[0].first)
         task = self._rolls.get(name)
@@ -214,7 +214,7 @@ class Heads:
                 break
             del self._rolls[idle]
 
-    async def settled(self, entry: Entry, upto: int) -> Entry | None:
+    async def settled(self, entry: MongoLogEntry, upto: int) -> MongoLogEntry | None:
         """The log with all numbers up to `upto` in `batches` and in no tail; None if missed."""
         while entry.rolled < upto:
             if not entry.frozen:

@@ -1,4 +1,4 @@
-"""Logs as wholes: fork, restore, erase, and projecting a row anew."""
+"""Logs as wholes: fork, restore, erase, and rebuilding a row."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .batches import (
     known_in_batches,
     named,
 )
-from .entry import FORKING, LIVE, RESTORING, Entry
+from .entry import FORKING, LIVE, RESTORING, MongoLogEntry
 from .event_records import batch_of, blank, cut, newest_of, numbered, ref_of
-from .heads import MISSED, Heads, Missed
+from .heads import MISSED, Missed, MongoHeads
 from .log import all_events
 from .payloads import Spill, blank_chunks, put_chunks
 from .remove import finish
-from .schema import Database
+from .schema import MongoDatabase
 
 RESTORE_MS = 60_000  # after so long without a word, a restore or fork counts as cut
 BATCH_BYTES = 512 << 10  # of the documents that a restore writes
@@ -50,8 +50,8 @@ class Fork:
 
     def __init__(
         self,
-        db: Database,
-        heads: Heads,
+        db: MongoDatabase,
+        heads: MongoHeads,
         project: Project,
         key: Key,
         thread: str,
@@ -66,7 +66,7 @@ class Fork:
         self._at = at
         self._first = first
         self._spill = Spill(db)
-        self._new: Entry | None = None
+        self._new: MongoLogEntry | None = None
 
     async def run(self) -> None:
         """Begin a thread that shares the numbers up to `at`."""
@@ -74,7 +74,9 @@ class Fork:
         if parent is not None:
             await self._show()
 
-    async def _attempt(self, parent: Entry | None, fresh: bool) -> Entry | Missed | None:
+    async def _attempt(
+        self, parent: MongoLogEntry | None, fresh: bool
+    ) -> MongoLogEntry | Missed | None:
         rules.found(self._key, parent.row if parent else None)
         assert parent is not None
         if await self._done():
@@ -84,7 +86,7 @@ class Fork:
         known = await known_ids(self._db, parent, [self._first.id])
         if known.get(self._first.id, self._at + 1) <= self._at:
             raise InvalidValue(
-                field="first", problem="has an id of the shared events", remedy="use a new id"
+                field="first", problem="has the id of a shared event", remedy="use a new id"
             )
         settled = await self._heads.settled(parent, self._at)
         if settled is None:
@@ -107,7 +109,7 @@ class Fork:
             tenant=self._target.tenant, session=self._target.session, thread=self._target.thread
         )
 
-    async def _begin(self, parent: Entry) -> None:
+    async def _begin(self, parent: MongoLogEntry) -> None:
         if self._new is not None:
             if self._new.chain == entries.chain_at(parent, self._at):
                 return
@@ -136,7 +138,7 @@ class Fork:
             raise SessionNotFound(tenant=self._key.tenant, session=self._key.session)
 
 
-async def show(db: Database, heads: Heads, entry: Entry) -> bool:
+async def show(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> bool:
     """Let a hidden log be seen; False if another has its key, or it was removed."""
     where = named(entry.scope, _id=entry.log, state=entry.state)
     _, update = entries.listed(entry._replace(listed={}), entry, anew=True)
@@ -153,7 +155,7 @@ async def show(db: Database, heads: Heads, entry: Entry) -> bool:
     return True
 
 
-async def discard(db: Database, entry: Entry) -> None:
+async def discard(db: MongoDatabase, entry: MongoLogEntry) -> None:
     """Give a hidden log up; the next sweep removes it."""
     dead = {"$set": {"state": entries.DEAD}, "$inc": {"version": 1}}
     await db.logs.update_one(named(entry.scope, _id=entry.log, state=entry.state), dead)
@@ -162,7 +164,9 @@ async def discard(db: Database, entry: Entry) -> None:
 # Restoring
 
 
-async def begin_restore(db: Database, heads: Heads, key: Key, parent: Parent | None) -> Entry:
+async def begin_restore(
+    db: MongoDatabase, heads: MongoHeads, key: Key, parent: Parent | None
+) -> MongoLogEntry:
     """A hidden log to restore into."""
     await _check_free(heads, key)
     now = await db.clock.now()
@@ -171,7 +175,7 @@ async def begin_restore(db: Database, heads: Heads, key: Key, parent: Parent | N
         await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
         return new
 
-    async def attempt(base: Entry | None, fresh: bool) -> Entry | Missed:
+    async def attempt(base: MongoLogEntry | None, fresh: bool) -> MongoLogEntry | Missed:
         above = Key(key.tenant, key.session, parent.thread)
         rules.found(above, base.row if base else None)
         assert base is not None
@@ -192,7 +196,7 @@ async def begin_restore(db: Database, heads: Heads, key: Key, parent: Parent | N
     return await heads.settle(Key(key.tenant, key.session, parent.thread), attempt)
 
 
-async def _check_free(heads: Heads, key: Key) -> None:
+async def _check_free(heads: MongoHeads, key: Key) -> None:
     if await heads.read(key) is not None:
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
 
@@ -202,7 +206,7 @@ class Restoring:
     given."""
 
     def __init__(
-        self, db: Database, project: Project, entry: Entry, events: Sequence[Event]
+        self, db: MongoDatabase, project: Project, entry: MongoLogEntry, events: Sequence[Event]
     ) -> None:
         self._db = db
         self._project = project
@@ -211,7 +215,7 @@ class Restoring:
         self._seals = links.seals(events)  # another attempt writes the same
         self._checked = False
 
-    async def run(self) -> Entry:
+    async def run(self) -> MongoLogEntry:
         """Write them, and return the log after them."""
         if not self._checked:
             await self._check()
@@ -237,7 +241,7 @@ class Restoring:
         dense(self._events, self._entry.row.head)
         ids = [event.id for event in self._events]
         if len(set(ids)) < len(ids) or await known_in_batches(self._db, self._entry, ids):
-            raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
+            raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
 
     async def _go_on(self) -> None:
         """Say that this restore is alive."""
@@ -267,10 +271,10 @@ def grouped(plan: Extension) -> list[Extension]:
     return groups
 
 
-async def end_restore(db: Database, heads: Heads, entry: Entry) -> None:
+async def end_restore(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> None:
     """Give the restored log its key."""
     if entry.row.head == entry.shared:
-        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+        raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
     await finish(db, entry.scope)
     if not await show(db, heads, entry):
         await _check_free(heads, entry.key)
@@ -279,26 +283,29 @@ async def end_restore(db: Database, heads: Heads, entry: Entry) -> None:
 
 def _discarded() -> StoreUnavailable:
     return StoreUnavailable(
-        problem="the restore was silent for too long and was discarded; send it again"
+        problem="the restore paused for too long and was discarded; "
+        "restore the session again from its first event"
     )
 
 
-# Erasing and projecting anew
+# Erasing, and rebuilding rows
 
 
 async def erase(
-    db: Database,
-    heads: Heads,
+    db: MongoDatabase,
+    heads: MongoHeads,
     project: Project,
     key: Key,
     seqs: Sequence[int],
     reason: str,
     fence: Lease | None,
 ) -> dict[str, int]:
-    """Replace the data of events; rows are projected anew, snapshots dropped. Cut short, it
-    is finished by being repeated."""
+    """Replace the data of events; rows are rebuilt, snapshots are dropped. Interrupted, it is
+    finished by being repeated."""
 
-    async def attempt(entry: Entry | None, fresh: bool) -> tuple[Entry, list[int]] | Missed:
+    async def attempt(
+        entry: MongoLogEntry | None, fresh: bool
+    ) -> tuple[MongoLogEntry, list[int]] | Missed:
         rules.found(key, entry.row if entry else None)
         assert entry is not None
         numbers = rules.check_seqs(entry.row, seqs)
@@ -322,7 +329,7 @@ async def erase(
     return {"payloads": len(numbers), "snapshots": dropped}
 
 
-async def _settle_base(heads: Heads, scope: Scope, log: str, upto: int) -> None:
+async def _settle_base(heads: MongoHeads, scope: Scope, log: str, upto: int) -> None:
     """See to it that no tail of another log holds what is about to be erased there."""
     while True:
         entry = await heads.by_log(scope, log)
@@ -331,7 +338,13 @@ async def _settle_base(heads: Heads, scope: Scope, log: str, upto: int) -> None:
 
 
 async def blank_events(
-    db: Database, scope: Scope, log: str, seqs: Sequence[int], reason: str, *, damaged: bool = False
+    db: MongoDatabase,
+    scope: Scope,
+    log: str,
+    seqs: Sequence[int],
+    reason: str,
+    *,
+    damaged: bool = False,
 ) -> None:
     """Put `{"erased": reason}` in place of the data of events that are in `batches`."""
     data = erased(reason)
@@ -355,7 +368,7 @@ async def blank_events(
 
 
 async def project_anew(
-    db: Database, heads: Heads, project: Project, scope: Scope, log: str
+    db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> None:
     """Write the row that a log's own events make. What is appended meanwhile is added to
     it, so that it comes to an end however busy the log is; after an erasure it is made anew,
@@ -373,7 +386,9 @@ async def project_anew(
             return
 
 
-async def projected(db: Database, project: Project, entry: Entry, row: Row | None = None) -> Row:
+async def projected(
+    db: MongoDatabase, project: Project, entry: MongoLogEntry, row: Row | None = None
+) -> Row:
     """The row as the log's own events make it, from where `row` stands."""
     if row is None:
         row = rules.empty_row(entry.row, entry.shared)
@@ -382,25 +397,25 @@ async def projected(db: Database, project: Project, entry: Entry, row: Row | Non
     return replace(row, link=links.ending(await kept_of(db, entry, row.head)))
 
 
-async def kept_of(db: Database, entry: Entry, seq: int) -> bytes | None:
-    """What is kept of the link of an event of this log, shared or its own."""
+async def kept_of(db: MongoDatabase, entry: MongoLogEntry, seq: int) -> bytes | None:
+    """The stored link of an event of this log; None if it does not exist."""
     found = await found_events(db, entry, seq - 1, seq, 1, False)
     return found[0].record.get("link") if found else None
 
 
-async def link_of(heads: Heads, key: Key, seq: int, *, log: str | None = None) -> str | None:
+async def link_of(heads: MongoHeads, key: Key, seq: int, *, log: str | None = None) -> str | None:
     """The link of an event, shared or its own."""
     entry = await heads.existing(key, log)
     rules.check_at(entry.row, seq, "seq")
     return links.ending(await kept_of(heads.db, entry, seq))
 
 
-async def left_at(db: Database, entry: Entry, at: int) -> bytes:
+async def left_at(db: MongoDatabase, entry: MongoLogEntry, at: int) -> bytes:
     """The link of the event at which a fork leaves this log."""
     return links.link_in(await kept_of(db, entry, at))
 
 
-async def family(db: Database, scope: Scope, log: str) -> list[str]:
+async def family(db: MongoDatabase, scope: Scope, log: str) -> list[str]:
     """A log and all that were forked from it, directly or not."""
     found, newest = [log], [log]
     while newest:
@@ -410,7 +425,7 @@ async def family(db: Database, scope: Scope, log: str) -> list[str]:
     return found
 
 
-async def drop_snapshots(db: Database, scope: Scope, log: str) -> int:
+async def drop_snapshots(db: MongoDatabase, scope: Scope, log: str) -> int:
     """Drop the snapshots of a log and of all that were forked from it; how many there were."""
     where = named(scope, log={"$in": await family(db, scope, log)})
     return (await db.snapshots.delete_many(where)).deleted_count

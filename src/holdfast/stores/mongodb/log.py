@@ -1,7 +1,7 @@
 """The log: append and read.
 
-What an append comes to is decided by `rules.extend` on a copy of the head; one update of
-the head document carries it out, if the copy was the newest.
+`rules.extend` decides what an append writes on a copy of the head; one update of the head document
+carries it out, if the copy was the newest.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..port import Lease
 from ..rules import Extension
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, known_in_batches, known_in_tail, named
-from .entry import Entry
+from .entry import MongoLogEntry
 from .event_records import Batch, event_of
-from .heads import MISSED, Heads, Missed
+from .heads import MISSED, Missed, MongoHeads
 from .payloads import Spill, events_of
 from .remove import finish
-from .schema import Database
+from .schema import MongoDatabase
 
 
 class Guards(NamedTuple):
@@ -36,13 +36,13 @@ class Guards(NamedTuple):
     create: bool
 
 
-class Append:
+class MongoAppend:
     """One append, over all its attempts."""
 
     def __init__(
         self,
-        db: Database,
-        heads: Heads,
+        db: MongoDatabase,
+        heads: MongoHeads,
         project: Project,
         key: Key,
         events: Sequence[NewEvent],
@@ -58,7 +58,7 @@ class Append:
         self._guards = guards
         self._spill = Spill(db)
         self._unsure = False
-        self._newborn: Entry | None = None
+        self._newborn: MongoLogEntry | None = None
         self._known: dict[str, int] = {}
         self._looked: tuple[str, int] = ("", 0)
         self.written: Extension | None = None
@@ -80,7 +80,7 @@ class Append:
         if not self._unsure:
             await self._spill.take_back(but=but)
 
-    async def _attempt(self, entry: Entry | None, fresh: bool) -> Appended | Missed:
+    async def _attempt(self, entry: MongoLogEntry | None, fresh: bool) -> Appended | Missed:
         now = await self._db.clock.now()
         begins = entry is None and self._guards.create and self._guards.log is None
         if begins:
@@ -103,7 +103,9 @@ class Append:
             return Appended(plan.seqs, plan.row.head, 0) if fresh else MISSED
         return await self._write(entry, plan, begins)
 
-    async def _write(self, entry: Entry, plan: Extension, begins: bool) -> Appended | Missed:
+    async def _write(
+        self, entry: MongoLogEntry, plan: Extension, begins: bool
+    ) -> Appended | Missed:
         batch = await self._spill.batch(self._key, entry.log, plan)
         try:
             after = await self._carry_out(entry, plan, batch, begins)
@@ -119,15 +121,15 @@ class Append:
         return Appended(plan.seqs, plan.row.head, len(plan.fresh))
 
     async def _carry_out(
-        self, entry: Entry, plan: Extension, batch: Batch, begins: bool
-    ) -> Entry | None:
+        self, entry: MongoLogEntry, plan: Extension, batch: Batch, begins: bool
+    ) -> MongoLogEntry | None:
         if not begins:
             return await self._heads.extend(entry, plan.row, batch)
         await finish(self._db, self._key.scope)
         after = entry._replace(row=plan.row, tail=(batch,))
         return after if await self._heads.begin(after) else None
 
-    async def _known_ids(self, entry: Entry) -> dict[str, int]:
+    async def _known_ids(self, entry: MongoLogEntry) -> dict[str, int]:
         """The numbers of those ids that the log has. After a lost race only the tail has to
         be looked at again, if it holds all that came since."""
         log, upto = self._looked
@@ -138,7 +140,9 @@ class Append:
         return self._known
 
 
-async def drop_drafts(db: Database, entry: Entry, changes: Sequence[RowChange]) -> None:
+async def drop_drafts(
+    db: MongoDatabase, entry: MongoLogEntry, changes: Sequence[RowChange]
+) -> None:
     """Remove the drafts of messages that are complete."""
     messages = [op.key for change in changes for op in change if op.do == "drop_draft"]
     if messages:
@@ -150,15 +154,15 @@ async def drop_drafts(db: Database, entry: Entry, changes: Sequence[RowChange]) 
 # Reading
 
 
-class Page(NamedTuple):
+class MongoPage(NamedTuple):
     """Some events, and what stopped them, if something did."""
 
-    entry: Entry
+    entry: MongoLogEntry
     events: list[Event]
     damage: Exception | None
 
 
-class Bounds(NamedTuple):
+class ReadBounds(NamedTuple):
     """What a read is to give."""
 
     after: int
@@ -167,7 +171,7 @@ class Bounds(NamedTuple):
     reverse: bool
     inline: bool
 
-    def behind(self, events: Sequence[Event]) -> Bounds:
+    def behind(self, events: Sequence[Event]) -> ReadBounds:
         """The bounds that go on after these events."""
         limit = None if self.limit is None else self.limit - len(events)
         if self.reverse:
@@ -176,8 +180,13 @@ class Bounds(NamedTuple):
 
 
 async def read_page(
-    db: Database, heads: Heads, key: Key, bounds: Bounds, log: str | None, entry: Entry | None
-) -> Page:
+    db: MongoDatabase,
+    heads: MongoHeads,
+    key: Key,
+    bounds: ReadBounds,
+    log: str | None,
+    entry: MongoLogEntry | None,
+) -> MongoPage:
     """One page. `entry` is the head as the page before knew it: it serves as long as what is
     wanted is in `batches`. Damage is believed only of a head that was read again: a log
     that is deleted or erased while it is read looks damaged too."""
@@ -191,19 +200,21 @@ async def read_page(
     return page
 
 
-async def _page(db: Database, entry: Entry, bounds: Bounds) -> Page:
+async def _page(db: MongoDatabase, entry: MongoLogEntry, bounds: ReadBounds) -> MongoPage:
     after, before, most, reverse, inline = bounds
     upto = entry.row.head if before is None else min(before - 1, entry.row.head)
     if after >= upto:
-        return Page(entry, [], None)
+        return MongoPage(entry, [], None)
     limit = PAGE_EVENTS if most is None else min(most, PAGE_EVENTS)
     found = await found_events(db, entry, after, upto, limit, reverse)
     found, gap = dense(entry.key, after, upto, found, reverse=reverse)
     events, spoiled = await events_of(db, entry.key, found, inline=inline)
-    return Page(entry, events, spoiled or gap)
+    return MongoPage(entry, events, spoiled or gap)
 
 
-async def all_events(db: Database, entry: Entry, after: int) -> AsyncGenerator[list[Event], None]:
+async def all_events(
+    db: MongoDatabase, entry: MongoLogEntry, after: int
+) -> AsyncGenerator[list[Event], None]:
     """The events of a head that was read, after a number, page by page; a damaged one is
     there without its data, and nothing follows what is missing."""
     while after < entry.row.head:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from .heads import Heads
-from .schema import Database
+from .heads import MongoHeads
+from .schema import MongoDatabase
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -16,7 +16,7 @@ Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 
 
 def on_database(
-    job: Callable[Concatenate[Database, P], Awaitable[T]], *, long: bool = False
+    job: Callable[Concatenate[MongoDatabase, P], Awaitable[T]], *, long: bool = False
 ) -> Method[P, T]:
     """The method of a store that runs `job` on its database; a `long` one has more time."""
 
@@ -28,7 +28,7 @@ def on_database(
     return call
 
 
-def on_heads(job: Callable[Concatenate[Heads, P], Awaitable[T]]) -> Method[P, T]:
+def on_heads(job: Callable[Concatenate[MongoHeads, P], Awaitable[T]]) -> Method[P, T]:
     """The method of a store that runs `job` on the heads of its logs."""
 
     @wraps(job)

@@ -11,8 +11,8 @@ from .batches import insert_once, named
 from .entry import Document
 from .event_records import (
     Batch,
-    Found,
-    Ref,
+    FoundEvent,
+    PayloadRef,
     batch_of,
     chunk_id,
     cut,
@@ -21,7 +21,7 @@ from .event_records import (
     ref_of,
     stubbed,
 )
-from .schema import Database
+from .schema import MongoDatabase
 
 SEND_BYTES = 8 << 20
 
@@ -30,11 +30,11 @@ class Spill:
     """The payloads of one call that are kept apart: written once, whatever the number of its
     attempts, and taken back if nothing points to them in the end."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: MongoDatabase) -> None:
         self._db = db
         self._home: tuple[Scope, str] | None = None
         self._write = ""
-        self._refs: dict[str, Ref] = {}
+        self._refs: dict[str, PayloadRef] = {}
 
     async def batch(self, key: Key, log: str, plan: Extension) -> Batch:
         """The events of an append as a batch, whose large payloads are in chunks by now."""
@@ -60,7 +60,7 @@ class Spill:
 
 
 async def put_chunks(
-    db: Database, scope: Scope, log: str | None, write: str, chunks: Sequence[Sequence[bytes]]
+    db: MongoDatabase, scope: Scope, log: str | None, write: str, chunks: Sequence[Sequence[bytes]]
 ) -> None:
     """Write the chunks of one write, some megabytes at a time."""
     at = await db.clock.now()
@@ -77,13 +77,13 @@ async def put_chunks(
         await insert_once(db.chunks, some)
 
 
-async def drop_chunks(db: Database, scope: Scope, write: str) -> None:
+async def drop_chunks(db: MongoDatabase, scope: Scope, write: str) -> None:
     """Remove all chunks of a write."""
     below = {"$gte": f"{write}/", "$lt": f"{write}0"}  # "0" is the character after "/"
     await db.chunks.delete_many(named(scope, _id=below))
 
 
-async def blank_chunks(db: Database, scope: Scope, refs: Sequence[Ref]) -> None:
+async def blank_chunks(db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRef]) -> None:
     """Empty the places of some payloads, leaving their neighbours."""
     for ref in refs:
         await db.chunks.update_many(
@@ -91,7 +91,7 @@ async def blank_chunks(db: Database, scope: Scope, refs: Sequence[Ref]) -> None:
         )
 
 
-async def used_writes(db: Database, scope: Scope, log: str | None) -> set[str]:
+async def used_writes(db: MongoDatabase, scope: Scope, log: str | None) -> set[str]:
     """The writes whose chunks events of a log point to; without a log, blobs of the session."""
     if log is None:
         return {doc["write"] async for doc in db.blobs.find(named(scope), {"write": 1})}
@@ -105,7 +105,9 @@ async def used_writes(db: Database, scope: Scope, log: str | None) -> set[str]:
     return used
 
 
-async def fetched(db: Database, scope: Scope, refs: Sequence[Ref]) -> dict[Ref, bytes]:
+async def fetched(
+    db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRef]
+) -> dict[PayloadRef, bytes]:
     """The bytes of payloads kept apart; empty where they are gone."""
     ids = list(dict.fromkeys(id for ref in refs for id in ref.chunks))
     parts: dict[str, list[bytes]] = {}
@@ -121,7 +123,7 @@ async def fetched(db: Database, scope: Scope, refs: Sequence[Ref]) -> dict[Ref, 
 
 
 async def events_of(
-    db: Database, key: Key, found: Sequence[Found], *, inline: bool
+    db: MongoDatabase, key: Key, found: Sequence[FoundEvent], *, inline: bool
 ) -> tuple[list[Event], Exception | None]:
     """The events that were found, up to the first that is damaged, and what to raise then."""
     refs = [

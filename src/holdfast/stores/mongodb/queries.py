@@ -14,7 +14,7 @@ from ...log.catalog import Page, Pending, PendingQuery, Query, Row
 from ...log.events import Key
 from .. import rules
 from .entry import LIVE, Document, digest, row_of
-from .schema import Database
+from .schema import MongoDatabase
 
 MANY = 200  # heads whose sessions' users are looked up at once
 
@@ -23,7 +23,7 @@ _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 
 
 
 async def find(
-    db: Database, query: Query, *, cursor: str | None = None, limit: int = 50
+    db: MongoDatabase, query: Query, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Row]:
     """One page of rows, and the number of all if the query asks for it."""
     where, index = conditions(query)
@@ -58,7 +58,7 @@ def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
 
 
 def conditions(query: Query) -> tuple[Document, str]:
-    """What a query asks for, and the index it goes by."""
+    """What a query asks for, and the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant}
     if query.session is None:
         where["thread"] = "main"
@@ -95,7 +95,7 @@ def _index(query: Query) -> str:
 
 
 async def pending(
-    db: Database, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
+    db: MongoDatabase, query: PendingQuery, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Pending]:
     """One page of the inbox, oldest first.
 
@@ -125,7 +125,7 @@ async def pending(
 
 
 async def _of_user(
-    db: Database, query: PendingQuery, heads: AsyncIterable[Document]
+    db: MongoDatabase, query: PendingQuery, heads: AsyncIterable[Document]
 ) -> AsyncGenerator[Document, None]:
     """Those heads whose sessions are of the user who is asked for; many are looked up at once."""
     some: list[Document] = []
@@ -142,7 +142,7 @@ async def _of_user(
         yield one
 
 
-async def _theirs(db: Database, query: PendingQuery, some: list[Document]) -> list[Document]:
+async def _theirs(db: MongoDatabase, query: PendingQuery, some: list[Document]) -> list[Document]:
     rows = [row_of(doc) for doc in some]
     where: Document = {"state": LIVE, "tenant": query.tenant, "thread": "main", "user": query.user}
     where["session"] = {"$in": sorted({row.session for row in rows})}
@@ -155,7 +155,7 @@ def _place(found: tuple[int, str, Pending]) -> tuple[int, str]:
 
 
 def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
-    """What a question to the inbox asks for, and the index it goes by."""
+    """What a question to the inbox asks for, and the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant, "waits": {"$exists": True}}
     index = "waits"
     if query.assignee is not None:
@@ -170,7 +170,7 @@ def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
 
 
 async def runnable(
-    db: Database, tenant: str, *, agents: Sequence[str], limit: int = 100
+    db: MongoDatabase, tenant: str, *, agents: Sequence[str], limit: int = 100
 ) -> list[Key]:
     """Logs of these agents that want a driver and have no live lease."""
     if not agents:
@@ -196,7 +196,7 @@ async def runnable(
     return [Key(tenant, doc["session"], doc["thread"]) for doc in docs[:limit]]
 
 
-async def _wanting(db: Database, where: Document, limit: int) -> list[Document]:
+async def _wanting(db: MongoDatabase, where: Document, limit: int) -> list[Document]:
     wanted = {"session": 1, "thread": 1, "wake": 1}
     found = db.logs.find(where, wanted, sort=[("wake", 1), ("_id", 1)], limit=limit, hint="wake")
     return await found.to_list()

@@ -1,4 +1,4 @@
-"""What stands beside the log: leases, drafts, snapshots, blobs, claims."""
+"""What a store keeps in addition to the log: leases, drafts, snapshots, blobs, claims."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..frames import packed, unpacked
 from ..port import BlobRef, Draft, Lease, Snapshot
 from . import entry as entries
 from .batches import known_ids, named
-from .entry import Entry
+from .entry import MongoLogEntry
 from .event_records import CHUNK
-from .heads import MISSED, Heads, Missed
+from .heads import MISSED, Missed, MongoHeads
 from .payloads import drop_chunks, put_chunks
 from .remove import check_session, has_threads
-from .schema import Database
+from .schema import MongoDatabase
 
 # Leases
 
@@ -26,7 +26,7 @@ class Leasing:
     """One change of a lease, over all its attempts. `by` marks what it set, so that after a
     lost reply it knows its own work."""
 
-    def __init__(self, db: Database, heads: Heads) -> None:
+    def __init__(self, db: MongoDatabase, heads: MongoHeads) -> None:
         self._db = db
         self._heads = heads
         self._by = new_id()
@@ -34,7 +34,7 @@ class Leasing:
         self._released = False
 
     async def acquire(self, key: Key, owner: str, ttl: float, steal: str | None) -> Lease:
-        async def attempt(entry: Entry | None, fresh: bool) -> Lease | Missed:
+        async def attempt(entry: MongoLogEntry | None, fresh: bool) -> Lease | Missed:
             rules.found(key, entry.row if entry else None)
             assert entry is not None
             if self._tried is not None and entry.by == self._by:
@@ -51,7 +51,7 @@ class Leasing:
         return await self._heads.settle(key, attempt)
 
     async def renew(self, lease: Lease) -> Lease:
-        async def attempt(entry: Entry | None, fresh: bool) -> Lease | Missed:
+        async def attempt(entry: MongoLogEntry | None, fresh: bool) -> Lease | Missed:
             rules.found(lease.key, entry.row if entry else None)
             assert entry is not None
             now = await self._db.clock.now()
@@ -61,7 +61,7 @@ class Leasing:
         return await self._heads.settle(lease.key, attempt)
 
     async def release(self, lease: Lease, head: int | None) -> None:
-        async def attempt(entry: Entry | None, fresh: bool) -> Missed | None:
+        async def attempt(entry: MongoLogEntry | None, fresh: bool) -> Missed | None:
             rules.found(lease.key, entry.row if entry else None)
             assert entry is not None
             try:
@@ -80,7 +80,7 @@ class Leasing:
 
         await self._heads.settle(lease.key, attempt)
 
-    async def _set(self, entry: Entry, state: rules.LeaseState, by: str | None) -> bool:
+    async def _set(self, entry: MongoLogEntry, state: rules.LeaseState, by: str | None) -> bool:
         new, update = entries.leased(entry, state, by)
         return await self._heads.swap(entry, new, update)
 
@@ -89,7 +89,7 @@ class Leasing:
 
 
 async def put_draft(
-    heads: Heads, key: Key, message: str, offset: int, text: str, *, fence: Lease
+    heads: MongoHeads, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
     """Keep a piece. Stored with its token, so that one that comes late does no harm."""
     entry = await heads.existing(key)
@@ -104,7 +104,7 @@ async def put_draft(
         await heads.db.drafts.replace_one(named(key.scope, _id=id), piece)
 
 
-async def _mark_drafts(heads: Heads, key: Key, entry: Entry | None) -> Missed | None:
+async def _mark_drafts(heads: MongoHeads, key: Key, entry: MongoLogEntry | None) -> Missed | None:
     """Say in the head that there may be drafts, so that an append knows to drop them."""
     rules.found(key, entry.row if entry else None)
     assert entry is not None
@@ -115,7 +115,7 @@ async def _mark_drafts(heads: Heads, key: Key, entry: Entry | None) -> Missed | 
     return None if await heads.swap(entry, new, update) else MISSED
 
 
-async def drafts(heads: Heads, key: Key) -> list[Draft]:
+async def drafts(heads: MongoHeads, key: Key) -> list[Draft]:
     entry = await heads.existing(key)
     if not entry.drafts:
         return []
@@ -133,7 +133,7 @@ async def drafts(heads: Heads, key: Key) -> list[Draft]:
 # Snapshots
 
 
-async def save_snapshot(heads: Heads, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
+async def save_snapshot(heads: MongoHeads, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
     """Keep a snapshot, unless one further on or of a newer lease is there."""
     entry = await heads.existing(key)
     rules.check_snapshot(entry.row, snapshot)
@@ -157,7 +157,7 @@ async def save_snapshot(heads: Heads, key: Key, snapshot: Snapshot, *, fence: Le
         await heads.db.snapshots.update_one({**where, "$or": older}, {"$set": fields})
 
 
-async def load_snapshot(heads: Heads, key: Key, version: str) -> Snapshot | None:
+async def load_snapshot(heads: MongoHeads, key: Key, version: str) -> Snapshot | None:
     entry = await heads.existing(key)
     id = {"log": entry.log, "version": version}
     doc = await heads.db.snapshots.find_one(named(key.scope, _id=id), hint="_id_")
@@ -174,7 +174,7 @@ def _blob_id(scope: Scope, sha256: str) -> dict[str, str]:
     return {"tenant": scope.tenant, "session": scope.session, "sha256": sha256}
 
 
-async def put_blob(db: Database, scope: Scope, data: bytes, sha256: str) -> BlobRef:
+async def put_blob(db: MongoDatabase, scope: Scope, data: bytes, sha256: str) -> BlobRef:
     """Keep a blob: its bytes first, then the document that makes it visible."""
     await check_session(db, scope)
     ref = BlobRef(sha256, len(data))
@@ -201,7 +201,7 @@ async def put_blob(db: Database, scope: Scope, data: bytes, sha256: str) -> Blob
     return ref
 
 
-async def get_blob(db: Database, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
+async def get_blob(db: MongoDatabase, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
     missing = BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
     if not rules.is_sha256(ref.sha256):
         raise missing
@@ -218,7 +218,7 @@ async def get_blob(db: Database, scope: Scope, ref: BlobRef, *, checked: bool = 
     return data
 
 
-async def blobs(db: Database, scope: Scope) -> list[BlobRef]:
+async def blobs(db: MongoDatabase, scope: Scope) -> list[BlobRef]:
     if not await has_threads(db, scope):
         return []
     found = db.blobs.find(named(scope), {"sha256": 1, "size": 1}, sort=[("sha256", 1)])
@@ -229,7 +229,7 @@ async def blobs(db: Database, scope: Scope) -> list[BlobRef]:
 
 
 async def claim(
-    db: Database, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
+    db: MongoDatabase, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
     """Compare and set: the name is free, or held by `instead_of`."""
     id = {"tenant": tenant, "name": name}
@@ -250,16 +250,16 @@ async def claim(
             return owner
 
 
-async def claimed(db: Database, tenant: str, name: str) -> Scope | None:
+async def claimed(db: MongoDatabase, tenant: str, name: str) -> Scope | None:
     """Who holds a name."""
     doc = await db.claims.find_one({"_id": {"tenant": tenant, "name": name}})
     return None if doc is None else Scope(tenant, doc["session"])
 
 
-async def unclaim(db: Database, tenant: str, name: str, owner: Scope) -> None:
+async def unclaim(db: MongoDatabase, tenant: str, name: str, owner: Scope) -> None:
     await db.claims.delete_one({"_id": {"tenant": tenant, "name": name}, "session": owner.session})
 
 
-async def claims(db: Database, owner: Scope) -> list[str]:
+async def claims(db: MongoDatabase, owner: Scope) -> list[str]:
     found = db.claims.find(named(owner), {"_id": 1}, hint="session")
     return sorted([doc["_id"]["name"] async for doc in found])

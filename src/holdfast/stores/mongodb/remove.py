@@ -21,9 +21,9 @@ from . import entry as entries
 from .batches import named
 from .entry import DEAD, FORKING, LIVE, RESTORING, Document
 from .event_records import ref_of
-from .heads import MISSED, Heads, Missed
+from .heads import MISSED, Missed, MongoHeads
 from .payloads import blank_chunks, drop_chunks, used_writes
-from .schema import Database
+from .schema import MongoDatabase
 
 STEP = 64  # batches looked at a time
 
@@ -32,7 +32,7 @@ class Delete:
     """One delete, over all its attempts: what it hid carries its mark."""
 
     def __init__(
-        self, db: Database, heads: Heads, target: Scope | Key, fence: Lease | None
+        self, db: MongoDatabase, heads: MongoHeads, target: Scope | Key, fence: Lease | None
     ) -> None:
         self._db = db
         self._heads = heads
@@ -80,7 +80,7 @@ class Delete:
         while (await self._db.logs.update_many(where, update, hint="session")).matched_count:
             pass
 
-    async def _hide_fenced(self, entry: entries.Entry | None, fresh: bool) -> Missed | None:
+    async def _hide_fenced(self, entry: entries.MongoLogEntry | None, fresh: bool) -> Missed | None:
         assert isinstance(self._target, Key)
         assert self._fence is not None
         if entry is None and await self._db.logs.find_one(
@@ -98,18 +98,18 @@ class Delete:
         return None
 
 
-async def has_threads(db: Database, scope: Scope) -> bool:
+async def has_threads(db: MongoDatabase, scope: Scope) -> bool:
     """Whether a session exists."""
     return await db.logs.find_one(named(scope, state=LIVE), {"_id": 1}, hint="key") is not None
 
 
-async def check_session(db: Database, scope: Scope) -> None:
-    """Refuse what needs a session that is not there."""
+async def check_session(db: MongoDatabase, scope: Scope) -> None:
+    """Reject what needs a session that is not there."""
     if not await has_threads(db, scope):
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
 
 
-async def finish(db: Database, scope: Scope) -> Counter[str]:
+async def finish(db: MongoDatabase, scope: Scope) -> Counter[str]:
     """Remove what a session owned, if a delete took its last thread and came no further."""
     where = named(scope, state=DEAD, owned=True)
     dead = await db.logs.find(where, {"whole": 1, "hidden": 1}, hint="hidden").to_list()
@@ -123,7 +123,7 @@ async def finish(db: Database, scope: Scope) -> Counter[str]:
     return removed
 
 
-async def drop_owned(db: Database, scope: Scope, upto: int) -> Counter[str]:
+async def drop_owned(db: MongoDatabase, scope: Scope, upto: int) -> Counter[str]:
     """Remove the blobs and claims that a session had at a time; younger ones belong to one
     that was grown again. Those from the future do not: the clock was set back since."""
     ahead = await db.clock.asked() + SKEW
@@ -137,7 +137,7 @@ async def drop_owned(db: Database, scope: Scope, upto: int) -> Counter[str]:
 # Sweeping
 
 
-async def sweep(db: Database, scope: Scope | None = None) -> None:
+async def sweep(db: MongoDatabase, scope: Scope | None = None) -> None:
     """Remove what is hidden, in one session or in all, but for what forks share."""
     await _discard_cut(db)
     where: Document = {"state": DEAD} if scope is None else named(scope, state=DEAD)
@@ -151,15 +151,15 @@ async def sweep(db: Database, scope: Scope | None = None) -> None:
             again |= await _sweep_log(db, doc)
 
 
-async def _discard_cut(db: Database) -> None:
-    """Restores and forks that nobody has heard of for a while are dead."""
+async def _discard_cut(db: MongoDatabase) -> None:
+    """Mark restores and forks as dead that made no progress for a while."""
     late = {"state": {"$in": [RESTORING, FORKING]}, "until": {"$lt": await db.clock.now()}}
     dead = {"$set": {"state": DEAD}, "$inc": {"version": 1}}
     await db.logs.update_many(late, dead, hint="hidden")
 
 
-async def _sweep_log(db: Database, doc: Document) -> bool:
-    """Remove what nobody shares of a dead log; whether all of it went."""
+async def _sweep_log(db: MongoDatabase, doc: Document) -> bool:
+    """Remove what no fork shares of a dead log; returns whether all of it is removed."""
     scope, log = Scope(doc["tenant"], doc["session"]), doc["_id"]
     await finish(db, scope)
     forks = await db.logs.find(named(scope, base=log), {"shared": 1}, hint="base").to_list()
@@ -176,7 +176,7 @@ async def _sweep_log(db: Database, doc: Document) -> bool:
     return False
 
 
-async def _trim(db: Database, scope: Scope, log: str, kept: int) -> None:
+async def _trim(db: MongoDatabase, scope: Scope, log: str, kept: int) -> None:
     """Remove the events of a log after `kept`, their payloads first."""
     while True:
         docs = await db.batches.find(
@@ -198,7 +198,7 @@ async def _trim(db: Database, scope: Scope, log: str, kept: int) -> None:
             return
 
 
-async def _drop_unused(db: Database, scope: Scope, log: str) -> None:
+async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
     """Remove the payloads of a dead log that no batch points to: those that its tail held."""
     used = await used_writes(db, scope, log)
     for write in await db.chunks.distinct("write", named(scope, log=log)):
@@ -206,8 +206,8 @@ async def _drop_unused(db: Database, scope: Scope, log: str) -> None:
             await drop_chunks(db, scope, write)
 
 
-async def shared_still(db: Database, scope: Scope, logs: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; it tells of no other session."""
+async def shared_still(db: MongoDatabase, scope: Scope, logs: Sequence[str]) -> list[Remains]:
+    """What forks keep of the logs that a delete removed; no other session is mentioned."""
     forks: dict[str, list[Document]] = {}
     where = named(scope, base={"$in": list(logs)}, state=LIVE)
     async for doc in db.logs.find(where, {"base": 1, "shared": 1, "thread": 1}, hint="base"):

@@ -19,7 +19,7 @@ from pymongo.write_concern import WriteConcern
 
 from ...errors import InvalidValue, StoreTooNew, StoreUnavailable
 from ..retry import patiently
-from .address import Address
+from .address import MongoAddress
 from .clock import Clock, GivenClock, ServerClock
 from .entry import LIVE, Document
 from .failure import passing, translated
@@ -82,7 +82,7 @@ INDEXES: dict[str, list[IndexModel]] = {
 
 
 @dataclass(frozen=True)
-class Database:
+class MongoDatabase:
     """The collections, each with the concerns that our promises need, and the clock."""
 
     logs: Collection
@@ -97,7 +97,7 @@ class Database:
     """Whether the server has an oplog, and with it majorities and change streams."""
 
     @classmethod
-    def of(cls, place: AsyncDatabase[Document], clock: Clock, *, replicated: bool) -> Database:
+    def of(cls, place: AsyncDatabase[Document], clock: Clock, *, replicated: bool) -> MongoDatabase:
         """Reads and writes go to the primary; what is read cannot be rolled back any more,
         and what is written is in the journals of a majority before it is acknowledged."""
         write = WriteConcern(w=1, j=True)
@@ -116,8 +116,8 @@ class Database:
 
 
 def check_server(hello: Document) -> bool:
-    """Whether the server is replicated (or a router of such); refuses one that is too old, or
-    not yet what it is to be."""
+    """Whether the server is replicated (or a router of such); rejects one that is too old, or not
+    yet what it is to be."""
     if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
         raise InvalidValue(
             field="url", problem="names a server older than MongoDB 6.0", remedy="upgrade it"
@@ -130,7 +130,7 @@ def check_server(hello: Document) -> bool:
     return "setName" in hello or hello.get("msg") == "isdbgrid"
 
 
-async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None) -> Database:
+async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None) -> MongoDatabase:
     """The database, prepared."""
 
     async def hello() -> Document:
@@ -139,12 +139,12 @@ async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None
 
     replicated = check_server(await hello())
     time: Clock = ServerClock(hello) if clock is None else GivenClock(clock)
-    db = Database.of(place, time, replicated=replicated)
+    db = MongoDatabase.of(place, time, replicated=replicated)
     await prepare(db)
     return db
 
 
-async def prepare(db: Database) -> None:
+async def prepare(db: MongoDatabase) -> None:
     """Make the collections and indexes, once; safe when many processes open at a time.
 
     The mark that the database is ours is set before the first index, at version 0, so
@@ -184,9 +184,9 @@ async def prepare(db: Database) -> None:
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """The version of the collections that `url` names, 0 if there are none, and the one that
-    this program knows. Changes nothing."""
-    address = Address.of(url)
+    """The version of the collections that `url` names, 0 if there are no collections, and the one
+    that this program knows. Changes nothing."""
+    address = MongoAddress.of(url)
     client = await address.connect()
     meta = client[address.database]["meta"]
     try:

@@ -1,8 +1,8 @@
 """A store in a MongoDB database: a replica set, a sharded cluster, or a standalone server.
 
-Each method checks its arguments, then runs functions of `log`, `history`, `beside`, `find`,
-`remove` and `upkeep`, again while the server is away for a moment. Whatever the number of
-sessions, a store has one client.
+Each method runs functions of `log`, `history`, `records`, `queries`, `remove` and `upkeep`, again
+while the server is unavailable for a moment. Whatever the number of sessions, a store has one
+client.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ..port import BlobRef, Damage, Lease, StoreInfo
 from ..retry import patiently
 from ..rules import APART
 from . import history, queries, records, remove, upkeep
-from .address import Address
-from .entry import Document, Entry
+from .address import MongoAddress
+from .entry import Document, MongoLogEntry
 from .failure import passing, translated
-from .heads import Heads
-from .log import Append, Bounds, Guards, read_page
+from .heads import MongoHeads
+from .log import Guards, MongoAppend, ReadBounds, read_page
 from .methods import on_database, on_heads
-from .schema import VERSION, Database, opened
-from .wake import Watch
+from .schema import VERSION, MongoDatabase, opened
+from .wake import ChangeWatch
 
 T = TypeVar("T")
 
@@ -53,8 +53,8 @@ class MongoStore(CheckedStore):
 
     def __init__(
         self,
-        db: Database,
-        address: Address,
+        db: MongoDatabase,
+        address: MongoAddress,
         client: AsyncMongoClient[Document] | None,
         project: Project,
     ) -> None:
@@ -62,9 +62,9 @@ class MongoStore(CheckedStore):
         self._address = address
         self._client = client
         self._project = project
-        self._heads = Heads(db, patience=address.patience)
+        self._heads = MongoHeads(db, patience=address.patience)
         self._wakes = Wakes()
-        self._watch = Watch(db, self._wakes)
+        self._watch = ChangeWatch(db, self._wakes)
 
     @classmethod
     async def open(
@@ -78,7 +78,7 @@ class MongoStore(CheckedStore):
         """Open the database that `url` names, making its collections and indexes if need be;
         safe for many processes at once. A `client` of the caller's is used instead of an own
         one, and never closed. Without `clock` the server's clock counts."""
-        address = Address.of(url)
+        address = MongoAddress.of(url)
         own = await address.connect() if client is None else None
         used = own if client is None else client
         assert used is not None
@@ -100,9 +100,9 @@ class MongoStore(CheckedStore):
         return f"MongoStore({self._address.location!r})"
 
     async def _ride(self, attempt: Callable[[], Awaitable[T]], *, long: bool = False) -> T:
-        """What an attempt returns, repeated while the server is away; it must know its own
-        work when a reply was lost. One without a reply is given up in time for another, which
-        then goes by another connection; a `long` one, of many steps or bytes, later."""
+        """What an attempt returns, repeated while the server is unavailable; it must know its own
+        work when a reply was lost. One without a reply is given up in time for another, which then
+        goes by another connection; a `long` one, of many steps or bytes, later."""
         self._own.check()
         limit = LONG if long else max(1.0, self._address.patience / 2)
 
@@ -128,7 +128,7 @@ class MongoStore(CheckedStore):
         create: bool = False,
     ) -> Appended:
         guards = Guards(expected, fence, log, create)
-        appending = Append(self._db, self._heads, self._project, key, events, guards)
+        appending = MongoAppend(self._db, self._heads, self._project, key, events, guards)
         large = sum([len(event.data) for event in events]) > LARGE
         done = await self._ride(appending.run, long=large)
         self._wakes.tell(key, appending.written)
@@ -145,8 +145,8 @@ class MongoStore(CheckedStore):
         log: str | None = None,
         inline: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        bounds = Bounds(after, before, limit, reverse, inline)
-        entry: Entry | None = None
+        bounds = ReadBounds(after, before, limit, reverse, inline)
+        entry: MongoLogEntry | None = None
         while True:
             page = await self._ride(
                 partial(read_page, self._db, self._heads, key, bounds, log, entry), long=True
@@ -195,12 +195,12 @@ class MongoStore(CheckedStore):
             raise
         self._wakes.wake(key)
 
-    async def _restore_some(self, entry: Entry, events: list[Event]) -> Entry:
+    async def _restore_some(self, entry: MongoLogEntry, events: list[Event]) -> MongoLogEntry:
         restoring = history.Restoring(self._db, self._project, entry, events)
         return await self._ride(restoring.run, long=True)
 
-    async def _discard(self, entry: Entry) -> None:
-        """Give a restore up, for the reason that its caller is told; a server that is away
+    async def _discard(self, entry: MongoLogEntry) -> None:
+        """Give a restore up, for the reason that its caller is told; a server that is unavailable
         does not take the place of it, and a later call finishes this."""
         with suppress(StoreError):
             await self._ride(lambda: history.discard(self._db, entry))

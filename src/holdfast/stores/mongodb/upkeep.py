@@ -1,5 +1,4 @@
-"""Upkeep: hashes, links, numbers, rows and claims recomputed, log by log; what nobody owns
-removed."""
+"""Upkeep: recompute hashes, links, numbers, rows and claims log by log, and remove orphans."""
 
 from __future__ import annotations
 
@@ -13,23 +12,23 @@ from ...log import catalog
 from ...log.catalog import Project
 from ...log.codec import fingerprint
 from ...log.events import Key, Scope
-from ..links import Walk
+from ..links import LinkWalk
 from ..port import Damage
 from . import entry as entries
 from .batches import PAGE_EVENTS, found_events, named
-from .entry import DEAD, LIVE, Document, Entry, Segment
-from .event_records import Found
-from .heads import Heads
+from .entry import DEAD, LIVE, Document, MongoLogEntry, Segment
+from .event_records import FoundEvent
+from .heads import MongoHeads
 from .history import blank_events, drop_snapshots, kept_of, project_anew, projected
 from .payloads import drop_chunks, events_of, used_writes
 from .records import claimed
-from .schema import Collection, Database
+from .schema import Collection, MongoDatabase
 
 TRIES = 5  # to read a log that others change meanwhile
 STALE_MS = 3_600_000  # what was written so long ago and is pointed to by nothing never will be
 
 
-async def logs_of(db: Database, target: Scope | Key | None) -> list[tuple[Scope, str]]:
+async def logs_of(db: MongoDatabase, target: Scope | Key | None) -> list[tuple[Scope, str]]:
     """The logs to verify."""
     where: Document = {"state": LIVE}
     if target is not None:
@@ -41,7 +40,7 @@ async def logs_of(db: Database, target: Scope | Key | None) -> list[tuple[Scope,
 
 
 async def check_log(
-    db: Database, heads: Heads, project: Project, scope: Scope, log: str
+    db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> list[Damage]:
     """What is wrong with one log, its row and its claims. A log that is changed while it is read
     may look damaged: then it is read again."""
@@ -56,7 +55,9 @@ async def check_log(
     return found
 
 
-async def _check_log(db: Database, heads: Heads, project: Project, entry: Entry) -> list[Damage]:
+async def _check_log(
+    db: MongoDatabase, heads: MongoHeads, project: Project, entry: MongoLogEntry
+) -> list[Damage]:
     scope, log = entry.scope, entry.log
     found: list[Damage] = []
     for part in [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]:
@@ -65,7 +66,7 @@ async def _check_log(db: Database, heads: Heads, project: Project, entry: Entry)
         if own or await _is_dead(heads, scope, part.log):
             left = await kept_of(db, entry, entry.shared) if entry.shared else b""
             deleted = None if own else part.log
-            walk = Walk(entry.row, part.after, left if own else None, deleted=deleted)
+            walk = LinkWalk(entry.row, part.after, left if own else None, deleted=deleted)
             found += [damage async for damage in _check_events(db, entry, part, walk)]
             found += walk.end() if own else ()
     if not any(damage.problem in ("unreadable", "missing") for damage in found):
@@ -73,13 +74,13 @@ async def _check_log(db: Database, heads: Heads, project: Project, entry: Entry)
     return found + [damage async for damage in _check_claims(db, entry)]
 
 
-async def _is_dead(heads: Heads, scope: Scope, log: str) -> bool:
+async def _is_dead(heads: MongoHeads, scope: Scope, log: str) -> bool:
     entry = await heads.by_log(scope, log)
     return entry is None or entry.state == DEAD
 
 
 async def _check_events(
-    db: Database, entry: Entry, part: Segment, walk: Walk
+    db: MongoDatabase, entry: MongoLogEntry, part: Segment, walk: LinkWalk
 ) -> AsyncGenerator[Damage, None]:
     seq = part.after
     while seq < part.upto:
@@ -98,7 +99,7 @@ async def _check_events(
             seq = after
 
 
-async def _next_after(db: Database, entry: Entry, part: Segment, seq: int) -> int:
+async def _next_after(db: MongoDatabase, entry: MongoLogEntry, part: Segment, seq: int) -> int:
     """The last number before the next event that is there."""
     if part.log == entry.log and seq >= entry.rolled:
         return part.upto
@@ -116,7 +117,9 @@ def _missing(key: Key, seq: int, upto: int) -> Damage:
     return Damage(problem="missing", detail=f"up to {upto}", key=key, seq=seq)
 
 
-async def _check_event(db: Database, key: Key, found: Found, walk: Walk) -> list[Damage]:
+async def _check_event(
+    db: MongoDatabase, key: Key, found: FoundEvent, walk: LinkWalk
+) -> list[Damage]:
     hash, link = found.record["hash"], found.record.get("link")
     events, damage = await events_of(db, key, [found], inline=True)
     if damage is None and fingerprint(events[0]) == hash:
@@ -127,16 +130,18 @@ async def _check_event(db: Database, key: Key, found: Found, walk: Walk) -> list
     return [Damage(problem="unreadable", detail=detail, key=key, seq=found.seq)]
 
 
-async def _check_row(db: Database, project: Project, entry: Entry) -> list[Damage]:
+async def _check_row(db: MongoDatabase, project: Project, entry: MongoLogEntry) -> list[Damage]:
     row = await projected(db, project, entry)
     if not catalog.agrees(entry.row, row):
         return [Damage(problem="row", detail="differs from its log", key=entry.key)]
     if entries.listing(row) != entry.listed:
-        return [Damage(problem="row", detail="its index differs from it", key=entry.key)]
+        return [
+            Damage(problem="row", detail="the index of the row differs from the row", key=entry.key)
+        ]
     return []
 
 
-async def _check_claims(db: Database, entry: Entry) -> AsyncGenerator[Damage, None]:
+async def _check_claims(db: MongoDatabase, entry: MongoLogEntry) -> AsyncGenerator[Damage, None]:
     key = entry.key
     for name in catalog.bound(entry.row):
         if await claimed(db, key.tenant, catalog.SURFACE_CLAIM + name) != key.scope:
@@ -144,14 +149,14 @@ async def _check_claims(db: Database, entry: Entry) -> AsyncGenerator[Damage, No
 
 
 async def repair(
-    db: Database,
-    heads: Heads,
+    db: MongoDatabase,
+    heads: MongoHeads,
     project: Project,
     scope: Scope,
     log: str,
 ) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
-    is looked for once more before."""
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
+    looked for once more before."""
     found = await check_log(db, heads, project, scope, log)
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     mended = bool(lost) or any(damage.problem == "row" for damage in found)
@@ -175,8 +180,8 @@ async def repair(
 # What nobody owns
 
 
-async def drop_orphans(db: Database) -> Counter[str]:
-    """Remove what calls that died left behind: events, payloads, drafts and snapshots of logs
+async def drop_orphans(db: MongoDatabase) -> Counter[str]:
+    """Remove what calls that crashed left behind: events, payloads, drafts and snapshots of logs
     that are gone, and chunks that nothing points to."""
     removed: Counter[str] = Counter()
     for name in ("batches", "chunks", "drafts", "snapshots"):
@@ -185,7 +190,7 @@ async def drop_orphans(db: Database) -> Counter[str]:
     return removed
 
 
-async def _drop_strays(db: Database, collection: Collection) -> int:
+async def _drop_strays(db: MongoDatabase, collection: Collection) -> int:
     """Remove the documents of logs that do not exist."""
     removed = 0
     by_log: list[Document] = [{"$match": {"log": {"$ne": None}}}, {"$group": _LOG}]
@@ -205,7 +210,7 @@ _LOG = {
 }
 
 
-async def _drop_unused(db: Database) -> int:
+async def _drop_unused(db: MongoDatabase) -> int:
     """Remove the chunks of writes that no event and no blob points to."""
     removed = 0
     by_write: list[Document] = [

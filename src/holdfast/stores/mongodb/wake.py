@@ -20,7 +20,7 @@ from ...log.events import Key
 from ..notify import Wakes
 from .batches import named
 from .entry import LIVE, Document
-from .schema import Database
+from .schema import MongoDatabase
 
 QUICK = 0.05  # seconds between two polls without a change stream
 SLOW = 1.0  # … and with one
@@ -33,10 +33,10 @@ _ONLY_HEADS: list[Document] = [
 ]
 
 
-class Watch:
+class ChangeWatch:
     """Wakes the followers of one store, and works only while there are some."""
 
-    def __init__(self, db: Database, wakes: Wakes) -> None:
+    def __init__(self, db: MongoDatabase, wakes: Wakes) -> None:
         self._db = db
         self._wakes = wakes
         self._followed: Counter[Key] = Counter()

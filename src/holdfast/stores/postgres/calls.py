@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from asyncpg import Record
 
 from ...log.events import Key
-from .database import Database
+from .database import PostgresDatabase
 
 WRITERS = 4  # connections that append at a time
 TOGETHER = 8  # appends that share a call: a row that is locked elsewhere delays all of them
@@ -29,7 +29,7 @@ class _Waiting(NamedTuple):
 class Calls:
     """The calls of one statement, from any number of tasks."""
 
-    def __init__(self, database: Database, sql: str) -> None:
+    def __init__(self, database: PostgresDatabase, sql: str) -> None:
         self._database = database
         self._sql = sql
         self._waiting: list[_Waiting] = []
@@ -37,7 +37,7 @@ class Calls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, key: Key, values: list[Any], within: float | None) -> Record:
-        """What the function answers, within so many seconds an attempt."""
+        """Call the function and return its row; each attempt has `within` seconds."""
         self._database.own_loop.check()
         if self._busy < WRITERS:
             self._busy += 1
@@ -51,7 +51,7 @@ class Calls:
         return await waiting.answer
 
     def _next(self) -> None:
-        """Let those who wait go on, as far as there is room."""
+        """Start waiting calls while there is room."""
         while self._waiting and self._busy < WRITERS:
             some, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             self._busy += 1

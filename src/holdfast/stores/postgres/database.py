@@ -1,7 +1,7 @@
 """Connections: one pool per store, errors ridden out, and the server's clock.
 
 A `Link` is a connection that knows the name of our schema. A job is a coroutine function of
-a link; `Database.run` gives it one, in a transaction unless it is a single statement, and
+a link; `PostgresDatabase.run` gives it one, in a transaction unless it is a single statement, and
 runs it again if the connection broke. So every job must be safe to repeat.
 """
 
@@ -83,7 +83,7 @@ class Link:
         return await self.conn.fetchval(self._sql(sql), *values, timeout=self._within)
 
     async def run(self, sql: str, *values: Any) -> int:
-        """Execute, and say how many rows it touched."""
+        """Execute a statement and return how many rows it changed."""
         done = await self.conn.execute(self._sql(sql), *values, timeout=self._within)
         words = done.split()
         return int(words[-1]) if words[-1:] and words[-1].isdigit() else 0
@@ -107,7 +107,7 @@ def _in_schema(sql: str, schema: str) -> str:
 
 
 class Options:
-    """What a URL says to us; the rest of it is the driver's."""
+    """Holdfast's own options of a URL; all others are passed to the driver."""
 
     def __init__(self, url: str) -> None:
         parts = _split(url)
@@ -124,7 +124,7 @@ class Options:
         self.location = _location(parts, given, self.schema)
 
 
-class Database:
+class PostgresDatabase:
     """A pool of connections to one schema."""
 
     def __init__(self, pool: AnyPool, options: Options, *, owned: bool) -> None:
@@ -143,7 +143,7 @@ class Database:
         return f"Database({self.options.location!r})"
 
     @classmethod
-    async def open(cls, url: str, *, pool: AnyPool | None = None) -> Database:
+    async def open(cls, url: str, *, pool: AnyPool | None = None) -> PostgresDatabase:
         """Connect; with a pool of the caller's, use that one, which stays the caller's to close."""
         options = Options(url)
         if pool is not None:
@@ -195,7 +195,7 @@ class Database:
         """Run a single statement on a connection that is kept at hand: getting one from the
         pool and giving it back costs a tenth of an append."""
         if self._closed:
-            raise StoreUnavailable(problem="the store was closed")
+            raise StoreUnavailable(problem="the store is closed")
         conn, prepared = self._kept.pop() if self._kept else (await self.pool.acquire(), None)
         try:
             result = await job(Link(conn, self.options.schema, within or self._quick, prepared))
@@ -213,7 +213,7 @@ class Database:
     @asynccontextmanager
     async def _link(self, within: float | None) -> AsyncGenerator[Link, None]:
         if self._closed:
-            raise StoreUnavailable(problem="the store was closed")
+            raise StoreUnavailable(problem="the store is closed")
         async with self.pool.acquire() as conn:
             try:
                 yield Link(conn, self.options.schema, within or self._quick)
@@ -235,16 +235,17 @@ class Database:
 
     @property
     def can_listen(self) -> bool:
-        """Whether they can be heard: not through a pooler that hands out connections by the
+        """Whether notices can be received: not through a pooler that assigns connections per
         transaction."""
         return self.can_say and (not self.options.pooled or self.options.listen_url is not None)
 
     @asynccontextmanager
     async def apart(self) -> AsyncGenerator[Any, None]:
-        """A connection held for long, beside the pool; of the caller's pool, if it is that."""
+        """A connection outside the pool that is held for long; from the caller's pool if that is
+        used."""
         options = self.options
         if self._closed:
-            raise StoreUnavailable(problem="the store was closed")
+            raise StoreUnavailable(problem="the store is closed")
         if not self._owned and options.listen_url is None:
             async with self.pool.acquire(timeout=CONNECT) as held:
                 yield held
@@ -279,7 +280,7 @@ class Database:
             self._clock_at = (heard, now)
 
     def clock(self) -> int:
-        """The server's time in ms, as far as it was heard."""
+        """The server's time in ms, estimated from its last answer."""
         at, now = self._clock_at
         return now + int((time.monotonic() - at) * 1000)
 

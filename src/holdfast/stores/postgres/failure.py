@@ -37,7 +37,7 @@ FULL: tuple[type[BaseException], ...] = (
 
 
 def passing(error: Exception) -> bool:
-    """Whether the same attempt may succeed in a moment."""
+    """Whether the error is temporary, so that the same attempt may succeed soon."""
     return isinstance(error, PASSING) and not isinstance(error, pg.ClientConfigurationError)
 
 
@@ -48,7 +48,7 @@ def broken(error: BaseException) -> bool:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours, the driver's kept as the cause.
+    """Translate the driver's errors into Holdfast's, with the driver's error as the cause.
 
     What the server says of a failure may quote a value, so only its class and code are told.
     """
@@ -59,8 +59,8 @@ def translated() -> Iterator[None]:
     except (pg.ClientConfigurationError, pg.UndefinedObjectError) as error:
         raise InvalidValue(
             field="url",
-            problem="has an option, or a value of one, that driver or server do not know",
-            remedy="see docs/postgres.md for ours, libpq's documentation for the rest",
+            problem="has an option or a value that the driver or the server does not know",
+            remedy="see docs/postgres.md and the documentation of libpq",
         ) from error
     except (*PASSING, *FULL) as error:
         raise StoreUnavailable(problem=f"the store cannot be used now: {_named(error)}") from error

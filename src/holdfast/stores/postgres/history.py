@@ -1,4 +1,4 @@
-"""Logs as wholes: fork, restore, erase, and projecting a row anew. Each is one transaction."""
+"""Logs as wholes: fork, restore, erase, and rebuilding a row. Each is one transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..port import Lease
 from .columns import encode
 from .database import Link
 from .log import (
-    Entry,
+    PostgresLogEntry,
     begin,
     entry_by_id,
     existing,
@@ -49,7 +49,7 @@ async def fork(
     rules.check_at(entry.row, at)
     if (await known_ids(link, entry, [first.id])).get(first.id, at + 1) <= at:
         raise InvalidValue(
-            field="first", problem="has an id of the shared events", remedy="use a new id"
+            field="first", problem="has the id of a shared event", remedy="use a new id"
         )
     event = first.numbered(at + 1, now)
     base = await holder(link, entry, at)
@@ -65,8 +65,8 @@ async def fork(
     await save_row(link, id, None, plan.row)
 
 
-async def _same_fork(link: Link, there: Entry, at: int, first: NewEvent) -> None:
-    """Refuse a fork to a thread that exists, unless it is this very fork."""
+async def _same_fork(link: Link, there: PostgresLogEntry, at: int, first: NewEvent) -> None:
+    """Reject a fork to a thread that exists, unless it is this very fork."""
     known = await known_ids(link, there, [first.id])
     if at == 0 or there.shared != at or known.get(first.id) != at + 1:
         key = there.row.key
@@ -91,13 +91,13 @@ async def begin_restore(link: Link, now: int, until: int, key: Key, parent: Pare
     return id
 
 
-async def _restoring(link: Link, id: int) -> Entry:
-    """The log that a restore writes to, unless it was silent so long that others took it for
-    dead and removed it."""
+async def _restoring(link: Link, id: int) -> PostgresLogEntry:
+    """The log that a restore writes to, unless it paused for so long that it was discarded."""
     state = await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", id)
     if state not in (RESTORING, LIVE):  # LIVE: done, and the reply was lost
         raise StoreUnavailable(
-            problem="the restore was silent for too long and was discarded; send it again"
+            problem="the restore paused for too long and was discarded; "
+            "restore the session again from its first event"
         )
     return await entry_by_id(link, id)
 
@@ -113,7 +113,7 @@ async def restore_some(
     dense(events, row.head)
     ids = [event.id for event in events]
     if len(set(ids)) < len(ids) or await known_ids(link, entry, ids):
-        raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
+        raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
     if row.head == entry.shared:
         row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
     changes = [project(event) for event in events]
@@ -141,7 +141,7 @@ async def end_restore(link: Link, key: Key, id: int) -> None:
     """Give the restored log its key."""
     entry = await _restoring(link, id)
     if entry.row.head == entry.shared:
-        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+        raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
     there = await lookup(link, key)
     if there is not None and there.id == id:
         return  # done, and the reply was lost
@@ -163,13 +163,13 @@ async def end_restore(link: Link, key: Key, id: int) -> None:
     await save_row(link, id, None, entry.row)
 
 
-# Erasing and projecting anew
+# Erasing, and rebuilding rows
 
 
 async def erase(
     link: Link, project: Project, key: Key, seqs: Sequence[int], reason: str, fence: Lease | None
 ) -> dict[str, int]:
-    """Replace the data of events; rows are projected anew, snapshots dropped."""
+    """Replace the data of events; rows are rebuilt, snapshots are dropped."""
     entry = await existing(link, key)
     numbers = rules.check_seqs(entry.row, seqs)
     if fence is not None:
@@ -228,7 +228,7 @@ async def drop_snapshots(link: Link, log: int) -> int:
     )
 
 
-async def projected(link: Link, project: Project, entry: Entry) -> Row:
+async def projected(link: Link, project: Project, entry: PostgresLogEntry) -> Row:
     """The row as the log's own events make it."""
     row = rules.empty_row(entry.row, entry.shared)
     while row.head < entry.row.head:

@@ -1,9 +1,8 @@
 """The log: append and read, and the row that goes with it.
 
-What an append comes to is decided by `rules.extend` on the log as this process knows it;
-the database checks that it still is so (see `functions.py`). After a few misses, because
-others write to the same log, it is decided under the log's lock instead, where everyone
-gets a turn.
+`rules.extend` decides what an append writes on the log as this process knows it; the database
+checks that it still is so (see `functions.py`). After a few misses, because others write to the
+same log, it is decided under the log's lock instead, where everyone gets a turn.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ..port import Lease
 from ..rules import Extension, LeaseState
 from .calls import Calls
 from .columns import columns, dropped_drafts, encode, listed
-from .database import SLOW, Database, Link
+from .database import SLOW, Link, PostgresDatabase
 from .schema import LIVE
 
 HEADS = 1_024  # logs that a process remembers
@@ -41,7 +40,7 @@ _ENTRY = "id, version, base, shared, token, owner, since, until, renewed, doc"
 _KEYED = "tenant = $1 AND session = $2 AND thread = $3"
 
 
-class Entry(NamedTuple):
+class PostgresLogEntry(NamedTuple):
     """A log as the table has it. `version` counts the changes of its row and its lease."""
 
     id: int
@@ -52,14 +51,12 @@ class Entry(NamedTuple):
     row: Row
 
 
-class Heads:
-    """The logs that this process wrote to last, as it left them, and whose turn it is to write.
-
-    What is remembered may be out of date: the version says so when it is used.
-    """
+class KnownHeads:
+    """The logs that this process wrote to last, and a queue of writers for each. An entry may be
+    out of date; the version in the database shows that when it is used."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Key, Entry] = OrderedDict()
+        self._known: OrderedDict[Key, PostgresLogEntry] = OrderedDict()
         self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     def turn(self, key: Key) -> asyncio.Lock:
@@ -69,10 +66,10 @@ class Heads:
             turn = self._turns[key] = asyncio.Lock()
         return turn
 
-    def get(self, key: Key) -> Entry | None:
+    def get(self, key: Key) -> PostgresLogEntry | None:
         return self._known.get(key)
 
-    def put(self, key: Key, entry: Entry) -> None:
+    def put(self, key: Key, entry: PostgresLogEntry) -> None:
         self._known[key] = entry
         self._known.move_to_end(key)
         if len(self._known) > HEADS:
@@ -85,7 +82,7 @@ class Heads:
 # Looking up
 
 
-async def lookup(link: Link, key: Key, *, lock: str = "") -> Entry | None:
+async def lookup(link: Link, key: Key, *, lock: str = "") -> PostgresLogEntry | None:
     """The log that has this key, if one does."""
     record = await link.row(
         f"SELECT {_ENTRY} FROM hf.logs WHERE {_KEYED} {lock}", key.tenant, key.session, key.thread
@@ -95,7 +92,7 @@ async def lookup(link: Link, key: Key, *, lock: str = "") -> Entry | None:
 
 async def existing(
     link: Link, key: Key, log: str | None = None, *, lock: str = "FOR UPDATE"
-) -> Entry:
+) -> PostgresLogEntry:
     """The log that has this key, and is the incarnation that the caller knows."""
     entry = await lookup(link, key, lock=lock)
     rules.found(key, entry.row if entry else None, log)
@@ -103,13 +100,13 @@ async def existing(
     return entry
 
 
-async def entry_by_id(link: Link, id: int, *, lock: str = "FOR UPDATE") -> Entry:
+async def entry_by_id(link: Link, id: int, *, lock: str = "FOR UPDATE") -> PostgresLogEntry:
     record = await link.row(f"SELECT {_ENTRY} FROM hf.logs WHERE id = $1 {lock}", id)
     assert record is not None
     return entry_of(record)
 
 
-def entry_of(record: Record | Mapping[str, Any]) -> Entry:
+def entry_of(record: Record | Mapping[str, Any]) -> PostgresLogEntry:
     # What an append tells of a log it knows by its fences alone, without the renewal.
     lease = LeaseState(
         record["token"],
@@ -118,7 +115,7 @@ def entry_of(record: Record | Mapping[str, Any]) -> Entry:
         record["until"],
         record.get("renewed", 0),
     )
-    return Entry(
+    return PostgresLogEntry(
         record["id"],
         record["version"],
         record["base"],
@@ -128,7 +125,7 @@ def entry_of(record: Record | Mapping[str, Any]) -> Entry:
     )
 
 
-async def segments(link: Link, entry: Entry) -> list[tuple[int, int, int]]:
+async def segments(link: Link, entry: PostgresLogEntry) -> list[tuple[int, int, int]]:
     """Which log holds which numbers, as (log, after, upto), oldest first."""
     found = [(entry.id, entry.shared, entry.row.head)]
     if entry.base is not None:
@@ -144,7 +141,7 @@ async def segments(link: Link, entry: Entry) -> list[tuple[int, int, int]]:
     return sorted(found, key=lambda part: part[1])
 
 
-async def holder(link: Link, entry: Entry, seq: int) -> int:
+async def holder(link: Link, entry: PostgresLogEntry, seq: int) -> int:
     """The log that holds a number of this one: itself, or one that it was forked from."""
     for id, after, upto in await segments(link, entry):
         if after < seq <= upto:
@@ -153,14 +150,14 @@ async def holder(link: Link, entry: Entry, seq: int) -> int:
 
 
 async def kept_of(link: Link, log: int, seq: int) -> bytes | None:
-    """What is kept of the link of an event of this log; None if there is none."""
+    """The stored link of an event of this log; None if it does not exist."""
     kept: bytes | None = await link.value(
         "SELECT link FROM hf.events WHERE log = $1 AND seq = $2", log, seq
     )
     return kept
 
 
-async def known_ids(link: Link, entry: Entry, ids: Sequence[str]) -> dict[str, int]:
+async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> dict[str, int]:
     """The numbers of those ids that the log has, the shared ones included."""
     parts = await segments(link, entry)
     records = await link.rows(
@@ -187,14 +184,14 @@ async def link_of(link: Link, key: Key, seq: int, *, log: str | None = None) -> 
 Call = Callable[[list[Any]], Awaitable[Record]]
 
 
-class Append:
+class PostgresAppend:
     """One append, from what is remembered of the log to the numbers of its events."""
 
     def __init__(
         self,
-        database: Database,
+        database: PostgresDatabase,
         calls: Calls,
-        heads: Heads,
+        heads: KnownHeads,
         project: Project,
         clock: Callable[[], int],
         key: Key,
@@ -219,7 +216,7 @@ class Append:
         self._log = log
         self._create = create and log is None
         self._within = SLOW if size > LARGE else None
-        self._entry: Entry | None = None
+        self._entry: PostgresLogEntry | None = None
         self._known: dict[str, int] = {}
         self._looked = False  # whether the two above are what the database said
         self.written: Extension | None = None
@@ -241,7 +238,7 @@ class Append:
         return self._calls.call(self._key, values, self._within)
 
     async def _in_turn(self, link: Link) -> Appended:
-        """In one transaction: looking locks the log, so that nobody comes between."""
+        """Append in one transaction: reading the log locks it against other writers."""
         self._entry, self._known, self._looked = None, {}, False
         for _ in range(3):
             if (done := await self._try(lambda values: link.call(APPEND, *values))) is not None:
@@ -328,7 +325,7 @@ class Append:
         entry = self._entry
         base, shared = (entry.base, entry.shared) if entry else (None, 0)
         lease = entry.lease if entry else LeaseState()
-        left = Entry(answer["id"], answer["version"], base, shared, lease, plan.row)
+        left = PostgresLogEntry(answer["id"], answer["version"], base, shared, lease, plan.row)
         self._heads.put(self._key, left)
         self.written = plan
         return Appended(plan.seqs, plan.row.head, len(plan.fresh))

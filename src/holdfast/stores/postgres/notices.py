@@ -21,7 +21,7 @@ from ...log.events import Key
 from ..notify import Wakes
 from ..rules import Extension
 from .columns import encode
-from .database import Database, Link
+from .database import Link, PostgresDatabase
 from .failure import passing
 
 LOOK = 1.0  # seconds between two looks while notices arrive
@@ -31,10 +31,10 @@ LATELY = 0.2  # seconds since the last notice within which there are
 MOST = 400  # digests that fit into a notice, which has 8,000 bytes at most
 
 
-class Notices:
-    """Says and hears which logs grew."""
+class PostgresNotices:
+    """Sends and receives notices of logs that grew."""
 
-    def __init__(self, database: Database, wakes: Wakes) -> None:
+    def __init__(self, database: PostgresDatabase, wakes: Wakes) -> None:
         self._database = database
         self._wakes = wakes
         self._says, self._listens = database.can_say, database.can_listen
@@ -60,7 +60,7 @@ class Notices:
             self._begin(self._talk())
 
     def follow(self) -> None:
-        """Someone follows a log in this process: hear of others' appends from now on."""
+        """Start listening for appends of other processes."""
         if self._hears or self._closed:
             return
         self._hears = True
@@ -75,7 +75,7 @@ class Notices:
     # The connection
 
     async def _talk(self) -> None:
-        """Keep a connection, hear on it if someone follows, and say on it what grew."""
+        """Keep a connection open: listen on it if there is a follower, and send notices on it."""
         while True:
             try:
                 with cancellable():
@@ -163,7 +163,7 @@ class Notices:
             self._seen = {key: now.get(key) for key in keys}
 
     async def aclose(self) -> None:
-        """Say what is still to be said, and end."""
+        """Send the remaining notices, then stop."""
         self._closed = True
         tasks, self._tasks = self._tasks, []
         if tasks and self._grown:

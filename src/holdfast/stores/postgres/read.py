@@ -12,7 +12,7 @@ from ..paging import PAGE_EVENTS, Page, dense
 from ..rules import APART
 from .columns import event_of
 from .database import Link
-from .log import Entry, existing, segments
+from .log import PostgresLogEntry, existing, segments
 
 PAGE_BYTES = 4 << 20
 
@@ -96,7 +96,7 @@ def readable(record: Record) -> Event | None:
     return None if data is None else event_of(record, data)
 
 
-async def own_events(link: Link, entry: Entry, after: int) -> list[Event]:
+async def own_events(link: Link, entry: PostgresLogEntry, after: int) -> list[Event]:
     """Some of a log's own events after a number; a damaged one is there without its data."""
     records = await records_of(link, entry.id, after, entry.row.head, PAGE_EVENTS, False, True)
     return [readable(record) or event_of(record, b"null") for record in records]

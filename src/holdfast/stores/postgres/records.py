@@ -1,4 +1,4 @@
-"""What stands beside the log: leases, drafts, snapshots, blobs, claims."""
+"""What a store keeps in addition to the log: leases, drafts, snapshots, blobs, claims."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Deleting: hide at once, then remove in bounded steps.
 
-A deleted log loses its key and its row in one transaction; its events go in later ones.
-What its forks share stays, without a name, until the last of them goes. A delete that was
-cut short leaves such unnamed logs, and the next one finishes them.
+A deleted log loses its key and its row in one transaction; its events go in later ones. What its
+forks share stays, without a name, until the last of them goes. A delete that was interrupted leaves
+such unnamed logs, and the next one finishes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .. import rules
 from ..port import Lease
 from .columns import encode
 from .database import Link
-from .log import Entry, entry_by_id, existing, lookup
+from .log import PostgresLogEntry, entry_by_id, existing, lookup
 from .schema import DEAD, RESTORING
 
 STEP_EVENTS = 2_000
@@ -43,7 +43,7 @@ async def hide(
     return removed, rows
 
 
-async def _entries(link: Link, target: Scope | Key, fence: Lease | None) -> list[Entry]:
+async def _entries(link: Link, target: Scope | Key, fence: Lease | None) -> list[PostgresLogEntry]:
     if isinstance(target, Scope):
         ids = await link.rows(
             "SELECT id FROM hf.logs WHERE tenant = $1 AND session = $2 ORDER BY id FOR UPDATE",
@@ -68,7 +68,7 @@ async def has_threads(link: Link, scope: Scope) -> bool:
     return found is not None
 
 
-async def hide_log(link: Link, entry: Entry) -> Counter[str]:
+async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
     """Make one log unreachable, and leave of its row only what its forks need."""
     bare = Row(tenant="", session="", thread="", log=entry.row.log, head=entry.row.head)
     await link.run(
@@ -100,8 +100,8 @@ async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
 
 
 async def hidden(link: Link, now: int) -> list[int]:
-    """The logs that nobody can reach and of which something can go, those whose restorer fell
-    silent included, youngest first: a log comes before those that it was forked from."""
+    """The hidden logs that have something to remove, abandoned restores included, newest first: a
+    fork comes before the log that it was forked from."""
     await link.run(
         "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
     )
@@ -140,7 +140,7 @@ async def sweep(link: Link, id: int) -> bool:
 
 
 async def shared_still(link: Link, deleted: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; it tells of no other session."""
+    """What forks keep of the logs that a delete removed; no other session is mentioned."""
     found = await link.rows(
         "SELECT dead.log, max(fork.shared), string_agg(DISTINCT fork.thread, ',')"
         " FROM hf.logs AS dead JOIN hf.logs AS fork ON fork.base = dead.id"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from asyncpg import exceptions as pg
 
 from ...errors import InvalidValue, StoreError, StoreTooNew
-from .database import Database, Link
+from .database import Link, PostgresDatabase
 from .functions import APPEND_1, APPEND_2
 
 TABLES = """
@@ -123,7 +123,7 @@ async def found(link: Link) -> tuple[int, int]:
 
 
 async def check(link: Link) -> bool:
-    """Whether the tables are there and new enough; refuses those of a newer program."""
+    """Whether the tables are there and new enough; rejects those of a newer program."""
     encoding = await link.value("SELECT current_setting('server_encoding')")
     if encoding != "UTF8":
         raise InvalidValue(
@@ -178,7 +178,7 @@ def outdated(schema: str) -> StoreError:
 async def schema_state(url: str) -> tuple[int, int]:
     """The version of the tables that `url` names, and the one that this program knows.
     Changes nothing."""
-    database = await Database.open(url)
+    database = await PostgresDatabase.open(url)
     try:
         version, _ = await database.run(found, whole=False)
     finally:

@@ -1,7 +1,7 @@
 """`PostgresStore`: the port on one schema of a PostgreSQL database.
 
-Each method checks its arguments, then runs a function of `log`, `read`, `history`, `beside`,
-`find`, `remove` or `upkeep` on a connection: in a transaction if it is more than one statement.
+Each method runs a function of `log`, `read`, `history`, `records`, `queries`, `remove` or `upkeep`
+on a connection: in a transaction if it is more than one statement.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
 from . import read as reading
 from .calls import Calls
-from .database import CLOCK, FOR_EVER, SLOW, AnyPool, Database, Link
-from .log import Append, Heads
+from .database import CLOCK, FOR_EVER, SLOW, AnyPool, Link, PostgresDatabase
+from .log import KnownHeads, PostgresAppend
 from .methods import runs
-from .notices import Notices
+from .notices import PostgresNotices
 
 T = TypeVar("T")
 
@@ -43,17 +43,17 @@ class PostgresStore(CheckedStore):
     """Sessions in a PostgreSQL database. Open it with `holdfast.connect("postgresql://…")`."""
 
     def __init__(
-        self, database: Database, *, project: Project, clock: Callable[[], int] | None
+        self, database: PostgresDatabase, *, project: Project, clock: Callable[[], int] | None
     ) -> None:
         self._database = database
         self._run = database.run
         self._project = project
         self._given_clock = clock
         self._clock = clock or database.clock
-        self._heads = Heads()
+        self._heads = KnownHeads()
         self._calls = Calls(database, logs.APPEND)
         self._wakes = Wakes()
-        self._notices = Notices(database, self._wakes)
+        self._notices = PostgresNotices(database, self._wakes)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.options.location!r})"
@@ -72,7 +72,7 @@ class PostgresStore(CheckedStore):
         With `pool`, its connections are used, the URL gives options only, and `aclose` leaves
         the pool open. Without `clock`, the time is the server's.
         """
-        database = await Database.open(url, pool=pool)
+        database = await PostgresDatabase.open(url, pool=pool)
         try:
             if not await database.run(schema.check, whole=False):
                 if not database.options.migrates:
@@ -88,7 +88,7 @@ class PostgresStore(CheckedStore):
     async def _timed(
         self, job: Callable[[Link, int], Awaitable[T]], within: float | None = None
     ) -> T:
-        """Run a transaction that goes by the time, which is the server's at that moment."""
+        """Run a transaction that needs the time, which is the server's at that moment."""
 
         async def told(link: Link) -> T:
             return await job(link, await self._now(link))
@@ -111,7 +111,7 @@ class PostgresStore(CheckedStore):
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
-        append = Append(
+        append = PostgresAppend(
             self._database,
             self._calls,
             self._heads,

@@ -8,13 +8,13 @@ from ...log import catalog
 from ...log.catalog import Project
 from ...log.codec import fingerprint
 from ...log.events import Key, Scope
-from ..links import Walk
+from ..links import LinkWalk
 from ..paging import PAGE_EVENTS
 from ..port import Damage
 from .columns import digests
 from .database import Link
 from .history import blank, projected
-from .log import Entry, entry_by_id, kept_of, save_row, segments
+from .log import PostgresLogEntry, entry_by_id, kept_of, save_row, segments
 from .read import readable, records_of
 from .records import claimed
 from .schema import DEAD, LIVE
@@ -45,7 +45,9 @@ async def check_log(link: Link, project: Project, id: int) -> list[Damage]:
         own = part == id
         if own or await _is_dead(link, part):
             left = await _left_at(link, entry) if own else None
-            walk = Walk(entry.row, after, left, deleted=None if own else await _name(link, part))
+            walk = LinkWalk(
+                entry.row, after, left, deleted=None if own else await _name(link, part)
+            )
             found += await _check_events(link, entry.row.key, part, after, upto, walk)
             found += walk.end() if own else ()
     if not any(damage.problem == "unreadable" for damage in found):
@@ -62,13 +64,13 @@ async def _is_dead(link: Link, id: int) -> bool:
     return bool(state == DEAD)
 
 
-async def _left_at(link: Link, entry: Entry) -> bytes | None:
+async def _left_at(link: Link, entry: PostgresLogEntry) -> bytes | None:
     """What is kept with the event at which a fork left its parent."""
     return b"" if entry.base is None else await kept_of(link, entry.base, entry.shared)
 
 
 async def _check_events(
-    link: Link, key: Key, log: int, seq: int, upto: int, walk: Walk
+    link: Link, key: Key, log: int, seq: int, upto: int, walk: LinkWalk
 ) -> list[Damage]:
     found = []
     while seq < upto:
@@ -93,7 +95,7 @@ async def _check_events(
     return found
 
 
-async def _check_row(link: Link, project: Project, entry: Entry) -> list[Damage]:
+async def _check_row(link: Link, project: Project, entry: PostgresLogEntry) -> list[Damage]:
     row = await projected(link, project, entry)
     if not catalog.agrees(entry.row, row):
         return [Damage(problem="row", detail="differs from its log", key=entry.row.key)]
@@ -102,11 +104,15 @@ async def _check_row(link: Link, project: Project, entry: Entry) -> list[Damage]
     # Of a log that was moved, those of an earlier version are still there.
     waits = row.sealed is not None or {id for (id,) in items} == set(row.pending)
     if [term for (term,) in terms] != digests(row) or not waits:
-        return [Damage(problem="row", detail="its index differs from it", key=entry.row.key)]
+        return [
+            Damage(
+                problem="row", detail="the index of the row differs from the row", key=entry.row.key
+            )
+        ]
     return []
 
 
-async def _check_claims(link: Link, entry: Entry) -> list[Damage]:
+async def _check_claims(link: Link, entry: PostgresLogEntry) -> list[Damage]:
     key = entry.row.key
     return [
         Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
@@ -116,8 +122,8 @@ async def _check_claims(link: Link, entry: Entry) -> list[Damage]:
 
 
 async def repair(link: Link, project: Project, id: int) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
-    is found here, in the transaction that mends it."""
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
+    found here, in the transaction that repairs it."""
     if await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", id) != LIVE:
         return []  # deleted meanwhile
     found = await check_log(link, project, id)

@@ -1,4 +1,4 @@
-"""Logs as wholes, on a connection: fork, restore, erase, and projecting a row anew."""
+"""Logs as wholes, on a connection: fork, restore, erase, and rebuilding a row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .log import (
     save_row,
     write,
 )
-from .payloads import Bodies, Entry, Kept, Record, event_of
+from .payloads import KeptHash, PayloadStorage, Record, SqliteLogEntry, event_of
 from .schema import LIVE, RESTORING
 from .transaction import Transaction
 
@@ -36,8 +36,8 @@ from .transaction import Transaction
 
 def fork(tx: Transaction, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
     """Begin a thread that shares the numbers up to `at`."""
-    conn, bodies, now = tx.conn, tx.bodies, tx.clock()
-    entry = bodies.current(conn, existing(conn, key))
+    conn, payloads, now = tx.conn, tx.payloads, tx.clock()
+    entry = payloads.current(conn, existing(conn, key))
     target = Key(key.tenant, key.session, thread)
     there = lookup(conn, target)
     if there is not None:
@@ -49,18 +49,18 @@ def fork(tx: Transaction, key: Key, thread: str, *, at: int, first: NewEvent) ->
     rules.check_at(entry.row, at)
     if known_ids(conn, entry, [first.id]).get(first.id, at + 1) <= at:
         raise InvalidValue(
-            field="first", problem="has an id of the shared events", remedy="use a new id"
+            field="first", problem="has the id of a shared event", remedy="use a new id"
         )
     base = holder(conn, entry, at)
     row = rules.new_row(target, now, at=at, base=links.link_in(kept_of(conn, base, at)))
     event = first.numbered(at + 1, now)
     plan = rules.extended(row, [event], links.seals([event]), [tx.project(event)])
-    write(conn, bodies, begin(conn, row, base=base, shared=at), plan)
+    write(conn, payloads, begin(conn, row, base=base, shared=at), plan)
 
 
 def begin_restore(
     conn: sqlite3.Connection, now: int, until: int, key: Key, parent: catalog.Parent | None
-) -> Entry:
+) -> SqliteLogEntry:
     """An unnamed log to restore into."""
     if lookup(conn, key) is not None:
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
@@ -78,7 +78,7 @@ def begin_restore(
 
 def restore_some(
     conn: sqlite3.Connection,
-    bodies: Bodies,
+    payloads: PayloadStorage,
     project: Project,
     until: int,
     log: str,
@@ -90,16 +90,16 @@ def restore_some(
     dense(events, row.head)
     ids = [event.id for event in events]
     if len(set(ids)) < len(ids) or known_ids(conn, entry, ids):
-        raise InvalidValue(field="id", problem="occurs twice", remedy="give each event once")
+        raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
     if row.head == entry.shared:
         row = msgspec.structs.replace(row, created=events[0].at, active=events[0].at // 1000)
     changes = [project(event) for event in events]
     plan = rules.extended(row, events, links.seals(events), changes)
-    write(conn, bodies, entry, plan, listed=False)
+    write(conn, payloads, entry, plan, listed=False)
     conn.execute("UPDATE logs SET until = ? WHERE id = ?", (until, entry.id))
 
 
-def _restoring(conn: sqlite3.Connection, log: str) -> Entry:
+def _restoring(conn: sqlite3.Connection, log: str) -> SqliteLogEntry:
     """The log that is being restored, by its incarnation."""
     found = conn.execute("SELECT id FROM logs WHERE log = ? AND state = ?", (log, RESTORING))
     if (record := found.fetchone()) is None:
@@ -110,45 +110,45 @@ def _restoring(conn: sqlite3.Connection, log: str) -> Entry:
     return entry_by_id(conn, record[0])
 
 
-def end_restore(conn: sqlite3.Connection, bodies: Bodies, key: Key, log: str) -> None:
+def end_restore(conn: sqlite3.Connection, payloads: PayloadStorage, key: Key, log: str) -> None:
     """Give the restored log its key."""
     entry = _restoring(conn, log)
     if entry.row.head == entry.shared:
-        raise InvalidValue(field="events", problem="are none", remedy="give at least one")
+        raise InvalidValue(field="events", problem="is empty", remedy="pass at least one event")
     if lookup(conn, key) is not None:
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread)
     conn.execute(
         "UPDATE logs SET state = ?, tenant = ?, session = ?, thread = ?, until = 0 WHERE id = ?",
         (LIVE, key.tenant, key.session, key.thread, entry.id),
     )
-    bodies.finish(conn, entry)
+    payloads.finish(conn, entry)
     save_row(conn, entry.id, None, entry.row)
 
 
-# Erasing and projecting anew
+# Erasing, and rebuilding rows
 
 
 def erase(
     conn: sqlite3.Connection,
-    bodies: Bodies,
+    payloads: PayloadStorage,
     project: Project,
     key: Key,
     seqs: Sequence[int],
     reason: str,
     fence: Lease | None,
 ) -> dict[str, int]:
-    """Replace the data of events; rows are projected anew, snapshots dropped."""
-    entry = bodies.current(conn, existing(conn, key))
+    """Replace the data of events; rows are rebuilt, snapshots are dropped."""
+    entry = payloads.current(conn, existing(conn, key))
     numbers = rules.check_seqs(entry.row, seqs)
     if fence is not None:
         rules.check_fence(entry.row, entry.lease, fence)
     parts: dict[int, list[int]] = {}
     for seq in numbers:
         parts.setdefault(holder(conn, entry, seq), []).append(seq)
-    bodies.erasing(conn, parts, reason)
+    payloads.erasing(conn, parts, reason)
     dropped = 0
     for log, some in parts.items():
-        blank(conn, bodies, project, log, some, reason)
+        blank(conn, payloads, project, log, some, reason)
         dropped += drop_snapshots(conn, log)
     return {"payloads": len(numbers), "snapshots": dropped}
 
@@ -163,7 +163,7 @@ def drop_snapshots(conn: sqlite3.Connection, log: int) -> int:
 
 def blank(
     conn: sqlite3.Connection,
-    bodies: Bodies,
+    payloads: PayloadStorage,
     project: Project,
     log: int,
     seqs: Sequence[int],
@@ -180,12 +180,12 @@ def blank(
             "SELECT id, kind, v, hash, link FROM events WHERE log = ? AND seq = ?", (log, seq)
         ).fetchone()
         blanked = fingerprint(NewEvent(kind=kind, data=data, id=id, v=v))
-        kept[seq] = Kept(blanked, links.erased(link, hash, damaged=damaged))
-    bodies.replace(conn, log, data, kept)
+        kept[seq] = KeptHash(blanked, links.erased(link, hash, damaged=damaged))
+    payloads.replace(conn, log, data, kept)
     (state,) = conn.execute("SELECT state FROM logs WHERE id = ?", (log,)).fetchone()
     if state == LIVE:
         entry = entry_by_id(conn, log)
-        save_row(conn, log, entry.row, projected(conn, bodies, project, entry))
+        save_row(conn, log, entry.row, projected(conn, payloads, project, entry))
 
 
 def family(conn: sqlite3.Connection, id: int) -> list[int]:
@@ -202,25 +202,27 @@ def family(conn: sqlite3.Connection, id: int) -> list[int]:
 
 
 def _readable(
-    conn: sqlite3.Connection, bodies: Bodies, entry: Entry, records: list[Record]
+    conn: sqlite3.Connection, payloads: PayloadStorage, entry: SqliteLogEntry, records: list[Record]
 ) -> list[Event]:
     """The events of some records; a damaged one is there without its data."""
     key = entry.row.key
     try:
-        return list(bodies.get(conn, entry.id, key, records))
+        return list(payloads.get(conn, entry.id, key, records))
     except LogDamaged:
         if len(records) == 1:
             return [event_of(records[0], b"null")]
-        return [e for record in records for e in _readable(conn, bodies, entry, [record])]
+        return [e for record in records for e in _readable(conn, payloads, entry, [record])]
 
 
-def projected(conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry) -> Row:
+def projected(
+    conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, entry: SqliteLogEntry
+) -> Row:
     """The row as the log's own events make it."""
     row = rules.empty_row(entry.row, entry.shared)
     upto = entry.row.head
     while row.head < upto:
         records = records_of(conn, entry.id, row.head, upto, PAGE_EVENTS, False, 0)
-        events = _readable(conn, bodies, entry, records)
+        events = _readable(conn, payloads, entry, records)
         if not events:
             break  # numbers are missing, which `verify` reports by themselves
         row = catalog.apply(row, events, [project(event) for event in events])

@@ -20,7 +20,7 @@ Identity = tuple[Inode | None, ...]
 
 
 def inode(path: str) -> Inode | None:
-    """The file at a path; None if there is none."""
+    """The inode of the file at a path; None if it does not exist."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -64,7 +64,7 @@ class DatabaseFile:
             return False
 
     def is_whole(self) -> bool:
-        """Whether all files are there, as they are while somebody has the database open."""
+        """Whether all files exist, as they do while a process has the database open."""
         return None not in self.now()
 
     def remember(self, conn: sqlite3.Connection, before: Inode | None) -> bool:

@@ -22,7 +22,7 @@ from ..links import Seal, ending
 from ..paging import Page, dense
 from ..port import Lease
 from ..rules import Extension, LeaseState
-from .payloads import Bodies, Entry, Recent, Record
+from .payloads import PayloadStorage, Recent, Record, SqliteLogEntry
 from .schema import LIVE
 from .transaction import Transaction
 
@@ -49,7 +49,7 @@ INSERT = (
 # Looking up
 
 
-def lookup(conn: sqlite3.Connection, key: Key) -> Entry | None:
+def lookup(conn: sqlite3.Connection, key: Key) -> SqliteLogEntry | None:
     """The log that has this key, if one does."""
     found = conn.execute(
         f"SELECT {_ENTRY} FROM logs WHERE tenant = ? AND session = ? AND thread = ?",
@@ -58,7 +58,7 @@ def lookup(conn: sqlite3.Connection, key: Key) -> Entry | None:
     return found and _entry(conn, found)
 
 
-def existing(conn: sqlite3.Connection, key: Key, log: str | None = None) -> Entry:
+def existing(conn: sqlite3.Connection, key: Key, log: str | None = None) -> SqliteLogEntry:
     """The log that has this key, and is the incarnation that the caller knows."""
     entry = lookup(conn, key)
     rules.found(key, entry.row if entry else None, log)
@@ -66,18 +66,18 @@ def existing(conn: sqlite3.Connection, key: Key, log: str | None = None) -> Entr
     return entry
 
 
-def entry_by_id(conn: sqlite3.Connection, id: int) -> Entry:
+def entry_by_id(conn: sqlite3.Connection, id: int) -> SqliteLogEntry:
     found = conn.execute(f"SELECT {_ENTRY} FROM logs WHERE id = ?", (id,)).fetchone()
     return _entry(conn, found)
 
 
-def _entry(conn: sqlite3.Connection, record: Record) -> Entry:
+def _entry(conn: sqlite3.Connection, record: Record) -> SqliteLogEntry:
     id, base, shared, *lease, doc = record
-    return Entry(id, base, shared, LeaseState(*lease), row_of(conn, id, doc))
+    return SqliteLogEntry(id, base, shared, LeaseState(*lease), row_of(conn, id, doc))
 
 
 def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
-    """A log's row; where its document is damaged, what the other columns tell of it."""
+    """A log's row; if its document is damaged, a row from the other columns."""
     try:
         return _row_decoder.decode(doc)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
@@ -95,7 +95,7 @@ def row_of(conn: sqlite3.Connection, id: int, doc: bytes) -> Row:
         )
 
 
-def segments(conn: sqlite3.Connection, entry: Entry) -> list[tuple[int, int, int]]:
+def segments(conn: sqlite3.Connection, entry: SqliteLogEntry) -> list[tuple[int, int, int]]:
     """Which log holds which numbers, as (log, after, upto), oldest first."""
     found = [(entry.id, entry.shared, entry.row.head)]
     base, upto = entry.base, entry.shared
@@ -111,7 +111,7 @@ def _base(conn: sqlite3.Connection, id: int) -> tuple[int | None, int]:
     return base, shared
 
 
-def holder(conn: sqlite3.Connection, entry: Entry, seq: int) -> int:
+def holder(conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int) -> int:
     """The log that holds a number of this one: itself, or one that it was forked from."""
     for id, after, upto in segments(conn, entry):
         if after < seq <= upto:
@@ -120,12 +120,14 @@ def holder(conn: sqlite3.Connection, entry: Entry, seq: int) -> int:
 
 
 def kept_of(conn: sqlite3.Connection, log: int, seq: int) -> bytes | None:
-    """What is kept of the link of an event of this log; None if there is none."""
+    """The stored link of an event of this log; None if it does not exist."""
     found = conn.execute("SELECT link FROM events WHERE log = ? AND seq = ?", (log, seq)).fetchone()
     return None if found is None else found[0]
 
 
-def known_ids(conn: sqlite3.Connection, entry: Entry, ids: Sequence[str]) -> dict[str, int]:
+def known_ids(
+    conn: sqlite3.Connection, entry: SqliteLogEntry, ids: Sequence[str]
+) -> dict[str, int]:
     """The numbers of those ids that the log has, the shared ones included."""
     known: dict[str, int] = {}
     if entry.row.head == 0:
@@ -160,7 +162,7 @@ def link_of(tx: Transaction, key: Key, seq: int, *, log: str | None = None) -> s
 
 def append(
     conn: sqlite3.Connection,
-    bodies: Bodies,
+    payloads: PayloadStorage,
     recent: Recent,
     project: Project,
     now: int,
@@ -177,9 +179,9 @@ def append(
     entry = recent.get(key) or lookup(conn, key)
     begins = entry is None and create and log is None
     if entry is not None:
-        entry = recent[key] = bodies.current(conn, entry)
+        entry = recent[key] = payloads.current(conn, entry)
     elif begins:
-        entry = Entry(0, None, 0, LeaseState(), rules.new_row(key, now))
+        entry = SqliteLogEntry(0, None, 0, LeaseState(), rules.new_row(key, now))
     rules.found(key, entry.row if entry else None, log)
     assert entry is not None
     decide = partial(
@@ -197,25 +199,25 @@ def append(
     if begins:
         plan = decide({})
         entry = begin(conn, entry.row)
-        write(conn, bodies, entry, plan)
+        write(conn, payloads, entry, plan)
     else:
-        plan = _hope(conn, bodies, entry, decide)
+        plan = _hope(conn, payloads, entry, decide)
     if plan is None:
         plan = decide(known_ids(conn, entry, [event.id for event in events]))
-        write(conn, bodies, entry, plan)
+        write(conn, payloads, entry, plan)
     drafts = entry.drafts and has_drafts(conn, entry.id)
-    recent[key] = Entry(entry.id, entry.base, entry.shared, entry.lease, plan.row, drafts)
+    recent[key] = SqliteLogEntry(entry.id, entry.base, entry.shared, entry.lease, plan.row, drafts)
     return plan
 
 
 def _hope(
     conn: sqlite3.Connection,
-    bodies: Bodies,
-    entry: Entry,
+    payloads: PayloadStorage,
+    entry: SqliteLogEntry,
     decide: Callable[[dict[str, int]], Extension],
 ) -> Extension | None:
-    """Append as if all ids were new, which they nearly always are: the index on them tells.
-    None if that is not how it is; then nothing is written."""
+    """Append under the assumption that all ids are new, which is nearly always true; the unique
+    index verifies it. Returns None, with nothing written, if it is not."""
     if entry.base is not None:
         return None
     try:
@@ -223,7 +225,7 @@ def _hope(
     except HoldfastError:
         return None  # known ids come before what was refused: look first
     try:
-        write(conn, bodies, entry, plan)
+        write(conn, payloads, entry, plan)
     except sqlite3.IntegrityError:
         for table in ("events", "payloads"):
             conn.execute(
@@ -241,7 +243,7 @@ def begin(
     shared: int = 0,
     state: int = LIVE,
     until: int = 0,
-) -> Entry:
+) -> SqliteLogEntry:
     """A new, empty log; one being restored has no key yet."""
     key = (row.tenant, row.session, row.thread) if state == LIVE else (None, None, None)
     cursor = conn.execute(
@@ -251,13 +253,13 @@ def begin(
         (row.log, state, *key, base, shared, until, *_columns(row), _encode(row)),
     )
     assert cursor.lastrowid is not None
-    return Entry(cursor.lastrowid, base, shared, LeaseState(), row)
+    return SqliteLogEntry(cursor.lastrowid, base, shared, LeaseState(), row)
 
 
 def write(
     conn: sqlite3.Connection,
-    bodies: Bodies,
-    entry: Entry,
+    payloads: PayloadStorage,
+    entry: SqliteLogEntry,
     plan: Extension,
     *,
     listed: bool = True,
@@ -265,7 +267,7 @@ def write(
     """Write fresh events and the row after them."""
     if not plan.fresh:
         return
-    columns = bodies.put(conn, entry, plan)
+    columns = payloads.put(conn, entry, plan)
     conn.executemany(
         INSERT,
         [
@@ -275,7 +277,7 @@ def write(
             )
         ],
     )
-    bodies.keep(conn)
+    payloads.keep(conn)
     if entry.drafts:
         drop_drafts(conn, entry.id, plan.changes)
     if listed:
@@ -354,7 +356,7 @@ def _save_pending(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None
 
 def read_page(
     conn: sqlite3.Connection,
-    bodies: Bodies,
+    payloads: PayloadStorage,
     key: Key,
     *,
     after: int,
@@ -379,7 +381,7 @@ def read_page(
         if not inline:
             records = [_stubbed(record) for record in records]
         try:
-            for event in bodies.get(conn, part, key, records):
+            for event in payloads.get(conn, part, key, records):
                 events.append(event)
                 size += len(event.data)
         except LogDamaged as error:

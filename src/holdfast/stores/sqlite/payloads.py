@@ -1,6 +1,6 @@
 """Where the bodies of things are kept: in the database, or in files that it indexes.
 
-`Bodies` is the seam between the SQLite store, whose tables are the truth, and the
+`PayloadStorage` is the seam between the SQLite store, whose tables are the truth, and the
 file store, whose tables are an index over lines of JSON. Every method runs inside
 the caller's transaction.
 """
@@ -22,7 +22,7 @@ from ..rules import APART, Extension, LeaseState
 Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data, hash
 
 
-class Entry(NamedTuple):
+class SqliteLogEntry(NamedTuple):
     """A log as the `logs` table has it."""
 
     id: int
@@ -34,18 +34,18 @@ class Entry(NamedTuple):
     """Whether it may have some."""
 
 
-class Kept(NamedTuple):
-    """What is kept with an event beside itself: its hash and its link."""
+class KeptHash(NamedTuple):
+    """What is stored with an event: its hash and its link."""
 
     hash: bytes
     link: bytes | None
 
 
-Recent = dict[Key, Entry]  # the logs that were written last, for whoever writes next
+Recent = dict[Key, SqliteLogEntry]  # the logs that were written last, for whoever writes next
 
 
-class Bodies(Protocol):
-    """Keeps the data of events and blobs, and remembers what no log tells."""
+class PayloadStorage(Protocol):
+    """Stores the data of events and blobs, and changes that are not part of a log."""
 
     lossy: bool
     """Whether an event can be lost so that something stands for it."""
@@ -70,11 +70,11 @@ class Bodies(Protocol):
         """The transaction failed: take back what was put."""
         ...
 
-    def current(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
+    def current(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> SqliteLogEntry:
         """The log as it really is, before something is added to it."""
         ...
 
-    def put(self, conn: sqlite3.Connection, entry: Entry, plan: Extension) -> list[bytes]:
+    def put(self, conn: sqlite3.Connection, entry: SqliteLogEntry, plan: Extension) -> list[bytes]:
         """What the `data` column is to hold of fresh events. `keep` follows, unless one of
         their ids turns out to be known."""
         ...
@@ -93,15 +93,17 @@ class Bodies(Protocol):
         """These numbers of these logs are about to be erased, all of them or none."""
         ...
 
-    def replace(self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, Kept]) -> None:
+    def replace(
+        self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
+    ) -> None:
         """Put `data` in place of the data of some events, and with each what is kept of it."""
         ...
 
-    def finish(self, conn: sqlite3.Connection, entry: Entry) -> None:
+    def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         """A restored log is complete."""
         ...
 
-    def hide(self, conn: sqlite3.Connection, entry: Entry) -> None:
+    def hide(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         """A log was deleted; what its forks share is still needed."""
         ...
 
@@ -124,11 +126,11 @@ class Bodies(Protocol):
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
     ) -> None:
-        """A name went to a session, or to nobody."""
+        """A name was claimed by a session, or given up."""
         ...
 
 
-class InDatabase:
+class TablePayloads:
     """Bytes behind a format byte: `j` is a CRC-32 and JSON, `p` says that it is in `payloads`,
     `b` a blob; `s` is never stored: it marks what a reader gets in place of a payload kept
     apart. The CRC is checked by every read; the event's SHA-256, which costs more, by `verify`.
@@ -151,10 +153,10 @@ class InDatabase:
     def rolled_back(self) -> None:
         pass
 
-    def current(self, conn: sqlite3.Connection, entry: Entry) -> Entry:
+    def current(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> SqliteLogEntry:
         return entry
 
-    def put(self, conn: sqlite3.Connection, entry: Entry, plan: Extension) -> list[bytes]:
+    def put(self, conn: sqlite3.Connection, entry: SqliteLogEntry, plan: Extension) -> list[bytes]:
         columns = []
         for event in plan.fresh:
             if len(event.data) > APART:
@@ -189,7 +191,9 @@ class InDatabase:
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
         pass
 
-    def replace(self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, Kept]) -> None:
+    def replace(
+        self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
+    ) -> None:
         column = packed(data)
         for seq, (hash, link) in kept.items():
             conn.execute(
@@ -198,10 +202,10 @@ class InDatabase:
             )
             conn.execute("DELETE FROM payloads WHERE log = ? AND seq = ?", (log, seq))
 
-    def finish(self, conn: sqlite3.Connection, entry: Entry) -> None:
+    def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         pass
 
-    def hide(self, conn: sqlite3.Connection, entry: Entry) -> None:
+    def hide(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         pass
 
     def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:

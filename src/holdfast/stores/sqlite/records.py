@@ -1,4 +1,5 @@
-"""What stands beside the log, on a connection: leases, drafts, snapshots, blobs, claims."""
+"""What a store keeps in addition to the log, on a connection: leases, drafts, snapshots, blobs,
+claims."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .. import rules
 from ..port import BlobRef, Draft, Lease, Snapshot
 from ..rules import LeaseState
 from .log import existing, known_ids
-from .payloads import Entry
+from .payloads import SqliteLogEntry
 from .remove import has_threads
 from .transaction import Transaction
 
@@ -41,11 +42,11 @@ def release(tx: Transaction, lease: Lease, *, head: int | None = None) -> None:
     _save_lease(tx, entry, rules.release(entry.row, entry.lease, lease, head))
 
 
-def _recent(tx: Transaction, key: Key) -> Entry:
+def _recent(tx: Transaction, key: Key) -> SqliteLogEntry:
     return tx.recent.get(key) or existing(tx.conn, key)
 
 
-def _save_lease(tx: Transaction, entry: Entry, state: LeaseState) -> None:
+def _save_lease(tx: Transaction, entry: SqliteLogEntry, state: LeaseState) -> None:
     tx.conn.execute(
         "UPDATE logs SET token = ?, owner = ?, since = ?, until = ?, renewed = ? WHERE id = ?",
         (state.token, state.owner, state.since, state.until, state.renewed, entry.id),
@@ -117,7 +118,7 @@ def put_blob(tx: Transaction, scope: Scope, data: bytes, sha256: str) -> BlobRef
     if _blob(conn, owner, sha256) is None:
         conn.execute(
             "INSERT INTO blobs (owner, sha256, size, data) VALUES (?, ?, ?, ?)",
-            (owner, sha256, len(data), tx.bodies.put_blob(scope, sha256, data)),
+            (owner, sha256, len(data), tx.payloads.put_blob(scope, sha256, data)),
         )
     return BlobRef(sha256, len(data))
 
@@ -126,7 +127,7 @@ def get_blob(tx: Transaction, scope: Scope, ref: BlobRef, *, checked: bool = Tru
     owner = _owner(tx.conn, scope) if rules.is_sha256(ref.sha256) else None
     column = None if owner is None else _blob(tx.conn, owner, ref.sha256)
     if column is not None:
-        data = tx.bodies.get_blob(scope, ref.sha256, column)
+        data = tx.payloads.get_blob(scope, ref.sha256, column)
         if not checked or rules.is_blob(data, ref.sha256):
             return data
     raise BlobNotFound(tenant=scope.tenant, session=scope.session, sha256=ref.sha256)
@@ -167,7 +168,7 @@ def claim(
             "INSERT OR REPLACE INTO claims (tenant, name, session) VALUES (?, ?, ?)",
             (tenant, name, owner.session),
         )
-        tx.bodies.claimed(tx.conn, tenant, name, owner.session)
+        tx.payloads.claimed(tx.conn, tenant, name, owner.session)
         holder = owner
     return holder
 
@@ -186,7 +187,7 @@ def unclaim(tx: Transaction, tenant: str, name: str, owner: Scope) -> None:
         (tenant, name, owner.session),
     )
     if given_up.rowcount:
-        tx.bodies.claimed(tx.conn, tenant, name, None)
+        tx.payloads.claimed(tx.conn, tenant, name, None)
 
 
 def claims(tx: Transaction, owner: Scope) -> list[str]:

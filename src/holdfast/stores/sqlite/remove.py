@@ -1,8 +1,8 @@
 """Deleting on a connection: hide at once, then remove in bounded steps.
 
-A deleted log loses its key and its row in one transaction; its events go in later
-ones. What its forks share stays, without a name, until the last of them goes. A
-delete that was cut short leaves such unnamed logs, and the next one finishes them.
+A deleted log loses its key and its row in one transaction; its events go in later ones. What its
+forks share stays, without a name, until the last of them goes. A delete that was interrupted leaves
+such unnamed logs, and the next one finishes them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...values.records import Remains
 from .. import rules
 from ..port import Lease
 from .log import entry_by_id, existing, lookup
-from .payloads import Bodies, Entry
+from .payloads import PayloadStorage, SqliteLogEntry
 from .schema import DEAD, RESTORING
 
 STEP_EVENTS = 2_000
@@ -27,7 +27,7 @@ STEP_BLOBS = 8
 
 
 def hide(
-    conn: sqlite3.Connection, bodies: Bodies, target: Scope | Key, fence: Lease | None
+    conn: sqlite3.Connection, payloads: PayloadStorage, target: Scope | Key, fence: Lease | None
 ) -> tuple[Counter[str], list[Row]]:
     """Make a session or a thread unreachable; what was removed, and the rows it had."""
     removed: Counter[str] = Counter()
@@ -47,9 +47,9 @@ def hide(
         scope = target
     for entry in entries:
         removed += hide_log(conn, entry)
-        bodies.hide(conn, entry)
+        payloads.hide(conn, entry)
     if (entries or target == scope) and not has_threads(conn, scope):
-        removed += _hide_scope(conn, bodies, scope)
+        removed += _hide_scope(conn, payloads, scope)
     return removed, [entry.row for entry in entries]
 
 
@@ -61,7 +61,7 @@ def has_threads(conn: sqlite3.Connection, scope: Scope) -> bool:
     return found.fetchone() is not None
 
 
-def hide_log(conn: sqlite3.Connection, entry: Entry) -> Counter[str]:
+def hide_log(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Counter[str]:
     """Make one log unreachable."""
     save_bare(conn, entry.id, entry.row)
     removed = Counter(logs=1, events=entry.row.head - entry.shared)
@@ -81,16 +81,16 @@ def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
     )
 
 
-def _hide_scope(conn: sqlite3.Connection, bodies: Bodies, scope: Scope) -> Counter[str]:
+def _hide_scope(conn: sqlite3.Connection, payloads: PayloadStorage, scope: Scope) -> Counter[str]:
     """What a session owns goes with its last thread."""
     names = (scope.tenant, scope.session)
     claims = conn.execute(
         "SELECT name FROM claims WHERE tenant = ? AND session = ?", names
     ).fetchall()
     for (name,) in claims:
-        bodies.claimed(conn, scope.tenant, name, None)
+        payloads.claimed(conn, scope.tenant, name, None)
     conn.execute("DELETE FROM claims WHERE tenant = ? AND session = ?", names)
-    bodies.hide_scope(conn, scope)
+    payloads.hide_scope(conn, scope)
     (blobs,) = conn.execute(
         "SELECT count(*) FROM blobs JOIN owners ON owners.id = blobs.owner"
         " WHERE tenant = ? AND session = ?",
@@ -102,14 +102,14 @@ def _hide_scope(conn: sqlite3.Connection, bodies: Bodies, scope: Scope) -> Count
     return Counter(claims=len(claims), blobs=blobs)
 
 
-def sweep(conn: sqlite3.Connection, bodies: Bodies, now: int) -> bool:
+def sweep(conn: sqlite3.Connection, payloads: PayloadStorage, now: int) -> bool:
     """Remove some of what is hidden; whether there may be more."""
     conn.execute("UPDATE logs SET state = ? WHERE state = ? AND until < ?", (DEAD, RESTORING, now))
     for (owner,) in conn.execute("SELECT id FROM owners WHERE tenant IS NULL").fetchall():
         if _sweep_blobs(conn, owner):
             return True
     dead = conn.execute(f"SELECT id FROM logs WHERE state = {DEAD} ORDER BY id DESC").fetchall()
-    return any(_sweep_log(conn, bodies, id) for (id,) in dead)
+    return any(_sweep_log(conn, payloads, id) for (id,) in dead)
 
 
 def _sweep_blobs(conn: sqlite3.Connection, owner: int) -> bool:
@@ -123,7 +123,7 @@ def _sweep_blobs(conn: sqlite3.Connection, owner: int) -> bool:
     return bool(some)
 
 
-def _sweep_log(conn: sqlite3.Connection, bodies: Bodies, id: int) -> bool:
+def _sweep_log(conn: sqlite3.Connection, payloads: PayloadStorage, id: int) -> bool:
     (kept,) = conn.execute("SELECT max(shared) FROM logs WHERE base = ?", (id,)).fetchone()
     some = conn.execute(
         "DELETE FROM events WHERE rid IN"
@@ -133,7 +133,7 @@ def _sweep_log(conn: sqlite3.Connection, bodies: Bodies, id: int) -> bool:
     if some == STEP_EVENTS:
         return True
     if kept is None:
-        bodies.trim(conn, id, None)
+        payloads.trim(conn, id, None)
         conn.execute("DELETE FROM logs WHERE id = ?", (id,))
         return True  # its own base may have become free
     # `since` means nothing in a deleted log but how much of it is left.
@@ -141,12 +141,12 @@ def _sweep_log(conn: sqlite3.Connection, bodies: Bodies, id: int) -> bool:
         "UPDATE logs SET since = ? WHERE id = ? AND since <> ?", (kept, id, kept)
     )
     if trimmed.rowcount:
-        bodies.trim(conn, id, kept)
+        payloads.trim(conn, id, kept)
     return False
 
 
 def shared_still(conn: sqlite3.Connection, deleted: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; it tells of no other session."""
+    """What forks keep of the logs that a delete removed; no other session is mentioned."""
     remains = []
     for log in deleted:
         upto, threads = conn.execute(

@@ -196,15 +196,15 @@ def opening(path: str) -> Iterator[None]:
             raise
         raise InvalidValue(
             field="url",
-            problem=f"{path!r} is no SQLite database, or its first page is damaged",
-            remedy="name a new file, or put a backup in its place",
+            problem=f"{path!r} is not an SQLite database, or its first page is damaged",
+            remedy="restore a backup, or name a new file",
         ) from error
 
 
 @contextmanager
 def translated(path: str | None = None) -> Iterator[None]:
-    """Turn the driver's errors into ours, the driver's kept as the cause; `path` is the database's,
-    where it is known."""
+    """Translate the driver's errors into Holdfast's, with the driver's error as the cause; `path`
+    is the database's, where it is known."""
     try:
         yield
     except HoldfastError:
@@ -221,13 +221,13 @@ def translated(path: str | None = None) -> Iterator[None]:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether an error says that the file itself is malformed."""
+    """Whether an error means that the file itself is malformed."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what is above says more precisely where
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def folder_of(path: str) -> Path:
-    """The folder of a database file, which must exist; says so if it does not."""
+    """The folder of a database file; raises if it does not exist."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InvalidValue(

@@ -1,8 +1,7 @@
 """`SqliteStore`: the port on one SQLite file, for any number of processes.
 
-Each method checks its arguments, then runs a function of `log`, `history`, `beside`,
-`find`, `remove` or `upkeep` inside a transaction: of the writer if it changes something, of
-a reader if not.
+Each method runs a function of `log`, `history`, `records`, `queries`, `remove` or `upkeep` inside a
+transaction: of the writer if it changes something, of a reader if not.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from ..rules import APART, Extension
 from . import history, queries, records, remove, schema, upkeep
 from . import log as logs
 from .identity import DatabaseFile, inode, replaced
-from .payloads import Bodies, InDatabase
+from .payloads import PayloadStorage, TablePayloads
 from .transaction import Transaction, reads, writes
-from .writer import Readers, Reopen, Writer
+from .writer import Readers, Reopen, SqliteWriter
 
 MODE = 0o600  # who may open a file that is created: its owner
 RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
@@ -57,7 +56,7 @@ class SqliteStore(CheckedStore):
         conn: sqlite3.Connection,
         lock: FileLock,
         file: DatabaseFile,
-        bodies: Bodies,
+        payloads: PayloadStorage,
         project: Project,
         clock: Callable[[], int],
         reopen: Reopen | None = None,
@@ -68,13 +67,13 @@ class SqliteStore(CheckedStore):
         self._project = project
         self._clock = clock
         self._lock = lock
-        self._bodies = bodies
+        self._payloads = payloads
         self._closed = False
         self._wakes = Wakes()
-        self._writer = Writer(
+        self._writer = SqliteWriter(
             conn,
             lock,
-            bodies,
+            payloads,
             file,
             reopen=reopen,
             watching=lambda: bool(self._wakes),
@@ -93,7 +92,7 @@ class SqliteStore(CheckedStore):
         clock: Callable[[], int] = wall_clock,
     ) -> SqliteStore:
         """Open the file, creating or migrating it; safe for many processes at once. A file that is
-        created gets the permissions `mode`, and so do those beside it."""
+        created gets the permissions `mode`, and so do the files that belong to it."""
         level: Durability = read_option("sqlite", "durability", durability)
         private = read_option("sqlite", "mode", f"{mode:04o}")
         name = check_path(os.fspath(path))
@@ -105,7 +104,7 @@ class SqliteStore(CheckedStore):
             conn=conn,
             lock=lock,
             file=file,
-            bodies=InDatabase(),
+            payloads=TablePayloads(),
             project=project,
             clock=clock,
         )
@@ -114,7 +113,7 @@ class SqliteStore(CheckedStore):
         return schema.connect(self._file.path, synchronous="NORMAL")
 
     def _transaction(self, conn: sqlite3.Connection) -> Transaction:
-        return Transaction(conn, self._bodies, self._writer.recent, self._project, self._clock)
+        return Transaction(conn, self._payloads, self._writer.recent, self._project, self._clock)
 
     # The log
 
@@ -133,7 +132,7 @@ class SqliteStore(CheckedStore):
         def job(conn: sqlite3.Connection) -> Extension:
             return logs.append(
                 conn,
-                self._bodies,
+                self._payloads,
                 self._writer.recent,
                 self._project,
                 self._clock(),
@@ -175,7 +174,7 @@ class SqliteStore(CheckedStore):
 
     async def _page(self, key: Key, **bounds: Any) -> paging.Page:
         return await self._readers.run(
-            lambda conn: logs.read_page(conn, self._bodies, key, **bounds)
+            lambda conn: logs.read_page(conn, self._payloads, key, **bounds)
         )
 
     link = reads(logs.link_of)
@@ -200,7 +199,7 @@ class SqliteStore(CheckedStore):
             async for some in batches(events):
                 await self._restore_some(entry.row.log, some)
             await self._writer.run(
-                lambda conn: history.end_restore(conn, self._bodies, key, entry.row.log)
+                lambda conn: history.end_restore(conn, self._payloads, key, entry.row.log)
             )
         except BaseException:
             await asyncio.shield(self._discard(entry.row.log))
@@ -210,7 +209,7 @@ class SqliteStore(CheckedStore):
     async def _restore_some(self, log: str, events: list[Event]) -> None:
         await self._writer.run(
             lambda conn: history.restore_some(
-                conn, self._bodies, self._project, self._clock() + RESTORE_MS, log, events
+                conn, self._payloads, self._project, self._clock() + RESTORE_MS, log, events
             )
         )
 
@@ -224,13 +223,15 @@ class SqliteStore(CheckedStore):
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
         removed = await self._writer.run(
-            lambda conn: history.erase(conn, self._bodies, self._project, key, seqs, reason, fence)
+            lambda conn: history.erase(
+                conn, self._payloads, self._project, key, seqs, reason, fence
+            )
         )
         return Receipt(removed=removed, remains=self._left_behind())
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
         removed, rows = await self._writer.run(
-            lambda conn: remove.hide(conn, self._bodies, target, fence)
+            lambda conn: remove.hide(conn, self._payloads, target, fence)
         )
         for row in rows:
             self._wakes.wake(row.key)
@@ -241,7 +242,9 @@ class SqliteStore(CheckedStore):
         return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
 
     async def _sweep(self) -> None:
-        while await self._writer.run(lambda conn: remove.sweep(conn, self._bodies, self._clock())):
+        while await self._writer.run(
+            lambda conn: remove.sweep(conn, self._payloads, self._clock())
+        ):
             pass
 
     def _left_behind(self) -> tuple[Remains, ...]:
@@ -330,8 +333,8 @@ class SqliteStore(CheckedStore):
             return [upkeep.malformed(error)]
 
     async def _check_log(self, log: str, key: Key, *, repair: bool) -> list[Damage]:
-        check = partial(upkeep.check_log, bodies=self._bodies, project=self._project, log=log)
-        mend = partial(upkeep.repair, bodies=self._bodies, project=self._project, log=log)
+        check = partial(upkeep.check_log, payloads=self._payloads, project=self._project, log=log)
+        mend = partial(upkeep.repair, payloads=self._payloads, project=self._project, log=log)
         found: list[Damage] = []
         try:
             if found := await self._readers.run(check):

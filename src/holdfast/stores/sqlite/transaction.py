@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ...log.catalog import Project
-from .payloads import Bodies, Recent
+from .payloads import PayloadStorage, Recent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,7 +18,7 @@ class Transaction(NamedTuple):
     """The connection, where payloads are kept, the logs written last, and how rows are made."""
 
     conn: sqlite3.Connection
-    bodies: Bodies
+    payloads: PayloadStorage
     recent: Recent
     project: Project
     clock: Callable[[], int]

@@ -12,11 +12,11 @@ from ...log import catalog
 from ...log.catalog import Project
 from ...log.codec import fingerprint
 from ...log.events import Key, Scope
-from ..links import Walk
+from ..links import LinkWalk
 from ..port import Damage
 from .history import blank, projected
 from .log import entry_by_id, kept_of, save_row, segments
-from .payloads import Bodies, Entry
+from .payloads import PayloadStorage, SqliteLogEntry
 from .records import claimed
 from .schema import DEAD, LIVE, translated
 
@@ -55,20 +55,22 @@ def malformed(error: StoreDamaged, key: Key | None = None) -> Damage:
     return Damage(problem="unreadable", detail=detail, key=key)
 
 
-def _live(conn: sqlite3.Connection, log: str) -> Entry | None:
+def _live(conn: sqlite3.Connection, log: str) -> SqliteLogEntry | None:
     """A log by its incarnation; None if it was deleted meanwhile."""
     found = conn.execute("SELECT id FROM logs WHERE log = ? AND state = ?", (log, LIVE)).fetchone()
     return found and entry_by_id(conn, found[0])
 
 
-def check_log(conn: sqlite3.Connection, bodies: Bodies, project: Project, log: str) -> list[Damage]:
+def check_log(
+    conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, log: str
+) -> list[Damage]:
     """What is wrong with one log, its row and its claims."""
     entry = _live(conn, log)
-    return [] if entry is None else _check(conn, bodies, project, entry)
+    return [] if entry is None else _check(conn, payloads, project, entry)
 
 
 def _check(
-    conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry
+    conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, entry: SqliteLogEntry
 ) -> list[Damage]:
     found: list[Damage] = []
     for part, after, upto in segments(conn, entry):
@@ -78,11 +80,11 @@ def _check(
             (log,) = conn.execute("SELECT log FROM logs WHERE id = ?", (part,)).fetchone()
             left = _left_at(conn, entry) if own else None
             deleted = None if own else log
-            walk = Walk(entry.row, after, left, deleted=deleted, lossy=bodies.lossy)
-            found += _check_events(conn, bodies, entry.row.key, part, after, upto, walk)
+            walk = LinkWalk(entry.row, after, left, deleted=deleted, lossy=payloads.lossy)
+            found += _check_events(conn, payloads, entry.row.key, part, after, upto, walk)
             found += walk.end() if own else ()
     if not any(damage.problem == "unreadable" for damage in found):
-        found += _check_row(conn, bodies, project, entry)
+        found += _check_row(conn, payloads, project, entry)
     return found + list(_check_claims(conn, entry))
 
 
@@ -91,13 +93,19 @@ def _is_dead(conn: sqlite3.Connection, id: int) -> bool:
     return bool(state == DEAD)
 
 
-def _left_at(conn: sqlite3.Connection, entry: Entry) -> bytes | None:
+def _left_at(conn: sqlite3.Connection, entry: SqliteLogEntry) -> bytes | None:
     """What is kept with the event at which a fork left its parent."""
     return b"" if entry.base is None else kept_of(conn, entry.base, entry.shared)
 
 
 def _check_events(
-    conn: sqlite3.Connection, bodies: Bodies, key: Key, log: int, seq: int, upto: int, walk: Walk
+    conn: sqlite3.Connection,
+    payloads: PayloadStorage,
+    key: Key,
+    log: int,
+    seq: int,
+    upto: int,
+    walk: LinkWalk,
 ) -> Iterator[Damage]:
     while seq < upto:
         records = conn.execute(
@@ -117,7 +125,7 @@ def _check_events(
                 )
             seq = record[0]
             try:
-                (event,) = bodies.get(conn, log, key, [tuple(record)])
+                (event,) = payloads.get(conn, log, key, [tuple(record)])
                 sound = fingerprint(event) == record[9]
                 detail = "differs from its hash"
             except LogDamaged as error:
@@ -130,10 +138,10 @@ def _check_events(
 
 
 def _check_row(
-    conn: sqlite3.Connection, bodies: Bodies, project: Project, entry: Entry
+    conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, entry: SqliteLogEntry
 ) -> Iterator[Damage]:
     try:
-        row = projected(conn, bodies, project, entry)
+        row = projected(conn, payloads, project, entry)
     except LogDamaged:
         return  # reported with its event
     if not catalog.agrees(entry.row, row):
@@ -149,32 +157,36 @@ def _check_row(
     # Of a log that was moved, those of an earlier version are still there.
     waits = row.sealed is not None or open_items == set(row.pending)
     if listed != catalog.row_terms(row) or not waits:
-        yield Damage(problem="row", detail="its index differs from it", key=entry.row.key)
+        yield Damage(
+            problem="row", detail="the index of the row differs from the row", key=entry.row.key
+        )
 
 
-def _check_claims(conn: sqlite3.Connection, entry: Entry) -> Iterator[Damage]:
+def _check_claims(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Iterator[Damage]:
     key = entry.row.key
     for name in catalog.bound(entry.row):
         if claimed(conn, key.tenant, catalog.SURFACE_CLAIM + name) != key.scope:
             yield Damage(problem="claim", detail=f"surface {name} is not claimed", key=key)
 
 
-def repair(conn: sqlite3.Connection, bodies: Bodies, project: Project, log: str) -> list[Damage]:
-    """Mend what can be mended: damaged events are erased, rows projected anew. What is damaged
-    is found here, in the transaction that mends it."""
+def repair(
+    conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, log: str
+) -> list[Damage]:
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
+    found here, in the transaction that repairs it."""
     entry = _live(conn, log)
-    found = [] if entry is None else _check(conn, bodies, project, entry)
+    found = [] if entry is None else _check(conn, payloads, project, entry)
     if entry is None or not found:
         return []
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     for part, after, upto in segments(conn, entry):
         if some := [seq for seq in lost if after < seq <= upto]:
-            blank(conn, bodies, project, part, some, "damaged", damaged=True)
+            blank(conn, payloads, project, part, some, "damaged", damaged=True)
     if any(damage.problem in ("unreadable", "row") for damage in found):
         for table in ("snapshots", "terms", "pending"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
         entry = entry_by_id(conn, entry.id)
-        save_row(conn, entry.id, None, projected(conn, bodies, project, entry))
+        save_row(conn, entry.id, None, projected(conn, payloads, project, entry))
     return [
         msgspec.structs.replace(damage, repaired=damage.problem in ("unreadable", "row"))
         for damage in found

@@ -1,11 +1,10 @@
 """The one thread that writes and watches, and the pool of connections that read.
 
-Every job waiting is carried out in one transaction, so that many sessions share one
-fsync. A refused job (a `HoldfastError`) writes nothing and does not disturb its
-neighbours; a failed transaction fails all of its jobs as `StoreUnavailable`. A job
-that was handed over runs even when its caller is cancelled: ids make the retry safe.
-While somebody follows, what other processes commit is noticed by the same connection, to
-which its own commits are no news.
+Every job waiting is carried out in one transaction, so that many sessions share one fsync. A
+refused job (a `HoldfastError`) writes nothing and does not disturb its neighbours; a failed
+transaction fails all of its jobs as `StoreUnavailable`. A job that was handed over runs even when
+its caller is cancelled: ids make the retry safe. While a follower exists, what other processes
+commit is noticed by the same connection, to which its own commits are no news.
 
 Each batch begins with a look whether the files are still those that were opened. A database that
 can be rebuilt is opened again then, and rebuilt when it is damaged; any other is not used any more.
@@ -27,7 +26,7 @@ from ...errors import HoldfastError, StoreDamaged, StoreError, StoreUnavailable
 from ...file_lock import FileLock
 from ..event_loop import OwnLoop
 from .identity import DatabaseFile, Identity, replaced
-from .payloads import Bodies, Recent
+from .payloads import PayloadStorage, Recent
 from .schema import translated
 
 T = TypeVar("T")
@@ -42,9 +41,9 @@ LOOK = 0.02  # seconds between two looks at what others commit, while somebody f
 
 
 class _Waiting:
-    """A job and who waits for it. `alone` runs outside a transaction (VACUUM needs that);
-    `tidy` keeps `Writer.recent` true itself; `done` is told the result, whoever still waits for
-    that."""
+    """A job and the future of its caller. `alone` runs outside a transaction (VACUUM needs that);
+    a `tidy` job updates `SqliteWriter.recent` itself; `done` is called with the result, also if
+    the caller was cancelled."""
 
     __slots__ = ("alone", "done", "error", "future", "job", "result", "size", "tidy")
 
@@ -68,7 +67,7 @@ class _Waiting:
         self.error: BaseException | None = None
 
 
-class Writer:
+class SqliteWriter:
     """Runs jobs on one connection in one thread, many to a transaction. While `watching` is
     true, `changed` is called on the loop when another process has committed.
 
@@ -80,7 +79,7 @@ class Writer:
         self,
         conn: sqlite3.Connection,
         lock: FileLock,
-        bodies: Bodies,
+        payloads: PayloadStorage,
         file: DatabaseFile,
         *,
         reopen: Reopen | None,
@@ -89,7 +88,7 @@ class Writer:
     ) -> None:
         self._conn = conn
         self._lock = lock
-        self._bodies = bodies
+        self._payloads = payloads
         self._file = file
         self._reopen = reopen
         self.recent: Recent = {}
@@ -244,7 +243,7 @@ class Writer:
         conn.execute("BEGIN IMMEDIATE")
         try:
             self._check_recent()
-            if self._bodies.begun(conn):
+            if self._payloads.begun(conn):
                 self._forget()
             for waiting in batch:
                 waiting.error = None
@@ -254,15 +253,15 @@ class Writer:
                     waiting.result = waiting.job(conn)
                 except HoldfastError as error:
                     waiting.error = error
-            self._bodies.committing(conn)
+            self._payloads.committing(conn)
             conn.execute("COMMIT")
         except BaseException:
             if conn.in_transaction:
                 conn.execute("ROLLBACK")
-            self._bodies.rolled_back()
+            self._payloads.rolled_back()
             self._forget()
             raise
-        self._bodies.committed()
+        self._payloads.committed()
 
     def _check_recent(self) -> None:
         """`recent` holds the logs that were written last, as the tables have them: until another
@@ -281,7 +280,7 @@ class Writer:
 
     def _forget(self) -> None:
         self.recent.clear()
-        self._bodies.forget()
+        self._payloads.forget()
 
     async def finish(self) -> None:
         """Finish what was handed over; nothing more is taken."""
@@ -338,7 +337,7 @@ class Readers:
         self,
         connect: Callable[[], sqlite3.Connection],
         file: DatabaseFile,
-        writer: Writer,
+        writer: SqliteWriter,
         *,
         most: int = 4,
     ) -> None:
@@ -358,8 +357,8 @@ class Readers:
         )
 
     async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of a short job. All that are asked for in one round of the loop are one job
-        of a thread: handing it over costs more than to read a row."""
+        """The result of a short job. All that are requested in one round of the loop are one job of
+        a thread: handing it over costs more than to read a row."""
 
         def soon() -> asyncio.Future[T]:
             if not self._gathered:
@@ -371,7 +370,7 @@ class Readers:
         return await self._renewing(soon)
 
     async def _renewing(self, begin: Callable[[], asyncio.Future[T]]) -> T:
-        """What a read comes to, begun again as often as the database was opened again."""
+        """The result of a read, repeated each time the database was reopened meanwhile."""
         damage: StoreDamaged | None = None
         for _ in range(RENEWALS):
             self._check_open()

@@ -1,4 +1,4 @@
-"""Encryption at rest: a store before any other, and the keys it goes by."""
+"""Encryption at rest: a store in front of any other, and its keys."""
 
 from .keys import Vault
 

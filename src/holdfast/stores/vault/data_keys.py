@@ -1,4 +1,4 @@
-"""The data keys of all tenants: read from the store, made, and encrypted anew."""
+"""The data keys of all tenants: read from the store, created, and re-encrypted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AGAIN = 60.0  # seconds for which a key that is nowhere is not looked for
 TRIED = 8  # tenants whose keys are tried when a store is opened
 
 
-class KeyInfo(Struct, frozen=True):
+class DataKeyInfo(Struct, frozen=True):
     """A data key, without itself: which master key it is encrypted with now, and which was first
     when it was made. `readable`: the vault can decrypt it."""
 
@@ -81,8 +81,8 @@ class Rings:
         return ring.surely()
 
     async def writing(self, tenant: str) -> Ring:
-        """The keys of a tenant, one of them to encrypt with: made if there is none, or none that
-        was made under the vault's first key and is encrypted with it."""
+        """The keys of a tenant, with one to encrypt with. A new key is created if there is none
+        that was created under the vault's first master key and is encrypted with it."""
         ring = await self.reading(tenant)
         if ring.current is None or tenant not in self._marked:
             async with self._turn(tenant):
@@ -93,20 +93,20 @@ class Rings:
         return ring
 
     async def _mark(self, tenant: str) -> None:
-        """Say that the tenant has keys, or whoever changes them would pass it over."""
+        """Register the tenant as one that has keys, so that a rotation includes it."""
         await self._store.claim(RESERVED, TENANT + tenant, Scope(RESERVED, RESERVED))
         if len(self._marked) >= TENANTS:
             self._marked.clear()
         self._marked.add(tenant)
 
     async def check_keys(self) -> None:
-        """Refuse a vault that can read nothing of any tenant that is tried (`KeyMissing`)."""
+        """Reject a vault that can read nothing of any tenant that is tried (`KeyMissing`)."""
         tried = [await self.reading(tenant) for tenant in (await self.tenants())[:TRIED]]
         if tried and not any(ring.keys or ring.empty for ring in tried):
             raise self._unable(tried[0])
 
     async def check_tenant(self, tenant: str) -> None:
-        """Refuse a tenant that could not be written to; changes nothing."""
+        """Reject a tenant that could not be written to; changes nothing."""
         ring = await self.reading(tenant)
         if ring.empty:
             await self._checked_empty(tenant)
@@ -131,10 +131,10 @@ class Rings:
         names = await self._store.claims(Scope(RESERVED, RESERVED))
         return [name.removeprefix(TENANT) for name in names if name.startswith(TENANT)]
 
-    async def listed(self, tenant: str) -> list[KeyInfo]:
+    async def listed(self, tenant: str) -> list[DataKeyInfo]:
         """What the store keeps of a tenant's data keys."""
         return [
-            KeyInfo(
+            DataKeyInfo(
                 tenant, claim.id, claim.master, claim.made, self._key(tenant, claim) is not None
             )
             for claim in await self._claims(tenant)
@@ -211,7 +211,7 @@ class Rings:
         return await self._load(tenant)
 
     async def _checked_empty(self, tenant: str) -> Ring:
-        """Refuse a tenant that has sessions and no keys."""
+        """Reject a tenant that has sessions and no keys."""
         found = await self._store.find(Query(tenant=tenant), limit=1)
         ring = await self._load(tenant)  # whoever begins an encrypted session made a key before
         if found.items and ring.empty:
@@ -230,5 +230,5 @@ class Rings:
         return InvalidValue(
             field="vault",
             problem=f"tenant {key.tenant!r} has sessions here that are not encrypted",
-            remedy="move them into a store that is: holdfast copy --move",
+            remedy="move them into an encrypted store: holdfast copy --move",
         )

@@ -23,7 +23,7 @@ PIECE = 96 << 10  # characters of each line of a longer one
 MESSAGES = 4_096  # messages of which a process remembers how much is kept
 
 
-class Drafts:
+class VaultDrafts:
     """Where the next piece of each message goes."""
 
     def __init__(self, store: Store) -> None:

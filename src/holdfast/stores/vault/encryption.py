@@ -102,7 +102,7 @@ def _bound(event: NewEvent, v: int) -> tuple[Any, ...]:
 
 
 def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
-    """One that was erased, or stands for another that was lost, by the reason that was given."""
+    """An event that was erased, or the placeholder of a lost one, with the reason given."""
     try:
         reason = _erased(event.data).erased
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -114,8 +114,8 @@ def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
 
 
 def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
-    """Why something is erased, as it is kept: so nobody else can say that it was. It is the same
-    in forks, under whichever thread it is read."""
+    """The reason of an erasure, encrypted, so that no one without the keys can forge it. It is the
+    same in all forks."""
     data = bytes(erased(reason))
     if len(data) > REASON_BYTES:
         raise InvalidValue(

@@ -95,14 +95,14 @@ class Claim(NamedTuple):
         return cls(name, master, id, made, sealed) if what == CLAIM and _ID.fullmatch(id) else None
 
 
-class Keys(NamedTuple):
+class SessionKeys(NamedTuple):
     """What a data key is for one session: it encrypts, and it ties to numbers and times."""
 
     cipher: AESGCM
     tie: bytes
 
 
-Ciphers = OrderedDict[tuple[str, str], Keys]
+Ciphers = OrderedDict[tuple[str, str], SessionKeys]
 
 
 class Ring:
@@ -214,13 +214,13 @@ class Ring:
     def _bound(self, session: str, place: tuple[Any, ...], more: bytes) -> bytes:
         return _encode(("holdfast", 1, self.tenant, session, *place)) + b"\n" + more
 
-    def _of(self, key: DataKey, session: str) -> Keys:
+    def _of(self, key: DataKey, session: str) -> SessionKeys:
         known = (key.id, session)
         keys = self._ciphers.get(known)
         if keys is None:
             secret = _derived(key.secret, self.tenant, session)
             tie = _derived(key.secret, self.tenant, session, "tie")
-            keys = self._ciphers[known] = Keys(AESGCM(secret), tie)
+            keys = self._ciphers[known] = SessionKeys(AESGCM(secret), tie)
             if len(self._ciphers) > SESSIONS:
                 self._ciphers.popitem(last=False)
         return keys

@@ -27,8 +27,8 @@ from ..frames import damaged
 from ..port import BlobRef, Damage, Draft, Lease, Snapshot, Store, StoreInfo
 from ..wrapped import WrappedStore
 from . import encryption
-from .data_keys import KeyInfo, Resealed, Rings
-from .drafts import Drafts, opened_draft
+from .data_keys import DataKeyInfo, Resealed, Rings
+from .drafts import VaultDrafts, opened_draft
 from .key_rings import ALTERED, OVERHEAD, PLAIN, Ring, UnknownKey, Unsealed
 from .keys import RESERVED, Vault
 
@@ -53,14 +53,14 @@ class VaultStore(WrappedStore, CheckedStore):
     def __init__(self, inner: Store, vault: Vault) -> None:
         super().__init__(inner)
         self._rings = Rings(inner, vault)
-        self._drafts = Drafts(inner)
+        self._drafts = VaultDrafts(inner)
 
     async def check_keys(self) -> None:
-        """Refuse a vault that can read nothing of the store (`KeyMissing`)."""
+        """Reject a vault that can read nothing of the store (`KeyMissing`)."""
         await self._rings.check_keys()
 
     async def check_tenant(self, tenant: str) -> None:
-        """Refuse a tenant that could not be written to (`KeyMissing`, or `InvalidValue` where its
+        """Reject a tenant that could not be written to (`KeyMissing`, or `InvalidValue` where its
         sessions are in clear); changes nothing."""
         await self._rings.check_tenant(tenant)
 
@@ -133,8 +133,8 @@ class VaultStore(WrappedStore, CheckedStore):
             ) from error
 
     async def _opened(self, tenant: str, open: Callable[[Ring], T], size: int = 0) -> T:
-        """What `open` makes of something with the keys of its tenant; a key that another process
-        made meanwhile is read then."""
+        """The result of `open` with the keys of the tenant; reads the keys again if another process
+        created one meanwhile."""
         ring = await self._rings.reading(tenant)
         try:
             return await _large(size, open, ring)
@@ -301,7 +301,7 @@ class VaultStore(WrappedStore, CheckedStore):
         no more."""
         return [await self._rings.reseal(tenant) for tenant in await self._rings.tenants()]
 
-    async def data_keys(self) -> list[KeyInfo]:
+    async def data_keys(self) -> list[DataKeyInfo]:
         """The data keys of every tenant, without themselves."""
         tenants = await self._rings.tenants()
         return [key for tenant in tenants for key in await self._rings.listed(tenant)]
@@ -324,7 +324,7 @@ class VaultStore(WrappedStore, CheckedStore):
                 yield damage
 
     async def _say_erased(self, damage: Damage) -> None:
-        """What the store itself gave up is erased by us, or nobody would believe it."""
+        """Erase an event that the inner store replaced, so that the erasure is authenticated."""
         if damage.key is not None and damage.seq is not None:
             await self.erase(damage.key, [damage.seq], reason="damaged")
 
@@ -351,8 +351,9 @@ class VaultStore(WrappedStore, CheckedStore):
                 return
 
     async def _unreadable(self, key: Key, *, repair: bool) -> list[Damage]:
-        """What of a log was not encrypted for where it is. What was put there by other hands is
-        given up by a repair; what only lacks its key is left: that may be in a backup."""
+        """The events of a log that were not encrypted for their place. A repair erases those that
+        someone without the keys wrote; an event whose key is missing stays, since the key may be in
+        a backup."""
         row = await self.inner.row(key)
         if row is None:
             return []
@@ -379,8 +380,8 @@ class VaultStore(WrappedStore, CheckedStore):
         return [replace(damage, repaired=damage.seq in forged) for damage in found]
 
     async def _first_own(self, row: Row) -> int:
-        """Behind which number a log's own events are; what it shares is told of with its parent,
-        while that is there."""
+        """The number after which a log's own events begin. Shared events are reported with the
+        parent while it exists."""
         if row.parent is None or not row.parent.at:
             return 0
         parent = await self.inner.row(Key(row.tenant, row.session, row.parent.thread))
@@ -391,7 +392,7 @@ class VaultStore(WrappedStore, CheckedStore):
 
 
 def _checked(key: Key, events: Sequence[NewEvent]) -> int:
-    """Refuse an append that could not be kept; encrypted, it is larger. The size of its data."""
+    """Reject an append that would be too large when encrypted. Returns the size of its data."""
     _check_place(key)
     for event in events:
         check_size("data", event.data, SMALLER.event_bytes)
@@ -407,15 +408,15 @@ def _checked(key: Key, events: Sequence[NewEvent]) -> int:
 
 
 async def _large(size: int, do: Callable[[*P], T], *given: *P) -> T:
-    """What `do` makes of so many bytes; where they are many, beside everything else."""
+    """The result of `do`; in a thread if it processes many bytes."""
     return do(*given) if size < LARGE else await asyncio.to_thread(do, *given)
 
 
 def _check_place(place: Scope | Key) -> None:
-    """Refuse to write where the keys are."""
+    """Reject requests to write where the keys are."""
     if RESERVED in (place.tenant, place.session):
         raise InvalidValue(
             field="session" if place.session == RESERVED else "tenant",
-            problem=f"{RESERVED!r} is where the keys of this store are",
+            problem=f"{RESERVED!r} is reserved for the keys of this store",
             remedy="use another name",
         )

@@ -1,6 +1,6 @@
-"""Layers around a text: colours of a terminal, invisible characters, escapes, URL and HTML encoding, wrapped
-lines, base64 and hexadecimal. Each is taken off with a map of where every character came from, so that what
-is found below is replaced where it stands."""
+"""Encodings of a text: terminal colours, invisible characters, escapes, URL and HTML encoding, wrapped lines,
+base64 and hexadecimal. A decoded text maps each character to its origin, so that a secret is replaced in
+the original text."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from urllib.parse import unquote
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 
-AROUND = 512  # characters that are looked at around what a layer hid
-DEPTH = 3  # layers, one below the other
+AROUND = 512  # characters that are searched around a decoded part
+DEPTH = 3  # encodings within encodings
 
 
-class View(NamedTuple):
-    """A text with some layers taken off, and how its characters map to the original."""
+class DecodedText(NamedTuple):
+    """A text with some encodings removed, and where its characters come from."""
 
     text: str
-    starts: list[int]  # where a piece begins here
-    origin: list[tuple[int, int, bool]]  # and its span in the original; whether it is as it was
+    starts: list[int]  # where each piece begins in `text`
+    origin: list[tuple[int, int, bool]]  # its span in the original, and whether it is unchanged
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where a span of this text stands in the original."""
+        """The original span of a span of `text`."""
         return self._at(start, last=False), self._at(end - 1, last=True)
 
     def regions(self) -> Iterator[tuple[int, int]]:
-        """The parts of this text in which a layer was taken off, each with the lines around it."""
+        """The decoded parts of `text`, each with the lines around it."""
         begin = end = before = 0
         for n, (start, stop, plain) in enumerate(self.origin):
             if not plain or start != before:
@@ -57,7 +57,7 @@ class View(NamedTuple):
         return end if last else begin
 
 
-# Colours and other controls of a terminal, by how each begins: the byte, ways to write it, and nothing.
+# Terminal control sequences, by how they begin: the escape byte, notations of it, or nothing.
 _ANSI = {
     "\x1b": re.compile(
         r"\x1b(?:\[[0-9;:?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|[()][A-Z0-9]|[=>78])"
@@ -74,7 +74,7 @@ _URL = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _HTML = re.compile(r"&(?:#\d{1,6}|#[xX][0-9A-Fa-f]{1,5}|[a-zA-Z]{2,8});")
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[\"'/\\nrt])")
 _QUOTED_PRINTABLE = re.compile(r"=(?:[0-9A-F]{2}|\r?\n)")
-_CONTINUED = re.compile(r"\\\r?\n[ \t]{0,32}")  # a command that goes on
+_CONTINUED = re.compile(r"\\\r?\n[ \t]{0,32}")  # a command that continues on the next line
 _WRAPPED = re.compile(
     r"\n(?<=[\w+/=.-]{16}\n)(?:[>|] ?|[ \t]{1,16})?"
     r"(?![A-Z][A-Z0-9_]*=)(?=[a-zA-Z_+/.-]{0,64}\d)(?=[\w+/.-]{4,512}={0,2}(?:[@\"'&;,)]|[ \t]{0,4}(?:\r?\n|\Z)))"
@@ -106,7 +106,7 @@ def _percent(found: re.Match[str]) -> str:
 
 
 def _listed(found: re.Match[str]) -> str:
-    """A blank between two words of a command that is written as a list."""
+    """A space between two words of a command that is written as a list."""
     text, start = found.string, found.start()
     opened = text.rfind("[", max(0, start - 256), start)
     return " " if opened >= 0 and _RUNS.search(text, max(0, opened - 24), opened) else found[0]
@@ -140,9 +140,9 @@ _LAYERS: tuple[Layer, ...] = (
 )
 
 
-def views(text: str) -> Iterator[View]:
-    """The text below its layers, one view a layer that changes it, down to `DEPTH`."""
-    view = View(text, [0], [(0, len(text), True)])
+def decoded(text: str) -> Iterator[DecodedText]:
+    """The text with its encodings removed, once for each level of nesting."""
+    view = DecodedText(text, [0], [(0, len(text), True)])
     for depth in range(DEPTH):
         below = view
         for mark, pattern, decode in _LAYERS:
@@ -157,8 +157,10 @@ def views(text: str) -> Iterator[View]:
         view = below
 
 
-def _without(view: View, pattern: re.Pattern[str], decode: Callable[[re.Match[str]], str]) -> View:
-    """The view with one layer taken off; the same view if it has none."""
+def _without(
+    view: DecodedText, pattern: re.Pattern[str], decode: Callable[[re.Match[str]], str]
+) -> DecodedText:
+    """The text without one encoding; the same object if it does not use it."""
     out: list[str] = []
     starts: list[int] = []
     origin: list[tuple[int, int, bool]] = []
@@ -186,11 +188,11 @@ def _without(view: View, pattern: re.Pattern[str], decode: Callable[[re.Match[st
     if not done:
         return view
     keep(done, len(view.text))
-    return View("".join(out), starts or [0], origin or [(0, 0, True)])
+    return DecodedText("".join(out), starts or [0], origin or [(0, 0, True)])
 
 
-def _pieces(view: View, start: int, end: int) -> Iterator[tuple[int, tuple[int, int, bool]]]:
-    """The pieces of a view between two places: how long each is here, and where it is from."""
+def _pieces(view: DecodedText, start: int, end: int) -> Iterator[tuple[int, tuple[int, int, bool]]]:
+    """The pieces between two positions: the length of each, and its origin."""
     n = bisect.bisect_right(view.starts, start) - 1
     while start < end:
         stop = min(end, view.starts[n + 1] if n + 1 < len(view.starts) else len(view.text))
@@ -208,41 +210,39 @@ _BASE64 = re.compile(
 )
 _HEX = re.compile(r"(?:0x)?(?:[0-9a-fA-F]{2}){12,}+")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
-INNER = 1 << 16  # characters of an encoded text that are decoded
+INNER = 1 << 16  # characters of a run that are decoded
 
 
 def encoded(text: str) -> Iterator[tuple[int, int, str]]:
-    """Runs of base64 and hexadecimal that hold a text: where they stand, and that text."""
+    """Runs of base64 and hexadecimal that encode a text: start, end, and that text."""
     for found in _BASE64.finditer(text):
-        run = found[0]
-        if run.islower() or run.isupper() or run.isdigit():
-            if _HEX.fullmatch(run) and (inner := _hexadecimal(run)) is not None:
-                yield found.start(), found.end(), inner
-            continue  # base64 of a text has letters of both cases
-        lines = run.splitlines()
-        if len(lines) > 1 and len({len(line) for line in lines[:-1]}) > 1:
-            # Not one block that was wrapped: each line by itself.
-            yield from _lines(found)
-        elif (inner := _base64("".join(line.strip(" \t>") for line in lines))) is not None:
+        lines = found[0].splitlines()
+        inner = None
+        if len({len(line) for line in lines[:-1]}) <= 1:  # one run, or a wrapped block
+            inner = _inner("".join(line.strip(" \t>") for line in lines))
+        if inner is not None:
             yield found.start(), found.end(), inner
         elif len(lines) > 1:
             yield from _lines(found)
-        elif _HEX.fullmatch(run) and (inner := _hexadecimal(run)) is not None:
-            yield found.start(), found.end(), inner
-
-
-def _hexadecimal(run: str) -> str | None:
-    return _text(bytes.fromhex(run.removeprefix("0x")[:INNER]))
 
 
 def _lines(found: re.Match[str]) -> Iterator[tuple[int, int, str]]:
+    """The lines of a match that encode a text each."""
     at = found.start()
     for line in found[0].splitlines(keepends=True):
         bare = line.strip(" \t>\r\n")
-        if len(bare) >= 16 and (inner := _base64(bare)) is not None:
+        if len(bare) >= 16 and (inner := _inner(bare)) is not None:
             begin = at + line.index(bare)
             yield begin, begin + len(bare), inner
         at += len(line)
+
+
+def _inner(run: str) -> str | None:
+    """The text that a run encodes. Base64 of a text has letters of both cases."""
+    one_case = run.islower() or run.isupper() or run.isdigit()
+    if not one_case and (text := _base64(run)) is not None:
+        return text
+    return _text(bytes.fromhex(run.removeprefix("0x")[:INNER])) if _HEX.fullmatch(run) else None
 
 
 def _base64(run: str) -> str | None:
@@ -264,20 +264,15 @@ def _unzipped(data: bytes) -> bytes:
 
 
 def _text(data: bytes) -> str | None:
-    """The text that bytes are, if they are one: in UTF-8 or UTF-16."""
+    """The text in UTF-8 or UTF-16 that the bytes encode, if any."""
     if data[:2] == b"\x1f\x8b":
         data = _unzipped(data)
     if len(data) < 8:
         return None
-    if data[:64].count(0) >= min(len(data), 64) // 3:
-        code = "utf-16-be" if data[:1] == b"\0" else "utf-16-le"
-        try:
-            plain = data[: len(data) // 2 * 2].decode(code)
-        except UnicodeDecodeError:
-            return None
-    else:
-        try:
-            plain = data.decode()
-        except UnicodeDecodeError:
-            return None
+    wide = data[:64].count(0) >= min(len(data), 64) // 3
+    code = ("utf-16-be" if data[:1] == b"\0" else "utf-16-le") if wide else "utf-8"
+    try:
+        plain = data[: len(data) // 2 * 2 if wide else None].decode(code)
+    except UnicodeDecodeError:
+        return None
     return None if _CONTROL.search(plain) else plain

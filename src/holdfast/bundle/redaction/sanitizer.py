@@ -1,4 +1,5 @@
-"""Mode `sanitized`: all content stays, but for what is secret, local or, if wanted, personal."""
+"""Mode `sanitized`: keeps all content except secrets, local paths and, optionally, personal
+data."""
 
 from __future__ import annotations
 
@@ -9,56 +10,28 @@ from typing import Any
 from msgspec import Struct
 
 from ...errors import InvalidValue
-from ...redact import DEFAULT_KEYS, Finder, Redactor, Span, decode, is_distinct, only_placeholders
-from . import detect, paths, personal
+from ...redact import (
+    CLASSES,
+    DEFAULT_KEYS,
+    Finder,
+    Redactor,
+    Span,
+    encodings,
+    is_distinct,
+    only_placeholders,
+)
+from . import paths, personal
+from .detector import detector
 from .fields import BEFORE, BEHIND, What
-from .kinds import KINDS
-from .manifest import Pseudonyms, Tally, apart
+from .manifest import HitCounter, Pseudonyms, distinct
 from .review import Review
 
-FOUND = 500  # secrets that are looked for once more, in all that was written
-LARGEST = 16 << 20  # bytes of a text in a blob; a larger one is left out
+FOUND = 500  # secrets that are searched again in everything that was written
+LARGEST = 16 << 20  # bytes of a text in a blob; a larger one is omitted
 
 _CLASSES = {
-    **dict.fromkeys(("value", "key", "kubernetes", "otp", "license", "jwk", "unknown"), "secret"),
-    **dict.fromkeys(
-        [
-            "url",
-            "netrc",
-            "curl",
-            "shell",
-            "redis",
-            "chpasswd",
-            "sql",
-            "dsn",
-            "pgpass",
-            "crypt",
-            "basic",
-            "wifi",
-            "net",
-            "configure",
-            "printenv",
-            "redis-acl",
-            "prompt",
-            "expect",
-            "snmp",
-            "radius",
-            "login",
-            "given",
-            "output",
-            "passphrase",
-            "imap",
-            "ftp",
-            "poetry",
-            "router",
-            "printed",
-        ],
-        "password",
-    ),
-    **dict.fromkeys(("bearer", "jwt", "paseto", "query"), "token"),
-    **dict.fromkeys(("private-key", "ppk", "age"), "private_key"),
-    **dict.fromkeys(("webhook", "path", "host", "base64", personal.PERSON), ""),
-    **dict.fromkeys(KINDS, ""),
+    **CLASSES,
+    **{rule: rule for rule in ("path", "host", personal.PERSON, *personal.KINDS)},
 }
 _BREAKS = re.compile(r"[^\w@.]+|_")
 _CLASS = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -69,15 +42,14 @@ _MARKS = (("utf-8-sig", b"\xef\xbb\xbf"), ("utf-16", b"\xff\xfe"), ("utf-16", b"
 
 
 class ScrubConfig(Struct, frozen=True, kw_only=True):
-    """What is secret or private beyond what the rules know.
+    """What to replace in addition to the built-in rules.
 
-    `secrets` are values, `keys` names under which they stand, `patterns` regular expressions by
-    their class; what a pattern's first group finds is replaced, or without one all that it
-    finds. `personal` are the kinds of personal data to replace, `people` names and other texts
-    of persons. `paths` replaces local paths, and `roots` are more folders that are local.
-    `detector` asks detect-secrets too. `binary` keeps blobs that are no text, and so cannot be
-    looked through, unless something is found in their bytes. `strict` replaces values that are
-    doubtful as well.
+    `secrets` are values, `keys` names of secrets, and `patterns` regular expressions by class; the
+    first group of a pattern is replaced, or the whole match without one. `personal` are the kinds
+    of personal data to replace, and `people` names and other texts about persons. `paths` replaces
+    local paths, and `roots` are further local folders. `detector` uses detect-secrets too. `binary`
+    keeps blobs that are not text, and so cannot be scanned, unless something is found in their
+    bytes. `strict` also replaces doubtful values.
     """
 
     secrets: tuple[str, ...] = ()
@@ -93,25 +65,32 @@ class ScrubConfig(Struct, frozen=True, kw_only=True):
 
 
 class Sanitizer:
-    """Takes out of values, texts and ids what must not leave. `kinds` of personal data are looked
-    for, `detectors` look beside our own rules; to make one may block while they are imported."""
+    """Replaces secrets and private data in values, texts and ids.
+
+    `kinds` are the kinds of personal data that it searches for, and `detectors` the libraries that
+    it uses. The constructor may block while it imports them.
+    """
 
     def __init__(
-        self, config: ScrubConfig, tally: Tally, names: Pseudonyms, review: Review | None = None
+        self,
+        config: ScrubConfig,
+        hits: HitCounter,
+        names: Pseudonyms,
+        review: Review | None = None,
     ) -> None:
         self._config = config
-        self._tally = tally
+        self._hits = hits
         self._names = names
         self.kinds = personal.chosen(config.personal)
-        self._found = detect.detector() if config.detector else None
+        self._detector = detector() if config.detector else None
         checks = personal.checks(self.kinds)
-        self.detectors = [*([self._found.name] if self._found is not None else []), *checks]
+        self.detectors = [*([self._detector.name] if self._detector else []), *checks]
         self._patterns = _patterns(config)
-        self.found: dict[str, str] = {}  # secrets that are told apart from words, and their rules
+        self.found: dict[str, str] = {}  # secrets that cannot be words, and their rules
         finders = list(self._finders())
         self._silent = self._made(finders)
         self._redactor = self._made([*finders, self._encoded])
-        self._redactor.on_hit = lambda rule, path: tally.hit(rule, self._class(rule), path)
+        self._redactor.on_hit = lambda rule, path: hits.add(rule, self._class(rule), path)
         if review is not None:
             self._redactor.on_seen = lambda seen: review.add(seen, self._class(seen.rule))
 
@@ -138,23 +117,23 @@ class Sanitizer:
         yield from personal.finders(self.kinds, self._config.people)
         if self._config.paths:
             yield paths.finder(self._config.roots)
-        if self._found is not None:
-            yield self._found
+        if self._detector is not None:
+            yield self._detector
 
     def _class(self, rule: str) -> str:
         if rule in self._patterns:
             return rule
-        return _CLASSES.get(rule, "api_key") or rule
+        return _CLASSES.get(rule, "api_key")
 
     def field(self, what: What, value: Any, path: str) -> Any:
-        """One field of a payload, by what it is."""
+        """One field of a payload, by its role."""
         if what in ("keep", "value", "parts", "refs", "shape") or value is None:
             return value if what == "keep" else self.value(value, path)
         if isinstance(value, list):
             return [self.field(what, item, f"{path}[{n}]") for n, item in enumerate(value)]
-        if isinstance(value, dict):  # names or numbers, and what stands under them
+        if isinstance(value, dict):  # keys are names or numbers
             inner: What = "text" if what == "numbered" else "keep"
-            return apart(
+            return distinct(
                 (self.text(name, path), self.field(inner, item, f"{path}.{name}"))
                 for name, item in value.items()
             )
@@ -171,31 +150,32 @@ class Sanitizer:
         return self._redactor.text(text, path)
 
     def id(self, id: str, path: str) -> str:
-        """An id; those that derive from another one still do."""
+        """An id; derived ids still derive from the same id."""
         found = _ID.fullmatch(id)
         if found is None:
             return self.text(id, path)
         return found[1] + self.text(found[2], path) + found[3]
 
     def person(self, who: str, path: str) -> str:
-        """Who did something. The user of a command line is one of this machine."""
+        """An actor. The user of a command line is an account of this machine."""
         local = who.startswith("cli:") and self._config.paths
         at = len("cli:") if local else 0
         if (local or "user" in self.kinds) and who[at:] and not only_placeholders(who[at:]):
-            self._tally.hit("user", "user", path)
+            self._hits.add("user", "user", path)
             return who[:at] + self._names.redacted("user", who[at:])
         return self.text(who, path)
 
     def driver(self, driver: str, path: str) -> str:
-        """A process: its host is not told."""
+        """A process, without its host."""
         found = _HOST.fullmatch(driver)
         if found is None or not self._config.paths or only_placeholders(found[1]):
             return self.text(driver, path)
-        self._tally.hit("host", "host", path)
+        self._hits.add("host", "host", path)
         return self._names.redacted("host", found[1]) + found[2]
 
     def blob(self, data: bytes, path: str) -> bytes | None:
-        """A text scrubbed; None for what cannot be looked through, and is to be left out."""
+        """The text of a blob scrubbed; None for a blob that cannot be scanned and has to be
+        omitted."""
         for code, mark in (*_MARKS, ("utf-8", b"")):
             if data.startswith(mark):
                 return self._coded(data, code, path)
@@ -212,25 +192,25 @@ class Sanitizer:
         plain = data.decode("latin-1")
         if self._config.binary and len(data) <= LARGEST and self.quiet(plain):
             return data
-        self._tally.hit("binary", "binary", path)
+        self._hits.add("binary", "binary", path)
         return None
 
     def learn(self, *secrets: str, rule: str = "value") -> None:
-        """Replace these wherever they stand."""
+        """Replace these wherever they occur."""
         for redactor in (self._redactor, self._silent):
             redactor.learn(*secrets, rule=rule)
 
     def spans(self, text: str) -> list[Span]:
-        """Where a text holds a secret by its shape or its name."""
+        """The secrets of a text, by form or by name."""
         return self._silent.found(text)
 
     def quiet(self, text: str) -> bool:
-        """Whether there is nothing to take out of it."""
+        """Whether the text contains nothing to replace."""
         return self._silent.text(text) == text
 
     def _encoded(self, text: str) -> Iterator[Span]:
-        """Base64 and the like of a text in which there is something to take out."""
-        for start, end, inner in decode.encoded(text):
+        """Encoded texts that contain something to replace."""
+        for start, end, inner in encodings.encoded(text):
             if not self.quiet(inner):
                 yield Span(start, end, "base64")
 
@@ -241,16 +221,16 @@ def _patterns(config: ScrubConfig) -> dict[str, re.Pattern[str]]:
         if not _CLASS.fullmatch(name):
             raise InvalidValue(
                 field="patterns",
-                problem="have a name that is no class",
-                remedy="use small letters, digits, - and _, 40 at most",
+                problem=f"has an invalid class {name!r}",
+                remedy="use at most 40 lower-case letters, digits, - and _",
             )
         try:
             found[name] = re.compile(pattern)
         except re.error as error:
             raise InvalidValue(
                 field=f"patterns.{name}",
-                problem=f"is no regular expression ({error.msg})",
-                remedy="correct it",
+                problem=f"is not a valid regular expression: {error.msg}",
+                remedy="correct the pattern",
             ) from None
     return found
 

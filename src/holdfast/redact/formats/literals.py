@@ -1,14 +1,13 @@
-"""Where a value ends: a literal in its quotes, a run, the rest of a line."""
+"""Where a value ends: a quoted literal, a run of characters, the rest of a line."""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..spans import PLACEHOLDER
-
-# ruff: noqa: E501 - a pattern is easier to read in one piece
 
 LONGEST = 1 << 16  # characters of one value
 
@@ -17,66 +16,77 @@ _OPEN = re.compile(
 )
 _CLOSE = {"„": "“”", "“": "”", "‘": "’", "«": "»"}
 _BRACKETS = {"(": ")", "{": "}", "[": "]", "<": ">"}
-_MASKED = PLACEHOLDER.pattern
 _RUN = re.compile(
-    rf"(?:{_MASKED}|[^\s\"'`,;<>()\[\]{{}}\\&|\x00]|&(?!amp;|quot;|[\w.%-]{{1,64}}=)|\|(?=\w)|\\(?=[^\s\"'nrt\\]))"
+    rf"(?:{PLACEHOLDER.pattern}|[^\s\"'`,;<>()\[\]{{}}\\&|\x00]|&(?!amp;|quot;|[\w.%-]{{1,64}}=)|\|(?=\w)|\\(?=[^\s\"'nrt\\]))"
     r"{1,65536}+"
 )
 _LINE = re.compile(r"[^\r\n]{0,65536}+")
 _COMMENT = re.compile(r"[ \t]+(?:#|//|--|;)(?:[ \t].*|)\Z")
 _BRACED = re.compile(r"\{([^{}\r\n\"':]{1,256})\}")
-
-
 _VARIABLE = re.compile(r"(?m)^(?:export )?[A-Z][A-Z0-9_]{1,127}=")
 _SECTION = re.compile(r"(?m)^\[[\w .:@/-]{1,64}\][ \t]{0,4}\r?$")
 
 
 class Literal(NamedTuple):
-    """The inside of a quoted value, and where it ends with its quote."""
+    """The text between two quotes, and where the closing quote ends."""
 
     start: int
     end: int
     after: int
 
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
 
 def quoted(text: str, at: int) -> Literal | None:
-    """The quoted value that begins at `at`; one that is not closed ends with its line."""
+    """The literal that begins at `at`. One that is not closed ends with its line."""
     found = _OPEN.match(text, at)
     if found is None:
         return None
-    start, escapes, mark = found.end(), len(found[1]), found[2]
-    if mark[-1] in _BRACKETS:  # `%q{…}`, `q(…)`, `[[…]]`
-        end = text.find(_BRACKETS[mark[-1]], start, start + 256)
+    start, escapes, quote = found.end(), len(found[1]), found[2]
+    if quote[-1] in _BRACKETS:  # `%q{…}`, `q(…)`, `[[…]]`
+        end = text.find(_BRACKETS[quote[-1]], start, start + 256)
         return Literal(start, end, end + 1) if end > 0 else None
-    closed = _closed(text, start, escapes, _CLOSE.get(mark, mark))
+    if quote in _CLOSE:
+        ends = (text.find(close, start, start + 256) for close in _CLOSE[quote])
+        closed = min((end for end in ends if end >= 0), default=None)
+    else:
+        closed = _unescaped(text, start, escapes, quote)
     if closed is None:
         line = text.find("\n", start, start + LONGEST)
         end = line if line >= 0 else min(len(text), start + LONGEST)
         return Literal(start, end, end)
-    return Literal(start, closed, closed + escapes + len(mark))
+    return Literal(start, closed, closed + escapes + len(quote))
 
 
-def _closed(text: str, start: int, escapes: int, marks: str) -> int | None:
-    """Where the quote is closed: on its line, or a few lines on."""
-    if len(marks) == 3 or len(marks) == 1:
-        return _unescaped(text, start, escapes, marks)
-    ends = [end for mark in marks if (end := text.find(mark, start, start + 256)) >= 0]
-    return min(ends, default=None)
+def literals(text: str, at: int, gap: re.Pattern[str], limit: int) -> Iterator[Literal]:
+    """The literal at `at` and those that follow, each after a match of `gap`."""
+    for _ in range(limit):
+        literal = quoted(text, at)
+        if literal is None:
+            return
+        yield literal
+        found = gap.match(text, literal.after)
+        if found is None:
+            return
+        at = found.end()
 
 
-def _unescaped(text: str, start: int, escapes: int, mark: str) -> int | None:
+def _unescaped(text: str, start: int, escapes: int, quote: str) -> int | None:
+    """Where the next quote is that is not escaped: on the same line, or a few lines later."""
     limit = min(len(text), start + LONGEST)
-    if len(mark) == 1 and mark != "`":
+    if len(quote) == 1 and quote != "`":
         line = text.find("\n", start, limit)
-        # A literal that goes on over lines is rare; a quote that was never opened is not.
+        # Literals of several lines are rare; stray quotes are not.
         limit = limit if line < 0 else max(line, min(limit, start + 4096) if escapes else line)
     end = start
-    while (end := text.find(mark, end, limit)) >= 0:
+    while (end := text.find(quote, end, limit)) >= 0:
         before = 0
         while end - before > start and text[end - before - 1] == "\\":
             before += 1
         if before <= escapes or (not escapes and before % 2 == 0):
-            if mark == "'" and not escapes and text[end + 1 : end + 2] == "'":
+            if quote == "'" and not escapes and text[end + 1 : end + 2] == "'":
                 end += 2  # doubled, as in SQL and YAML
                 continue
             return end - min(before, escapes)
@@ -85,8 +95,7 @@ def _unescaped(text: str, start: int, escapes: int, mark: str) -> int | None:
 
 
 class Runs:
-    """Runs of characters and rests of lines of one text, each of which is measured once however many
-    names stand in it."""
+    """Runs and rests of lines of one text. Each is measured once, however many names are in it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -94,16 +103,16 @@ class Runs:
 
     @functools.cached_property
     def ini(self) -> bool:
-        """Whether the text has sections, as INI and TOML have."""
+        """Whether the text has sections, like INI and TOML files."""
         return _SECTION.search(self._text, 0, LONGEST) is not None
 
     @functools.cached_property
     def environment(self) -> bool:
-        """Whether the text lists variables, one a line."""
+        """Whether the text lists environment variables, one per line."""
         return len(_VARIABLE.findall(self._text[:LONGEST])) >= 3
 
     def run(self, at: int) -> tuple[int, int]:
-        """The run of characters that belong to one word of a command, a log line or code."""
+        """The word of a command, a log line or code that begins at `at`."""
         text = self._text
         if braced := _BRACED.match(text, at):
             return braced.span(1)
@@ -115,36 +124,37 @@ class Runs:
             end > at and text[end - 1] in ".,:!?" and text[end : end + 1] in ("", " ", "\n", "\r")
         ):
             if text[end - 1] in "!?" and end - at < 24:
-                break  # a password may well end so
+                break  # passwords often end with these
             end -= 1
         return at, end
 
     def rest_of_line(self, at: int) -> tuple[int, int]:
-        """What is left of the line, without a comment behind it."""
+        """The rest of the line without a trailing comment."""
         if not self._line[0] <= at < self._line[1]:
             self._line = rest_of_line(self._text, at)
         return at, max(at, self._line[1])
 
 
 def run(text: str, at: int) -> tuple[int, int]:
-    """One run of a text."""
+    """The word that begins at `at`; for a single one."""
     return Runs(text).run(at)
 
 
 def rest_of_line(text: str, at: int) -> tuple[int, int]:
-    """What is left of a line, without a comment behind it."""
+    """The rest of a line without a trailing comment."""
     found = _LINE.match(text, at)
-    start, end = found.span() if found else (at, at)
-    line = text[start:end]
+    line = found[0] if found else ""
     if comment := _COMMENT.search(line):
         line = line[: comment.start()]
-    line = line.rstrip()
-    return start, start + len(line)
+    return at, at + len(line.rstrip())
 
 
-def in_string(text: str, start: int, mark: str) -> bool:
-    """Whether a string that began on this line is still open at `start`."""
-    begun = text.rfind("\n", max(0, start - 2048), start) + 1
-    begun = max(begun, start - 2048)
-    line = text[begun:start]
-    return (line.count(mark) - line.count("\\" + mark)) % 2 == 1
+def in_string(text: str, start: int, quote: str) -> bool:
+    """Whether a string that was opened on this line is still open at `start`."""
+    line = text[max(0, start - 2048) : start].rpartition("\n")[2]
+    return (line.count(quote) - line.count("\\" + quote)) % 2 == 1
+
+
+def line_start(text: str, at: int, within: int) -> int:
+    """Where the line of `at` begins, looking back at most `within` characters; 0 if unknown."""
+    return text.rfind("\n", max(0, at - within), at) + 1

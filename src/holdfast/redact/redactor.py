@@ -1,4 +1,4 @@
-"""`Redactor`: which rules there are, in which order they look, and what comes to stand there."""
+"""`Redactor`: which rules search a text, in which order, and what replaces a secret."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import InvalidValue
-from .judge import Place, judge
 from .names import DEFAULT_KEYS, names_of
 from .scan import scan
-from .spans import PLACEHOLDER, Finder, Span, apart, masked, only_placeholders
-from .walk import Under, Walk
+from .spans import PLACEHOLDER, Finder, Span, masked, merged, only_placeholders
+from .traversal import Traversal, ValueName
+from .verdict import Syntax, judge
 
 OnHit: TypeAlias = Callable[[str, str], None]
 
 
 class Seen(NamedTuple):
-    """A value that was replaced (`secret`), or that is doubtful, and why."""
+    """A value that was replaced (`secret`) or is doubtful, and the reason."""
 
     rule: str
     path: str
@@ -35,33 +35,32 @@ Mask: TypeAlias = Callable[[str, str], str]
 
 _REASONS = {
     "value": "it is a registered secret",
-    "key": "it stands under the name of a secret",
+    "key": "it is the value of a secret's name",
     "path": "it is a local path",
     "person": "it is registered",
 }
-NESTED = 1 << 18  # characters of JSON in a text that are looked through as a value
+NESTED = 1 << 18  # characters of a text that are parsed as JSON
 _LEAF = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s\[\]{},:"]++', re.DOTALL)
 _WORDS = re.compile(r"[A-Za-z]{1,24}(?:[:._/ -][A-Za-z]{1,24}){0,7}")
-AGAIN = 6  # looks at what a look has left, until it leaves all; more than one is rare
-SHORT = 1 << 16  # characters of a text that is looked at again as a whole
-AROUND = 1 << 10  # characters on each side of what was replaced in a longer one
-CLEAN = 4096  # short texts without a secret that are remembered
-SHORTEST = 4  # characters of a value to learn; a shorter one would be found everywhere
+PASSES = 6  # over a text in which something was replaced; more than one is rare
+SHORT = 1 << 16  # characters of a text that is searched again as a whole
+AROUND = 1 << 10  # characters on each side of a replacement that are searched again in a longer one
+CLEAN = 4096  # short texts without a secret that are cached
+SHORTEST = 4  # characters of a value to learn; a shorter one would occur everywhere
 
 
 class Redactor:
-    """Masks secrets in values and texts; what it is given stays as it was.
+    """Masks secrets in copies of values and texts.
 
-    `keys` are names of secrets, compared by whole words. `values` are known secrets, found
-    also where they are escaped, in a URL, or in base64. `shapes` says whether texts are
-    searched for what looks like a secret. `on_hit(rule, path)` is told of each hit.
+    `keys` are names of secrets, compared by whole words. `values` are known secrets; they are also
+    found when they are escaped, in a URL, or in base64. With `shapes`, texts are searched for what
+    looks like a secret. `on_hit(rule, path)` is called for each hit.
 
-    `strict` masks doubtful values as well. `on_seen` is told of each value that is masked and of
-    each that is doubtful, with the reason; it is for a review, and the only one that sees values.
+    `strict` masks doubtful values as well. `on_seen` is called for each masked and each doubtful
+    value, with the reason; it is for a review, and the only callback that receives values.
 
-    `replacement` stands in the place of a secret; a function is asked with the rule and the
-    secret. `labels` are names of what else is to be masked, each under its rule, and
-    `finders` look through the texts when all other rules have.
+    `replacement` replaces a secret; if it is a function, it is called with the rule and the secret.
+    `labels` are further names to mask, by rule. `finders` search the texts after all other rules.
     """
 
     def __init__(
@@ -90,13 +89,13 @@ class Redactor:
         self.learn(*values)
 
     def learn(self, *values: str, rule: str = "value") -> None:
-        """Mask these from now on, and the forms in which they travel, as hits of `rule`."""
+        """Mask these values and their encoded forms from now on, as hits of `rule`."""
         known = dict(self._learned)
         for value in values:
             if not isinstance(value, str) or len(value.strip()) < SHORTEST:
                 raise InvalidValue(
                     field="value",
-                    problem=f"is not a text of {SHORTEST} characters or more",
+                    problem=f"must be a text of at least {SHORTEST} characters",
                     remedy="learn whole secrets; shorter ones would be found in any text",
                     limit=SHORTEST,
                 )
@@ -105,17 +104,13 @@ class Redactor:
         self._learned = dict(sorted(known.items(), key=lambda item: (-len(item[0]), item[0])))
         self._clean = set()
 
-    def names(self, key: str) -> bool:
-        """Whether what stands under `key` is secret."""
-        return self.named(key) is not None
-
     def named(self, key: str) -> str | None:
-        """How `key` says that what stands under it is secret: see `Names.find`."""
+        """How `key` marks its value as secret: see `Names.find`."""
         return self._named.find(key)
 
-    def judged(self, under: Under, value: str, path: str) -> bool:
-        """Whether a value that stands as data under the name of a secret is one."""
-        found = judge(under.name, under.says, value, Place.FIELD)
+    def judged(self, name: ValueName, value: str, path: str) -> bool:
+        """Whether the value of a field that is named like a secret is one."""
+        found = judge(name.name, name.says, value, Syntax.FIELD)
         if found.doubtful and self.on_seen is not None and not self.strict:
             self.on_seen(Seen("key", path, found.reason, False, value))
         return found.secret or (found.doubtful and self.strict)
@@ -123,93 +118,86 @@ class Redactor:
     def __call__(self, value: Any, path: str = "") -> Any:
         """A copy with all secrets masked.
 
-        Containers keep their shape, and Structs their type. Bytes and what nests too deep are
-        named instead of kept, exceptions and unknown objects become their text, and what
-        holds itself is `[circular]` there.
+        Containers keep their structure, and Structs their type. Bytes and values that are nested
+        too deep are replaced by a description, exceptions and unknown objects by their text, and
+        circular references by `[circular]`.
         """
-        return Walk(self).value(value, path, 0)
+        return Traversal(self).value(value, path, 0)
 
     def text(self, text: str, path: str = "") -> str:
-        """The text with all secrets in it masked."""
+        """The text with all secrets masked."""
         if text in self._clean:
             return text
         found = self._text(text, path)
         near = len(text) > SHORT and text[:1] not in ("{", "[")  # JSON is read as a whole
-        look = self._near if near else self._text
-        for _ in range(AGAIN if found != text else 0):
-            before, found = found, look(found, path)
+        again = self._near if near else self._text
+        for _ in range(PASSES if found != text else 0):
+            before, found = found, again(found, path)
             if found == before:
                 break
         if found == text and len(text) <= 256:
-            # Names and short texts come again and again.
+            # Names and short texts are often repeated.
             if len(self._clean) >= CLEAN:
                 self._clean = set()
             self._clean.add(text)
         return found
 
     def _text(self, text: str, path: str) -> str:
-        read = None  # the text, once it was read as the values that it holds
-        if self.shapes and text[:1] in ("{", "["):
-            read = self._nested(text, path)
-        if read is not None:
-            return self._known(read, path)  # finders have looked at the values that it holds
+        if (
+            self.shapes
+            and text[:1] in ("{", "[")
+            and (read := self._nested(text, path)) is not None
+        ):
+            return self._known(read, path)  # finders have searched its values
         text = self._known(text, path)
         if self.shapes:
             text = self._scanned(text, path)
-        for finder in self._finders:
-            text = self.mask(text, finder(text), path)
-        return text
+        return self._found(text, path)
 
     def _near(self, text: str, path: str) -> str:
-        """A long text of which only what stands around placeholders is looked at once more."""
+        """Search a long text again, but only around its placeholders."""
+        fixed = re.compile(re.escape(self._fixed)) if self._fixed else PLACEHOLDER
         out, done = [], 0
-        for low, high in _around(
-            text, re.compile(re.escape(self._fixed)) if self._fixed else PLACEHOLDER
-        ):
+        for low, high in _around(text, fixed):
             out += [text[done:low], self._scanned(text[low:high], path)]
             done = high
         return "".join([*out, text[done:]])
 
     def found(self, text: str) -> list[Span]:
-        """Where a text holds what has the shape of a secret, or stands under the name of one."""
+        """The spans of a text that look like a secret or are the value of a secret's name."""
         return [Span(*one[:4]) for one in scan(text, self._named) if one.secret]
 
     def _scanned(self, text: str, path: str) -> str:
-        """The text without what a scan finds in it."""
+        """The text without the secrets that a scan finds."""
         doubts = self.strict or self.on_seen is not None
         found = list(scan(text, self._named, doubts=doubts))
-        if self.on_seen is not None and not self.strict:
-            for one in found:
-                value = text[one.start : one.end]
-                if not one.secret and not only_placeholders(value):
-                    self.on_seen(Seen(one.rule, path, one.reason, False, value))
+        for one in found if self.on_seen is not None and not self.strict else ():
+            value = text[one.start : one.end]
+            if self.on_seen is not None and not one.secret and not only_placeholders(value):
+                self.on_seen(Seen(one.rule, path, one.reason, False, value))
         spans = (Span(*one[:4]) for one in found if one.secret or self.strict)
         return self.mask(text, spans, path)
 
     def _nested(self, text: str, path: str) -> str | None:
-        """JSON in a text, or lines of it, as the values that they are; None if it is something
-        else."""
+        """The masked text if it is JSON or JSON lines, else None."""
         if len(text) <= NESTED and text.rstrip()[-1:] in ("}", "]"):
             try:
-                value = json.loads(text, object_pairs_hook=_once)
+                value = json.loads(text, object_pairs_hook=_unique)
                 if (whole := self._json(text, value, path)) is not None:
                     return whole
             except (ValueError, RecursionError):
                 pass
         if "}\n{" not in text:
             return None
-        lines = text.split("\n")
-        read = [self._nested(line, path) if line.strip() else line for line in lines]
         return "\n".join(
-            self._scanned(line, path) if kept is None else kept
-            for line, kept in zip(lines, read, strict=True)
+            self._nested(line, path) or self._scanned(line, path) for line in text.split("\n")
         )
 
     def _json(self, text: str, value: Any, path: str) -> str | None:
-        """The JSON with its values masked; None if it is too deep or too much to be kept."""
-        walk = Walk(self)
-        masked = walk.value(value, path, 0)
-        if walk.cut:
+        """The JSON with its values masked; None if it is nested too deep or too large."""
+        traversal = Traversal(self)
+        masked = traversal.value(value, path, 0)
+        if traversal.cut:
             return None
         return text if masked == value else _patched(text, value, masked)
 
@@ -219,8 +207,8 @@ class Redactor:
         return max(map(len, self._learned), default=0)
 
     def cut(self, text: str) -> int:
-        """Where a text that goes on can be cut in two: no known secret has begun before and may
-        end behind it, and none that is there stands across it."""
+        """Where a text that continues can be cut in two without cutting a known secret, or the
+        beginning of one."""
         place = len(text)
         for size in range(min(self.longest - 1, len(text)), 0, -1):
             if any(form.startswith(text[-size:]) for form in self._learned):
@@ -236,30 +224,31 @@ class Redactor:
         return place
 
     def number(self, value: Any, path: str = "") -> Any:
-        """The number, or what stands in its place where it is a known secret, or a finder's."""
+        """The number, or its replacement if it is a known secret or a finder finds it."""
         if not (self._learned or self._finders) or not isinstance(value, (int, float)):
             return value
         plain = str(value)
         if len(plain) < SHORTEST:
             return value
-        text = self._given(plain, path)
+        text = self._found(self._known(plain, path), path)
         return value if text == plain else text
 
     def key(self, key: str, path: str = "") -> str:
-        """The name of a field; plain words have no shape of a secret."""
-        return self._given(key, path) if _WORDS.fullmatch(key) else self.text(key, path)
+        """The name of a field; plain words are not scanned."""
+        if not _WORDS.fullmatch(key):
+            return self.text(key, path)
+        return self._found(self._known(key, path), path)
 
-    def _given(self, text: str, path: str) -> str:
-        """The text without known secrets and what finders find."""
-        text = self._known(text, path)
+    def _found(self, text: str, path: str) -> str:
+        """The text without what the finders find."""
         for finder in self._finders:
             text = self.mask(text, finder(text), path)
         return text
 
     def mask(self, text: str, spans: Iterable[Span], path: str) -> str:
-        """The text with these spans of it masked; what is masked already stays."""
+        """The text with these spans masked; placeholders are kept."""
         out, done = [], 0
-        for start, end, rule, reason in apart(text, spans):
+        for start, end, rule, reason in merged(text, spans):
             if self._fixed and text[start:end] == self._fixed:
                 continue
             out += [text[done:start], self.whole(rule, text[start:end], path, reason)]
@@ -267,7 +256,7 @@ class Redactor:
         return "".join([*out, text[done:]]) if out else text
 
     def whole(self, rule: str, secret: str, path: str, reason: str = "") -> str:
-        """What stands in the place of a secret, which is told as a hit."""
+        """The replacement of a secret, which is reported as a hit."""
         if only_placeholders(secret):
             return secret
         if self.on_seen is not None:
@@ -277,6 +266,7 @@ class Redactor:
         return self._replace(rule, secret)
 
     def _known(self, text: str, path: str) -> str:
+        """The text without known secrets."""
         for form, (value, rule) in self._learned.items():
             if form not in text:
                 continue
@@ -286,14 +276,13 @@ class Redactor:
                 pattern = re.compile(f"({PLACEHOLDER.pattern})|{re.escape(form)}")
                 text = pattern.sub(functools.partial(_kept, put), text)
             else:
-                text = "".join(
-                    piece if n == 0 else put() + piece for n, piece in enumerate(text.split(form))
-                )
+                first, *rest = text.split(form)
+                text = first + "".join(put() + piece for piece in rest)
         return text
 
 
 def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """The lines around each placeholder, or the words where they are long; none twice."""
+    """The lines around each placeholder, or the words where lines are long; without overlaps."""
     low = high = 0
     for found in placeholder.finditer(text):
         start = max(high, text.rfind("\n", max(0, found.start() - AROUND), found.start()) + 1)
@@ -302,27 +291,25 @@ def _around(text: str, placeholder: re.Pattern[str]) -> Iterator[tuple[int, int]
         end = text.find("\n", found.end(), found.end() + AROUND)
         if end < 0:
             end = max(found.end(), text.rfind(" ", found.end(), found.end() + AROUND))
-        if start > high and high:
-            yield low, high
-            low = start
-        elif not high:
+        if start > high:
+            if high:
+                yield low, high
             low = start
         high = max(high, end)
     if high:
         yield low, high
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; one with a name twice is read as text, since one of its values would be lost."""
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. One with a repeated name is read as text, so that no value is lost."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name stands twice in an object")
+        raise ValueError("an object has a name twice")
     return found
 
 
 def _patched(text: str, value: Any, masked: Any) -> str | None:
-    """JSON with only those leaves and names written anew that have changed; None if they cannot be
-    told apart in the text."""
+    """The JSON with only the changed names and values rewritten; None if they cannot be located."""
     old, new = list(_leaves(value)), list(_leaves(masked))
     places = [found.span() for found in _LEAF.finditer(text)]
     if not len(old) == len(new) == len(places):
@@ -336,7 +323,7 @@ def _patched(text: str, value: Any, masked: Any) -> str | None:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Names and leaves of a value, in the order in which JSON writes them."""
+    """The names and scalar values in the order of the JSON text."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield name
@@ -349,12 +336,12 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _kept(put: Callable[[], str], found: re.Match[str]) -> str:
-    """A placeholder as it is, anything else as `put` says."""
+    """A placeholder unchanged, anything else replaced by `put`."""
     return found[1] or put()
 
 
 def forms(value: str) -> set[str]:
-    """A secret as it may stand in a text: plain, escaped, in a URL, within base64."""
+    """The forms in which a text may contain a secret: plain, escaped, in a URL, in base64."""
     found = {value, repr(value)[1:-1]}
     for _ in range(2):  # as JSON, and as JSON within JSON
         found |= {
@@ -363,7 +350,7 @@ def forms(value: str) -> set[str]:
     data = value.encode(errors="surrogatepass")
     found |= {urllib.parse.quote(data, safe=""), urllib.parse.quote_plus(data)}
     for before in range(3 if len(data) >= 8 else 0):
-        # Where it begins within base64 decides its letters; those at the rims are shared.
+        # The letters depend on the offset; the first and last are shared with the neighbours.
         text = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
         whole = (before + len(data)) * 8 // 6
         core = text[-(-before * 8 // 6) : whole]

@@ -1,10 +1,9 @@
-"""A maintained detector beside our rules: the plugins of detect-secrets, on one text at a time.
+"""The plugins of detect-secrets as a finder, in addition to our own rules.
 
-Their patterns are used in this process, on windows of the text, and never touch a file, a setting
-or the network: nothing is filtered, and nothing verified. The plugins for high
-entropy are not among them: they take commit hashes, ids, checksums and the opaque parts of
-models' answers for secrets. Neither is the one for addresses of hosts, which are no secrets, nor
-those whose work our own rules do with more care.
+Only their patterns are used, in this process: no files, no settings, no network, no filters and no
+verification. Three sorts of plugins are excluded: those for high entropy, which report commit
+hashes, ids, checksums and opaque parts of model answers; the one for IP addresses, which are not
+secrets; and those that our own rules replace.
 """
 
 from __future__ import annotations
@@ -19,41 +18,41 @@ from ...redact import Span
 
 Plugin: TypeAlias = tuple[str, tuple[str, ...], Any]
 
-WINDOW, OVERLAP = 1 << 14, 1 << 10  # characters that are looked at together, and twice
+WINDOW, OVERLAP = 1 << 14, 1 << 10  # characters of a window, and of its overlap with the next
 
-# Each plugin, and what must be in a text, in small letters, before it is asked.
+# Each plugin, and texts in lower case of which one must occur before it runs.
 PLUGINS = {
-    "artifactory.ArtifactoryDetector": ("akc", "ap"),
-    "aws.AWSKeyDetector": ("a3t", "akia", "asia", "abia", "acca", "aws"),
-    "azure_storage_key.AzureStorageKeyDetector": ("accountkey=",),
-    "cloudant.CloudantDetector": ("clou", "cl_", "cl-", "clapi", "clkey", "clp", "cltoken"),
-    "discord.DiscordBotTokenDetector": (".",),
-    "github_token.GitHubTokenDetector": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-    "gitlab_token.GitLabTokenDetector": ("gl", "gr1348941"),
-    "ibm_cloud_iam.IbmCloudIamDetector": ("key", "pwd", "pass", "token"),
-    "ibm_cos_hmac.IbmCosHmacDetector": ("secret",),
-    "mailchimp.MailchimpDetector": ("-us",),
-    "openai.OpenAIDetector": ("t3blbkfj",),
-    "pypi_token.PypiTokenDetector": ("pypi-",),
-    "sendgrid.SendGridDetector": ("sg.",),
-    "slack.SlackDetector": ("xox", "hooks.slack"),
-    "softlayer.SoftlayerDetector": ("softlayer", "sl_", "sl-", "slapi", "slkey", "slp", "sltoken"),
-    "square_oauth.SquareOAuthDetector": ("sq0csp",),
-    "stripe.StripeDetector": ("k_live_",),
-    "telegram_token.TelegramBotTokenDetector": (":",),
-    "twilio.TwilioKeyDetector": ("ac", "sk"),
+    "artifactory.ArtifactoryDetector": "akc ap",
+    "aws.AWSKeyDetector": "a3t akia asia abia acca aws",
+    "azure_storage_key.AzureStorageKeyDetector": "accountkey=",
+    "cloudant.CloudantDetector": "clou cl_ cl- clapi clkey clp cltoken",
+    "discord.DiscordBotTokenDetector": ".",
+    "github_token.GitHubTokenDetector": "ghp_ gho_ ghu_ ghs_ ghr_",
+    "gitlab_token.GitLabTokenDetector": "gl gr1348941",
+    "ibm_cloud_iam.IbmCloudIamDetector": "key pwd pass token",
+    "ibm_cos_hmac.IbmCosHmacDetector": "secret",
+    "mailchimp.MailchimpDetector": "-us",
+    "openai.OpenAIDetector": "t3blbkfj",
+    "pypi_token.PypiTokenDetector": "pypi-",
+    "sendgrid.SendGridDetector": "sg.",
+    "slack.SlackDetector": "xox hooks.slack",
+    "softlayer.SoftlayerDetector": "softlayer sl_ sl- slapi slkey slp sltoken",
+    "square_oauth.SquareOAuthDetector": "sq0csp",
+    "stripe.StripeDetector": "k_live_",
+    "telegram_token.TelegramBotTokenDetector": ":",
+    "twilio.TwilioKeyDetector": "ac sk",
 }
-# All that they find has a run of such a length, but for a few that say what they are.
+# Everything that they find has a run of this length or one of these prefixes.
 _RUN = re.compile(r"[\w+/=-]{20}|xox|AKC|AP[\dA-F]")
-# Plugins that allow for any number of blanks do so several times over; nothing is lost by
-# cutting a text where there are many.
+# Patterns with several runs of any number of spaces are slow; cutting a text at long runs of
+# white space loses nothing.
 _CUT = re.compile(r"[\r\n]++|[ \t]{8,}+")
 _SHORTEST = 8
-_AROUND = " \t\"'=:"  # what some take along
+_AROUND = " \t\"'=:"  # characters that some patterns include
 
 
 class Detector:
-    """The finder of detect-secrets; `looked` counts the characters it was shown."""
+    """The finder; `looked` counts the characters that it has searched."""
 
     def __init__(self, name: str, plugins: Sequence[Plugin]) -> None:
         self.name = name
@@ -98,7 +97,7 @@ def _load() -> tuple[str, tuple[Plugin, ...]] | None:
             module, _, kind = name.partition(".")
             made = getattr(importlib.import_module(f"detect_secrets.plugins.{module}"), kind)()
             rule = f"detect-{module.removesuffix('_token').replace('_', '-')}"
-            plugins.append((rule, hints, made))
+            plugins.append((rule, tuple(hints.split()), made))
     except (ImportError, AttributeError):
         return None
     return f"detect-secrets {version}", tuple(plugins)
@@ -115,7 +114,7 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _found(rule: str, pattern: re.Pattern[str], line: str, offset: int) -> Iterator[Span]:
-    """What a plugin's pattern finds: its group, if that is the secret and not how it begins."""
+    """The matches of a plugin's pattern: the group, if it is the secret and not a prefix."""
     for found in pattern.finditer(line):
         start, end = found.span()
         for group in range(1, pattern.groups + 1):

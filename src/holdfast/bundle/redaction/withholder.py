@@ -1,18 +1,19 @@
-"""Mode `replay_only`: structure, and no content at all.
+"""Mode `replay_only`: keeps the structure and no content.
 
-What is kept is on a list: see `fields`. All other texts become numbered placeholders, equal ones
-the same, so that they can be compared within a bundle; names in free JSON do too. Numbers in
-free JSON become 0.
+`fields` lists what is kept. All other texts become numbered placeholders, the same for equal texts,
+so that they can be compared within a bundle; so do names in free JSON. Numbers in free JSON become
+0.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from .fields import BEFORE, BEHIND, What
-from .manifest import Pseudonyms, Tally, apart
-from .sanitize import Sanitizer
+from .manifest import HitCounter, Pseudonyms, distinct
+from .sanitizer import Sanitizer
 
 _WHOLE = re.compile(r"\[withheld(?::\d{1,9})?\]")
 _NAME = re.compile(r"[A-Za-z0-9_][\w.:/+-]{0,127}", re.ASCII)
@@ -20,11 +21,34 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MADE = rf"(?:{_UUID}|[0-9a-f]{{16,64}}|\d{{1,19}}|main|\[withheld:\d{{1,9}}\])"
 _ID = re.compile(rf"({BEFORE})(?:({_MADE})|(.+?))({BEHIND})", re.DOTALL)
 _HASH = re.compile(r"(?:[a-z0-9]{1,12}:)?[0-9A-Fa-f]{16,128}")
-_MEDIA = re.compile(r"[a-z]{1,20}/[A-Za-z0-9.+-]{1,80}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_REFS = {
-    "kind": {"file", "url", "command", "call", "session", "external"},
-    "role": {"created", "modified", "read", "evidence"},
+Fits: TypeAlias = Callable[[Any], bool]
+
+
+def _is_int(item: Any) -> bool:
+    return type(item) is int
+
+
+def _never(item: Any) -> bool:
+    return False
+
+
+def _full(pattern: re.Pattern[str]) -> Fits:
+    return lambda item: isinstance(item, str) and pattern.fullmatch(item) is not None
+
+
+# Fields of objects whose names are kept, and which of their values are.
+_BLOB: dict[str, Fits] = {
+    "type": lambda item: item == "blob",
+    "size": _is_int,
+    "sha256": _full(re.compile(r"[0-9a-f]{64}")),
+    "media_type": _full(re.compile(r"[a-z]{1,20}/[A-Za-z0-9.+-]{1,80}")),
+    "name": _never,
+}
+_REF: dict[str, Fits] = {
+    "kind": _full(re.compile("file|url|command|call|session|external")),
+    "role": _full(re.compile("created|modified|read|evidence")),
+    "exit_code": _is_int,
+    "value": _never,
 }
 _TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
 _SCHEMAS = {"items", "additionalProperties", "not", "if", "then", "else", "contains"}
@@ -34,24 +58,26 @@ _BOUNDS = {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems
 
 
 class Withholder:
-    """Keeps what is on the list, and withholds the rest."""
+    """Keeps the listed structure and withholds everything else."""
 
-    def __init__(self, sanitizer: Sanitizer, tally: Tally, names: Pseudonyms) -> None:
+    def __init__(self, sanitizer: Sanitizer, hits: HitCounter, names: Pseudonyms) -> None:
         self._sanitizer = sanitizer
-        self._tally = tally
+        self._hits = hits
         self._names = names
 
     def field(self, what: What, value: Any, path: str) -> Any:
-        """One field of a payload, by what it is."""
+        """One field of a payload, by its role."""
         if what == "keep" or value is None:
             return value
         if what == "shape" and isinstance(value, dict):
             return self._shape(value, path)
         if what in ("parts", "refs") and isinstance(value, list):
-            take = self._part if what == "parts" else self._ref
-            return [take(item, path) for item in value]
+            known = _BLOB if what == "parts" else _REF
+            return [self._object(item, known, path) for item in value]
         if what in ("names", "numbered") and isinstance(value, dict):
-            return apart((self.name(k, path), self._under(what, v, path)) for k, v in value.items())
+            return distinct(
+                (self.name(k, path), self._under(what, v, path)) for k, v in value.items()
+            )
         if isinstance(value, list) and what != "value":
             return [self.field(what, item, path) for item in value]
         if not isinstance(value, str) or what == "value":
@@ -66,71 +92,54 @@ class Withholder:
         return self.text(value, path) if what == "numbered" else value
 
     def text(self, text: str, path: str) -> str:
-        """Content in words: nothing of it."""
+        """The placeholder of a text."""
         if not text or _WHOLE.fullmatch(text):
             return text
-        self._tally.hit("content", "withheld", path)
+        self._hits.add("content", "withheld", path)
         return self._names.withheld(text)
 
     def value(self, value: Any, path: str) -> Any:
-        """Content as JSON: how it is nested, and nothing else."""
+        """The structure of a JSON value, without its content."""
         if isinstance(value, str):
             return self.text(value, path)
         if isinstance(value, dict):
-            return apart((self.text(k, path), self.value(v, path)) for k, v in value.items())
+            return distinct((self.text(k, path), self.value(v, path)) for k, v in value.items())
         if isinstance(value, (list, tuple)):
             return [self.value(item, path) for item in value]
         if value is None or isinstance(value, bool) or value == 0:
             return value
-        self._tally.hit("content", "withheld", path)
+        self._hits.add("content", "withheld", path)
         return 0
 
     def name(self, name: str, path: str) -> str:
-        """A name that a program gave, if it is one."""
+        """A name, if it looks like one and contains nothing private."""
         if _WHOLE.fullmatch(name) or (_NAME.fullmatch(name) and self._sanitizer.quiet(name)):
             return name
         return self.text(name, path)
 
     def id(self, id: str, path: str) -> str:
-        """An id: one that was made by a machine stays, and those that derive from it."""
+        """An id; generated ids and those that derive from them are kept."""
         found = _ID.fullmatch(id)
         if found is None or found[2] is not None:
             return id if found is not None else self.text(id, path)
-        self._tally.hit("id", "id", path)
+        self._hits.add("id", "id", path)
         return f"{found[1]}{self._names.withheld(found[3], pairs=True)}{found[4]}"
 
-    def _part(self, part: Any, path: str) -> Any:
-        """A part of a message; which blob it is stays."""
-        if not isinstance(part, dict) or part.get("type") != "blob":
-            return self.value(part, path)
+    def _object(self, value: Any, known: Mapping[str, Fits], path: str) -> Any:
+        """An object with known fields. Of the parts of a message, only blobs are structure."""
+        if not isinstance(value, dict) or (known is _BLOB and value.get("type") != "blob"):
+            return self.value(value, path)
         kept: dict[str, Any] = {}
-        for name, item in part.items():
-            fits = (name == "type" and item == "blob") or (name == "size" and type(item) is int)
-            if name == "sha256" and isinstance(item, str):
-                fits = _SHA256.fullmatch(item) is not None
-            if name == "media_type" and isinstance(item, str):
-                fits = _MEDIA.fullmatch(item) is not None
-            known = name in ("type", "size", "sha256", "media_type", "name")
-            kept[name if known else self.text(name, path)] = (
-                item if fits else self.value(item, path)
-            )
-        return kept
-
-    def _ref(self, ref: Any, path: str) -> Any:
-        if not isinstance(ref, dict):
-            return self.value(ref, path)
-        kept: dict[str, Any] = {}
-        for name, item in ref.items():
-            fits = isinstance(item, str) and item in _REFS.get(name, ())
-            fits = fits or (name == "exit_code" and type(item) is int)
-            known = name in ("kind", "role", "exit_code", "value")
-            kept[name if known else self.text(name, path)] = (
-                item if fits else self.value(item, path)
+        for name, item in value.items():
+            fits = known.get(name)
+            plain = fits is not None and fits(item)
+            kept[name if fits else self.text(name, path)] = (
+                item if plain else self.value(item, path)
             )
         return kept
 
     def _shape(self, value: dict[str, Any], path: str) -> Any:
-        """The name of an answer's type, and its schema without words."""
+        """The name of the type of an answer, and its schema without texts."""
         kept: dict[str, Any] = {}
         for name, item in value.items():
             if name == "name" and isinstance(item, str):

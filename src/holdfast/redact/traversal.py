@@ -1,5 +1,5 @@
-"""The walk through a value: names, pairs, schemas, objects of known shapes; what it cannot keep it
-names."""
+"""The traversal of structured values: fields, pairs of a name and a value, JSON Schemas, objects of
+known types."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import decimal
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -14,87 +15,91 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from .names import words
+from .names import listed, words
 from .values import Looks, looks
 
-DEPTH, VALUES = 128, 1_000_000  # how deep a value may nest, and how much it may hold
+DEPTH, VALUES = 128, 1_000_000  # how deep values may be nested, and how many there may be
 
 _SCALARS = (int, float, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
-_SCHEMA = {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "format"}
-_INSIDE = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-_SAMPLES = {"default", "example", "examples", "const", "enum"}
-_NAMES = (
-    "name",
-    "key",
-    "keyname",
-    "variablename",
-    "secretname",
-    "parametername",
-    "parameterkey",
-    "header",
-    "field",
-    "variable",
-    "path",
-    "parameter",
-    "option",
-    "label",
+_SCHEMA = frozenset(listed("type $ref anyOf oneOf allOf enum const format"))
+_INSIDE = frozenset(listed("properties patternProperties $defs definitions dependentSchemas"))
+_SAMPLES = frozenset(listed("default example examples const enum"))
+_NAMES = listed(
+    """
+name key keyname variablename secretname parametername parameterkey header field variable path
+parameter option label
+"""
 )
-_VALUES = ("value", "default", "defaultvalue", "stringvalue", "parametervalue")
-# An object with nothing but these says where a secret is to be found.
-_WHERE = {
-    *("env", "vault", "key", "name", "path", "file", "ref", "from", "valuefrom", "version", "arn"),
-    *("secretkeyref", "source", "provider", "secretname", "namespace", "optional", "id", "$ref"),
-    *("secretref", "keyname", "command", "keyring", "external", "secret_name", "secret_key_ref"),
-}
-_JWK = {"d", "p", "q", "dp", "dq", "qi", "k"}
-_COUNTED = ("token", "tokens", "weak")  # numbers under these count something
+_VALUES = listed("value default defaultvalue stringvalue parametervalue")
+# An object with only these fields says where a secret is stored.
+_WHERE = frozenset(
+    listed(
+        """
+env vault key name path file ref from valuefrom version arn secretkeyref source provider secretname
+namespace optional id $ref secretref keyname command keyring external secret_name secret_key_ref
+"""
+    )
+)
+_JWK = frozenset(listed("d p q dp dq qi k"))
+_SURROGATE = re.compile(r"[\ud800-\udfff]")  # half a character, which no encoding has
+_COUNTED = ("token", "tokens", "weak")  # numbers with these names are counts
 
 
-class Under(NamedTuple):
-    """The name that a value stands under, and how it says that the value is secret. A `schema` only
-    speaks of it, and its samples are."""
+class ValueName(NamedTuple):
+    """The name of a value, and how it marks the value as secret. In a `schema` only sample values
+    are secret."""
 
     name: str
     says: str
     schema: bool = False
 
+    @property
+    def rule(self) -> str:
+        return "key" if self.says in _COUNTED else self.says
+
+    @property
+    def reason(self) -> str:
+        return f"it is the value of {self.name}"
+
 
 class Masks(Protocol):
-    """What a walk asks about names, and hands texts and numbers to."""
+    """The part of a redactor that a traversal uses."""
 
     def named(self, key: str) -> str | None: ...
-    def judged(self, under: Under, value: str, path: str) -> bool: ...
+    def judged(self, name: ValueName, value: str, path: str) -> bool: ...
     def text(self, text: str, path: str = "") -> str: ...
     def key(self, key: str, path: str = "") -> str: ...
     def number(self, value: Any, path: str = "") -> Any: ...
     def whole(self, rule: str, secret: str, path: str, reason: str = "") -> str: ...
 
 
-class Walk:
-    """One walk through a value: where it is, and how much it has seen."""
+class Traversal:
+    """One traversal of a value."""
 
     def __init__(self, redactor: Masks) -> None:
         self._redactor = redactor
         self._above: set[int] = set()
         self._left = VALUES
-        self.cut = False  # whether something was too deep, or too much
+        self.cut = False  # whether something was nested too deep, or the value was too large
 
-    def value(self, value: Any, path: str, depth: int, under: Under | None = None) -> Any:
-        """The value masked; `under` is the name that says it is secret."""
+    def value(self, value: Any, path: str, depth: int, under: ValueName | None = None) -> Any:
+        """The value masked; `under` is its name, if that marks it as secret."""
         self._left -= 1
         if value is None or isinstance(value, bool):
             return value
+        secret = under if under and not under.schema else None
         if isinstance(value, str):
-            if under and value and not under.schema and self._redactor.judged(under, value, path):
-                return self._redactor.whole(_rule(under), value, path, _why(under))
+            if secret and value and self._redactor.judged(secret, value, path):
+                return self._redactor.whole(secret.rule, value, path, secret.reason)
             return self._redactor.text(value, path)
         if isinstance(value, _SCALARS):
-            if under and under.says not in _COUNTED and not under.schema:
-                return self._redactor.whole(_rule(under), str(value), path, _why(under))
+            if secret and secret.says not in _COUNTED:
+                return self._redactor.whole(secret.rule, str(value), path, secret.reason)
             return self._redactor.number(value, path)
         if isinstance(value, uuid.UUID):
-            secret = under and under.says != "weak"
-            return self._redactor.whole(_rule(under), str(value), path) if secret else value
+            if under and under.says != "weak":
+                return self._redactor.whole(under.rule, str(value), path)
+            return value
         if isinstance(value, (bytes, bytearray, memoryview)):
             return f"[{len(value)} bytes]"
         if depth >= DEPTH or self._left < 0:
@@ -108,7 +113,7 @@ class Walk:
         finally:
             self._above.discard(id(value))
 
-    def _container(self, value: Any, path: str, depth: int, under: Under | None) -> Any:
+    def _container(self, value: Any, path: str, depth: int, under: ValueName | None) -> Any:
         if isinstance(value, Raw):
             return self._raw(value, path, depth, under)
         if isinstance(value, Mapping):
@@ -120,14 +125,16 @@ class Walk:
             masked = self._mapping(fields, path, depth, under)
             try:
                 return msgspec.structs.replace(value, **masked)
-            except Exception:  # it checks its fields, and refuses what is masked
+            except Exception:  # it validates its fields, and rejects masked values
                 return masked
         if dataclasses.is_dataclass(value) and not isinstance(value, (type, BaseException)):
             fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
             return self._mapping(fields, path, depth, under)
         return self.value(describe(value), path, depth, under)
 
-    def _mapping(self, value: Mapping[Any, Any], path: str, depth: int, above: Under | None) -> Any:
+    def _mapping(
+        self, value: Mapping[Any, Any], path: str, depth: int, above: ValueName | None
+    ) -> Any:
         found: dict[Any, Any] = {}
         pair, wording = _pair(value), _is_wording(value)
         for key, item in value.items():
@@ -144,12 +151,12 @@ class Walk:
             found[name] = self.value(item, step(path, name), depth, under)
         return found
 
-    def _said(self, name: str) -> Under | None:
+    def _said(self, name: str) -> ValueName | None:
         says = self._redactor.named(name.rpartition("/")[2])
-        return Under(name, says) if says else None
+        return ValueName(name, says) if says else None
 
-    def _under(self, key: str, item: Any, path: str, above: Under | None) -> Under | None:
-        """What the name makes of what stands under it, and what was said above."""
+    def _under(self, key: str, item: Any, path: str, above: ValueName | None) -> ValueName | None:
+        """The name that marks `item` as secret: `key`, or a name above it."""
         if above is not None and above.schema:
             if key in _SAMPLES:
                 return above._replace(schema=False)
@@ -159,9 +166,9 @@ class Walk:
         says = self._redactor.named(key)
         if says is None or (isinstance(item, Mapping) and _is_reference(item)):
             return None
-        return Under(key, says, schema=_is_schema(path, item))
+        return ValueName(key, says, schema=_is_schema(path, item))
 
-    def _items(self, value: Any, path: str, depth: int, above: Under | None) -> Any:
+    def _items(self, value: Any, path: str, depth: int, above: ValueName | None) -> Any:
         if _is_header(value, path):
             under = above or self._said(value[0])
             kept = self.value(value[0], f"{path}[0]", depth, above)
@@ -169,7 +176,7 @@ class Walk:
             return pair if isinstance(value, tuple) else list(pair)
         raw = path.endswith("eaders") and words(_last(path))[-2:] == ("raw", "headers")
         items, before = [], ""
-        for n, item in enumerate(value):  # in raw ones names and values stand in turn
+        for n, item in enumerate(value):  # raw headers alternate names and values
             under = above or (self._said(before) if raw and n % 2 else None)
             items.append(self.value(item, f"{path}[{n}]", depth, under))
             before = item if isinstance(item, str) else ""
@@ -177,7 +184,7 @@ class Walk:
             return items
         return tuple(items) if isinstance(value, tuple) else items
 
-    def _raw(self, value: Raw, path: str, depth: int, under: Under | None) -> Raw:
+    def _raw(self, value: Raw, path: str, depth: int, under: ValueName | None) -> Raw:
         try:
             plain = msgspec.json.decode(value)
         except (ValueError, RecursionError):
@@ -186,39 +193,26 @@ class Walk:
 
 
 def step(path: str, name: Any) -> str:
-    """The path of what stands under a name; one that is no plain word is written as in JSON."""
+    """The path of a field; a name that is not a plain word is written as in JSON."""
     if path.startswith("$") and not (isinstance(name, str) and _plain(name)):
-        return f"{path}[{json.dumps(str(name), ensure_ascii=_is_broken(str(name)))}]"
+        return f"{path}[{json.dumps(str(name), ensure_ascii=bool(_SURROGATE.search(str(name))))}]"
     return f"{path}.{name}" if path else str(name)
-
-
-def _is_broken(name: str) -> bool:
-    """Whether half of a character is in it, which no encoding has."""
-    return any("\ud800" <= c <= "\udfff" for c in name)
 
 
 def _plain(name: str) -> bool:
     return name.isascii() and name.replace("_", "a").isalnum()
 
 
-def _why(under: Under) -> str:
-    return f"it stands under {under.name}"
-
-
-def _rule(under: Under | None) -> str:
-    return "key" if under is None or under.says in _COUNTED else under.says
-
-
 def _last(path: str) -> str:
-    """The name under which the value at `path` stands."""
+    """The last name of a path."""
     if path.endswith('"]'):
         return path[:-2].rpartition('["')[2]
     return path.rpartition(".")[2]
 
 
 def _pair(value: Mapping[Any, Any]) -> tuple[str, str] | None:
-    """The name in `{"name": "API_KEY", "value": "…"}`, as environments and headers are listed,
-    and the key under which the value stands."""
+    """The name in `{"name": "API_KEY", "value": "…"}`, as in lists of variables and headers, and
+    the key of its value."""
     if len(value) > 16:
         return None
     small = {key.lower(): key for key in value if isinstance(key, str)}
@@ -232,12 +226,12 @@ def _pair(value: Mapping[Any, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _known(value: Mapping[Any, Any], key: str) -> Under | None:
-    """Secrets of objects whose shape says it: all data of a Kubernetes Secret, the private members
-    of a JSON Web Key."""
+def _known(value: Mapping[Any, Any], key: str) -> ValueName | None:
+    """Fields that are secret in objects of a known type: the data of a Kubernetes Secret, and the
+    private members of a JSON Web Key."""
     if key in ("data", "stringData") and value.get("kind") == "Secret":
-        return Under("Secret", "key")
-    return Under("JWK", "key") if key in _JWK and "kty" in value else None
+        return ValueName("Secret", "key")
+    return ValueName("JWK", "key") if key in _JWK and "kty" in value else None
 
 
 def _is_reference(item: Mapping[Any, Any]) -> bool:
@@ -245,7 +239,7 @@ def _is_reference(item: Mapping[Any, Any]) -> bool:
 
 
 def _is_wording(value: Mapping[Any, Any]) -> bool:
-    """Whether an object holds the words of a user interface, by their keys."""
+    """Whether an object contains the labels of a user interface."""
     texts = [item for item in value.values() if isinstance(item, str) and item]
     return len(texts) >= 4 and sum(map(_is_words, texts)) * 3 >= len(texts) * 2
 
@@ -255,8 +249,7 @@ def _is_words(text: str) -> bool:
 
 
 def _is_header(value: Any, path: str) -> bool:
-    """Whether it is a header as a pair of its name and its value: a tuple is, and among
-    other items a list."""
+    """Whether it is a header as a pair of name and value: a tuple, or a list within a list."""
     if len(value) != 2 or not (
         type(value) is tuple or (type(value) is list and path[-1:] == "]" and path[-2:-1].isdigit())
     ):
@@ -265,12 +258,12 @@ def _is_header(value: Any, path: str) -> bool:
 
 
 def _is_schema(path: str, item: Any) -> bool:
-    """Whether a JSON Schema only speaks of a field that is called like a secret."""
+    """Whether it is the JSON Schema of a field that is named like a secret."""
     return _last(path) in _INSIDE and isinstance(item, Mapping) and not _SCHEMA.isdisjoint(item)
 
 
 def describe(value: Any) -> str:
-    """An exception or an unknown object as text, even if it refuses."""
+    """An exception or an unknown object as text, even if `str` fails."""
     try:
         text = str(value)
     except Exception:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.claude.masking import tree
-from holdfast.redact import Flow, values_only
+from holdfast.redact import StreamRedactor, values_only
 
 VALUE = "abcabcabd"
 MASK = "[redacted]"
@@ -16,21 +16,21 @@ MASK = "[redacted]"
 def test_a_value_is_masked_wherever_it_is_cut(around: str, cuts: list[int]) -> None:
     mask = values_only([VALUE, VALUE[:7], "abc"])
     text = f"{around}{VALUE}{around}{VALUE[:7]}{around}"
-    flow, shown, start = Flow(mask), "", 0
+    flow, shown, start = StreamRedactor(mask), "", 0
     for cut in sorted({*(cut for cut in cuts if cut < len(text)), len(text)}):
-        shown += flow.more(text[start:cut])
+        shown += flow.feed(text[start:cut])
         start = cut
-    shown += flow.rest()
+    shown += flow.flush()
     assert VALUE[:7] not in shown
     assert shown.count(MASK) >= 2
 
 
 @given(st.lists(st.text("abcd", max_size=5)))
 def test_nothing_else_is_lost_and_without_values_nothing_waits(pieces: list[str]) -> None:
-    free = Flow(values_only([]))
-    assert [free.more(piece) for piece in pieces] == pieces
-    flow = Flow(values_only(["xabcdx"]))
-    assert "".join([*map(flow.more, pieces), flow.rest()]) == "".join(pieces)
+    free = StreamRedactor(values_only([]))
+    assert [free.feed(piece) for piece in pieces] == pieces
+    flow = StreamRedactor(values_only(["xabcdx"]))
+    assert "".join([*map(flow.feed, pieces), flow.flush()]) == "".join(pieces)
 
 
 def test_entries_are_masked_through_and_through() -> None:
@@ -60,17 +60,17 @@ def test_no_value_is_shown_in_part_where_one_is_in_another(
     parts: list[str], sizes: list[int]
 ) -> None:
     mask, text = values_only(["abcdef", "abcdefgh", "cdefghxyz"]), "".join(parts)
-    flow, shown, start = Flow(mask), "", 0
+    flow, shown, start = StreamRedactor(mask), "", 0
     for size in sizes * len(text):
-        shown += flow.more(text[start : start + size])
+        shown += flow.feed(text[start : start + size])
         start += size
-    assert shown + flow.rest() == mask.text(text)
+    assert shown + flow.flush() == mask.text(text)
 
 
 def test_a_value_is_masked_however_long_what_came_before_it_was() -> None:
     for value in ("hunter2-secret-value", "long" * 3_000):
-        flow = Flow(values_only([value]))
-        shown = flow.more("x" * 70_000 + value[:12]) + flow.more(value[12:]) + flow.rest()
+        flow = StreamRedactor(values_only([value]))
+        shown = flow.feed("x" * 70_000 + value[:12]) + flow.feed(value[12:]) + flow.flush()
         assert shown == "x" * 70_000 + MASK
 
 

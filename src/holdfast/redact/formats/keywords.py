@@ -1,0 +1,189 @@
+"""The words of a text at which formats start to read: names of secrets, programs and verbs of
+commands, functions and sentences about access; and long runs of characters.
+
+They are found in two passes, so that not every format has to search the whole text.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate, compress
+from typing import NamedTuple
+
+from ..names import NAME, Names, listed, words
+from ..verdict import Syntax
+from .commands import OPTIONS, VERBS
+
+_IDENTIFIER = re.compile(r"([^\W\d][\w.-]*+)")
+_GAP = re.compile(r"[ '’]")
+_WORD = re.compile(r"[^\W\d_]{1,21}(?:-[^\W\d_]{1,12})?\Z")
+_NOT_BEFORE = ("[redacted:", "[withheld:", "checksum/")
+_CALLED = ("(", " ", "=", ":", "-", "\n")
+_NUMBERED = re.compile(r" (?:[\[(]?(?:no\.? ?|#)?\d{1,2}[\])]?)(?=\s{0,2}[:=])")
+_RUN = re.compile(r"[A-Za-z0-9_+/.~:|$-]{14,}+")  # the shortest token has 14 characters
+_PROGRAMS = {*OPTIONS, "z", "za"}  # 7z and 7za do not begin with a letter
+_VERBS = {verb.partition(" ")[0].partition(":")[0] for verb in VERBS}
+# Words in the names of functions about access: an argument that looks like a secret is one.
+_CALLEES = frozenset(
+    listed(
+        """
+login log signin sign auth authenticate authorize connect connection credential credentials
+password passwd encrypt decrypt hmac cipher hash basic bind pdo unlock token jwt verify secret key
+fernet account client session mysqli access identity digest cookie hashpw sha256 ftp smtp
+imap ldap unseal setpassword encode decode createhmac aes btoa algoliasearch superuser
+"""
+    )
+)
+_LOGINS = listed("log sign credential access einloggen anmeld melde connecter connexion")
+_NAME, _PROGRAM, _VERB, _CALLEE, _LOGIN = 1, 2, 4, 8, 16
+_KINDS = 16_384  # words whose kinds are cached
+
+
+class Pair(NamedTuple):
+    """A value in a text and the name that it belongs to. `says` is how the name marks a secret, or
+    empty if that is not known yet."""
+
+    start: int
+    end: int
+    name: str
+    says: str
+    syntax: Syntax
+
+
+class SecretName(NamedTuple):
+    """The name of a secret in a text, and how it marks its value as secret."""
+
+    start: int
+    end: int
+    name: str
+    says: str
+
+    def pair(self, span: tuple[int, int], syntax: Syntax) -> Pair:
+        """The value at `span` as the value of this name."""
+        return Pair(*span, self.name, self.says, syntax)
+
+
+class Keyword(NamedTuple):
+    """A word at which a format starts to read."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Keywords(NamedTuple):
+    """All keywords of a text, by kind."""
+
+    names: list[SecretName]
+    programs: list[Keyword]  # of command lines
+    verbs: list[Keyword]  # of commands about secrets
+    callees: list[Keyword]  # functions about access
+    logins: list[Keyword]  # sentences about access
+    runs: list[tuple[int, int]]  # of characters that tokens are made of
+
+
+def keywords(text: str, names: Names) -> Keywords:
+    """Find the keywords of a text."""
+    runs = [found.span() for found in _RUN.finditer(text)]
+    result = Keywords([], [], [], [], [], runs)
+    parts = _IDENTIFIER.split(text)
+    found = parts[1::2]
+    kinds = _kinds(found, names)
+    if not any(kinds):
+        return result
+    starts = list(accumulate(map(len, parts)))[::2]
+    for start, word, kind in compress(zip(starts, found, kinds, strict=False), kinds):
+        if kind & _NAME and (name := _secret_name(text, start, word, names)):
+            if result.names and _is_repeated(text, result.names[-1], name):
+                result.names.pop()
+            result.names.append(name)
+        if kind > _NAME:
+            _add(text, Keyword(start, start + len(word.rstrip(".-")), word), kind, result)
+    return result
+
+
+def _is_repeated(text: str, before: SecretName, name: SecretName) -> bool:
+    """Whether only a space separates a weak name from the next one."""
+    return before.says == "weak" and name.start - before.end == 1 and text[before.end] == " "
+
+
+def _kinds(found: list[str], names: Names) -> list[int]:
+    """The kinds of each word; each distinct word is classified once."""
+    known = names.kinds
+    if len(known) > _KINDS:
+        known = names.kinds = {}
+    for word in set(found):
+        if word not in known:
+            known[word] = _kind(word, names)
+    return list(map(known.__getitem__, found))
+
+
+def _add(text: str, word: Keyword, kind: int, result: Keywords) -> None:
+    if kind & _PROGRAM:
+        result.programs.append(word)
+    if kind & _VERB:
+        result.verbs.append(word)
+    if kind & _CALLEE and text[word.end : word.end + 1] in _CALLED:
+        result.callees.append(word)
+    if kind & _LOGIN:
+        result.logins.append(word)
+
+
+def _kind(word: str, names: Names) -> int:
+    """The kinds of a word, as a sum of flags."""
+    if len(word) > NAME:
+        return 0
+    kind = 0
+    if bare := word.rstrip(".-_"):
+        says, extends = names.said(bare)
+        kind = _NAME if says is not None or extends else 0
+    if word.removesuffix(".exe") in _PROGRAMS:
+        kind |= _PROGRAM
+    if word in _VERBS:
+        kind |= _VERB
+    if not _CALLEES.isdisjoint(words(word)):
+        kind |= _CALLEE
+    return kind | _LOGIN if word.lower().startswith(_LOGINS) else kind
+
+
+def _secret_name(text: str, start: int, word: str, names: Names) -> SecretName | None:
+    name = word.rstrip(".-_")
+    end = start + len(name)
+    says, extends = names.said(name)
+    if extends:
+        says, start, name = _extended(text, start, name, says, names)
+    if says is None or text.endswith(_NOT_BEFORE, max(0, start - 10), start):
+        return None
+    numbered = _NUMBERED.match(text, end)
+    return SecretName(start, numbered.end() if numbered else end, name, says)
+
+
+def _extended(
+    text: str, start: int, name: str, says: str | None, names: Names
+) -> tuple[str | None, int, str]:
+    """The name with those words before it that make it the name of a secret."""
+    parts = _words_before(text, start)
+    if not parts:
+        return says, start, name
+    for take in range(1, len(parts) + 1):
+        whole = "_".join([*parts[-take:], name])
+        if (found := names.find(whole)) and (found != "weak" or says is None):
+            begun = start - len(" ".join(parts[-take:])) - 1
+            return found, max(0, begun), whole.replace("_", " ")
+    # The word before it may also make it the name of something else: `primary key`.
+    return (says if names.find(f"{parts[-1]}_{name}") else None), start, name
+
+
+def _words_before(text: str, start: int) -> list[str]:
+    """At most three words before a name, each followed by one space or apostrophe."""
+    if text[start - 1 : start] not in (" ", "'", "’"):
+        return []
+    parts: list[str] = []
+    for part in reversed(_GAP.split(text[max(0, start - 48) : start - 1])):
+        word = _WORD.search(part)
+        if word is None:
+            break
+        parts.insert(0, word[0])
+        if len(parts) == 3 or word[0] != part:
+            break
+    return parts
