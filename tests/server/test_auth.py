@@ -21,8 +21,7 @@ from holdfast.server import (
     SharedSecret,
 )
 from holdfast.server.app import ROUTES, service_of
-from holdfast.server.auth import USUAL
-from holdfast.server.auth import keys as keys_module
+from holdfast.server.auth import USUAL, authentication
 from holdfast.server.streams import backpressure as flow_module
 from holdfast.stores.memory import MemoryStore
 from tests.sessions import places
@@ -209,7 +208,7 @@ async def test_a_server_knows_keys_from_its_store(url: str) -> None:
 
 
 async def test_a_revoked_key_is_refused_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys_module, "FRESH", 0.05)
+    monkeypatch.setattr(authentication, "FRESH", 0.05)
     async with serving(settings(auth="keys")) as api:
         keys = ApiKeys(await service_of(api.app).places.store())
         made = await keys.create(principal="ann")
@@ -221,7 +220,7 @@ async def test_a_revoked_key_is_refused_within_seconds(monkeypatch: pytest.Monke
 
 
 async def test_a_stream_ends_when_its_key_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys_module, "FRESH", 0.05)
+    monkeypatch.setattr(authentication, "FRESH", 0.05)
     monkeypatch.setattr(flow_module, "LOOK", 0.05)
     async with serving(settings(auth="keys")) as api:
         keys = ApiKeys(await service_of(api.app).places.store())

@@ -44,6 +44,12 @@ STREAMED = {"schema": {"type": "string", "description": "Server-sent events."}}
 OPEN = ("health", "ready")  # need no key
 OTHERS = (Imported, Display, Decision, Result, Status, Receipt)
 REF = "#/components/schemas/{name}"
+# Two types with the same name are named by their modules. These names are published: they stay
+# when a module is moved.
+PUBLISHED = {
+    b"holdfast.log.state.values.": b"holdfast.state.values.",
+    b"holdfast.values.status.Queued": b"holdfast.harness.parts.views.Queued",
+}
 
 
 class NoLitestarPages(Router):
@@ -62,7 +68,10 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
     _, types = msgspec.json.schema_components(
         [*shapes, *OTHERS], ref_template=REF, schema_hook=_hook
     )
-    found["components"]["schemas"].update(types)
+    text = msgspec.json.encode(types)
+    for here, published in PUBLISHED.items():
+        text = text.replace(here, published)
+    found["components"]["schemas"].update(msgspec.json.decode(text))
     found["components"]["schemas"]["DisplayShown"] = {"$ref": REF.format(name="Display")}
     for path in found["paths"].values():
         for method, operation in path.items():
