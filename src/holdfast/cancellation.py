@@ -9,9 +9,9 @@ from typing import Any
 
 
 async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
-    """Cancel tasks until they have ended, whatever they end with. Once is not enough: a driver
-    may take a cancellation for a reply that came, and wait on; or an error of its cleanup takes
-    the place of the cancellation, and the task goes on as after any other error."""
+    """Cancel tasks until they have ended, with whatever outcome. Cancelling once is not enough: a
+    database driver may mistake the cancellation for a reply and wait again, or an error of its
+    cleanup may replace the cancellation, and the task continues as after any other error."""
     left = {task for task in tasks if not task.done()}
     while left:
         for task in left:
@@ -19,14 +19,14 @@ async def ended(*tasks: asyncio.Future[Any], pause: float = 0.1) -> None:
         _, left = await asyncio.wait(left, timeout=pause)
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # seen, so that nobody reports it
+            task.exception()  # retrieved, so that asyncio does not report it
 
 
 @contextmanager
 def cancellable() -> Iterator[None]:
-    """Raise `CancelledError` where the running task was cancelled within the block, whatever the
-    block made of it: an error that cleanup raised in its place, or a result. For loops that go on
-    after errors, which would otherwise never end."""
+    """Raise `CancelledError` if the running task was cancelled within the block, even if the block
+    raised another error in its place or returned. For loops that continue after errors, which
+    would otherwise never end."""
     before = cancellations()
     try:
         yield
@@ -39,6 +39,6 @@ def cancellable() -> Iterator[None]:
 
 
 def cancellations() -> int:
-    """How often the running task was cancelled and did not end."""
+    """How often the running task was cancelled without ending."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

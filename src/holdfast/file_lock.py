@@ -1,4 +1,4 @@
-"""A lock between processes, on a file that holds nothing, or on a folder.
+"""A lock between processes, on an empty file or on a folder.
 
 SQLite's own busy handler sleeps and retries, and under eight writers one of them
 can starve for seconds; waiting in the kernel's queue for a lock file is fair enough
@@ -19,12 +19,12 @@ except ImportError:  # Windows: SQLite's busy handler alone keeps writers apart
     fcntl = None  # type: ignore[assignment]  # the name is tested before each use
 
 
-ASKED = 8  # times before a lock that is taken counts as held
+ASKED = 8  # attempts before a lock counts as held
 
 
 class FileLock:
-    """An exclusive lock, for one thread of one process at a time: on a file, made if it does not
-    exist, or on a folder that exists, which stays whatever is removed in it."""
+    """An exclusive lock for one thread of one process at a time: on a file, created if it does not
+    exist, or on an existing folder."""
 
     def __init__(self, path: str, *, mode: int = 0o600, folder: bool = False) -> None:
         if folder:
@@ -57,22 +57,22 @@ class FileLock:
             self._threads.release()
 
     def is_at(self, path: str) -> bool:
-        """Whether what it locks is what is at this path."""
+        """Whether the locked file is still the one at this path."""
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(path))
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
-        """Give the file back. Safe to call twice."""
+        """Close the file. Safe to call twice."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def make_file(path: str, mode: int) -> bool:
-    """Make an empty file with exactly these permissions, whatever the umask is, if there is none;
-    whether it was made."""
+    """Create an empty file with exactly these permissions, whatever the umask. Returns False if it
+    already exists."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
     except FileExistsError:
@@ -82,8 +82,8 @@ def make_file(path: str, mode: int) -> bool:
 
 
 def held(path: str) -> bool:
-    """Whether some process holds the lock on this file. One that only asks, as this does, has it
-    for an instant, so that it is asked more than once."""
+    """Whether some process holds the lock on this file. A concurrent check takes the lock for an
+    instant, so this tries more than once."""
     if not fcntl:
         return False
     try:
@@ -96,7 +96,7 @@ def held(path: str) -> bool:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return False
             except BlockingIOError:
-                time.sleep(random.uniform(0, 0.002) * n)  # noqa: S311 - to miss others that ask
+                time.sleep(random.uniform(0, 0.002) * n)  # noqa: S311 - to avoid other checks
     finally:
         os.close(file)
     return True

@@ -102,8 +102,8 @@ def ask(url: str, question: Callable[[ClaudeSessionStore], Any]) -> Any:
 
 def test_what_is_imported_is_exported_again(tmp_path: Path, projects: Path, cli: Cli) -> None:
     ended = cli("import", "--create")
-    assert ended.out == "added 11 lines of 5 transcripts in 2 sessions; 0 were there\n"
-    assert "passed over 1 file" in ended.err
+    assert ended.out == "added 11 lines of 5 transcripts in 2 sessions; 0 already stored\n"
+    assert "skipped 1 file" in ended.err
     assert ended.code == 0
     ended = cli("export", tmp_path / "out", "--json")
     assert ended.json == {"sessions": 2, "written": 6, "unchanged": 0, "problems": []}
@@ -122,7 +122,7 @@ def test_a_second_time_adds_and_writes_nothing(tmp_path: Path, projects: Path, c
     after = ask(os.environ["HOLDFAST_STORE"], lambda s: s.list_session_summaries(PROJECT))
     assert after == before
     cli("export", tmp_path / "out")
-    assert cli("export", tmp_path / "out").out == "wrote 0 files of 2 sessions; 6 were there\n"
+    assert cli("export", tmp_path / "out").out == "wrote 0 files of 2 sessions; 6 unchanged\n"
 
 
 def test_what_the_sdk_mirrored_or_imported_is_not_added_again(
@@ -218,7 +218,7 @@ def test_a_line_that_is_no_entry_is_reported_and_the_rest_imported(
     path.write_bytes(good + line.encode("utf-8", "surrogateescape") + b'\n{"type":"user"}')
     ended = cli("import", "--create", path)
     assert ended.code == 1
-    assert f"left out {path}:3: {problem}" in ended.out
+    assert f"skipped {path}:3: {problem}" in ended.out
     assert "added 2 lines" in ended.out
     ended = cli("import", path, "--json")
     (found,) = ended.json["problems"]
@@ -253,7 +253,7 @@ def test_wrong_paths_and_missing_stores_are_errors(projects: Path, cli: Cli) -> 
     assert cli("import", "/nowhere/at/all", "--create").code == 1
     ended = cli("import")
     assert ended.code == 1
-    assert "there is nothing at" in ended.err
+    assert "there is no store at" in ended.err
     assert cli("import", "--wrong").code == 2
     assert cli("export").code == 2
 
@@ -367,7 +367,7 @@ def test_a_bar_is_shown_on_a_terminal_alone(projects: Path, store: str) -> None:
         out = child.stdout.read()
     os.close(leader)
     assert child.returncode == 0
-    assert out == b"added 11 lines of 5 transcripts in 2 sessions; 0 were there\n"
+    assert out == b"added 11 lines of 5 transcripts in 2 sessions; 0 already stored\n"
     assert b"importing" in shown
     assert b"/5" in shown
 

@@ -88,7 +88,7 @@ def test_they_are_a_line_each_and_hold(cli: Cli, named: tuple[str, str], tmp_pat
 
     write(named[1], go_on)
     found = cli("verify", *named, *kept)
-    assert (found.code, found.out.strip()) == (0, "sound: nothing is damaged")
+    assert (found.code, found.out.strip()) == (0, "no damage")
     assert len(cli("anchors", "customer-43", *named).out.splitlines()) == 1
 
 
@@ -140,7 +140,7 @@ def test_what_was_altered_is_named_and_not_said_to_be_mendable(
     found = cli("verify", *named)
     assert found.code == 1
     assert "customer-42 / main event 2: broken" in found.out
-    assert "1 finding; nothing mends what is broken: see a backup" in found.out
+    assert "1 finding; this damage cannot be repaired: restore a backup" in found.out
 
 
 @pytest.mark.parametrize("text", ["no JSON", '{"session": "s"}', "[]"])

@@ -49,12 +49,12 @@ def test_without_anything_it_answers_offline_and_makes_the_default_store(cli: Cl
     assert ended.stderr.count("offline: ") == 1
     listed = cli("sessions", "--json").json["items"]
     assert [row["agent"] for row in listed] == [BUILT_IN.key]
-    assert f"come back with: holdfast chat {listed[0]['session']}" in ended.stderr
+    assert f"continue later with: holdfast chat {listed[0]['session']}" in ended.stderr
 
 
 def test_a_session_goes_on_by_its_id(url: str) -> None:
     first = chat("s", "--store", url, lines="hello\n")
-    assert "new session s; come back with: holdfast chat --store " in first.stderr
+    assert "new session s; continue later with: holdfast chat --store " in first.stderr
     second = chat("s", "--store", url, lines="again\n")
     assert "new session" not in second.stderr
     said = second.stdout.splitlines()
@@ -126,7 +126,7 @@ def test_lines_of_a_pipe_answer_what_is_asked(url: str, cli: Cli) -> None:
 def test_what_is_no_answer_or_no_json_decides_nothing(url: str, cli: Cli) -> None:
     ended = chat("s", "--store", url, lines="remember note=x\nmaybe\ne {\ne 3\n")
     assert ended.returncode == 0
-    assert "not understood" in ended.stderr
+    assert "invalid input" in ended.stderr
     assert ended.stderr.count("error: arguments: ") == 2
     assert len(cli("pending", "--json", "--store", url).json["items"]) == 1
 
@@ -193,14 +193,14 @@ def test_stored_text_cannot_steer_the_terminal(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("shop", "is 'shop'; write module:name"),
+        ("shop", "must be module:name, got 'shop'"),
         ("nowhere:x", "there is no module 'nowhere'"),
-        ("shop:nothing", "'shop' has no 'nothing'; there are: support"),
+        ("shop:nothing", "'shop' has no 'nothing'; it has: support"),
         ("shop:broken", "'shop:broken' is int; name an Agent"),
         ("shop:Agent", "'shop:Agent' is a class"),
         ("sick:agent", "'sick' cannot be imported (ZeroDivisionError: division by zero)"),
-        ("json:loads", "the harness cannot be made (TypeError: "),
-        ("builtins:dict.fromkeys", "the harness cannot be made (TypeError: "),
+        ("json:loads", "the harness cannot be created (TypeError: "),
+        ("builtins:dict.fromkeys", "the harness cannot be created (TypeError: "),
     ],
 )
 def test_an_agent_that_is_not_there_is_told_in_one_line(
@@ -218,7 +218,10 @@ def test_no_agent_speaks_in_the_session_of_another(url: str, shop_folder: Path) 
     assert chat("s", *options, lines="hello\n", cwd=shop_folder).returncode == 0
     ended = chat("s", "--store", url, lines="hello\n", cwd=shop_folder)
     assert ended.returncode == 1
-    assert "is of agent 'shop', not of 'holdfast-chat'; name that one with --agent" in ended.stderr
+    assert (
+        "belongs to agent 'shop', not to 'holdfast-chat'; name its agent with --agent"
+        in ended.stderr
+    )
 
 
 def test_which_model_speaks() -> None:
@@ -292,13 +295,13 @@ def test_a_conversation_in_a_terminal(url: str, shop_folder: Path) -> None:
         screen.until("refund(order='42')? y, n REASON, e to edit: ")
         screen.type("e")
         screen.until('arguments: {"order":"42"}')
-        screen.until("new arguments, as JSON: ")
+        screen.until("new arguments (JSON): ")
         screen.type('{"order": "42", "cents": 5}')
         screen.until("refunded 5 of 42")
         screen.until("> ")
         screen.press("\x04")
         assert screen.end() == 0
-        assert "come back with: holdfast chat --agent shop:serve" in screen.seen
+        assert "continue with: holdfast chat --agent shop:serve" in screen.seen
     assert effects(shop_folder) == ["42 5"]
 
 
@@ -317,7 +320,7 @@ def test_what_is_typed_while_it_works_waits_and_is_driven_after_an_abort(
         screen.until("Good day to you.")
         screen.until("> ")
         screen.type("/queue")
-        screen.until("nothing waits")
+        screen.until("the queue is empty")
         screen.type("/quit")
         assert screen.end() == 0
 
@@ -348,7 +351,7 @@ def test_ctrl_c_leaves_what_waits_for_an_answer_as_it_is(
         screen.type("refund")
         screen.until("? y, n REASON")
         screen.press("\x03")
-        screen.until("it waits for an answer")
+        screen.until("the run needs your answer")
         screen.press("\x03")
         assert screen.end() == 130
     assert len(cli("pending", "--json", "--store", url).json["items"]) == 1

@@ -100,7 +100,7 @@ def test_a_name_that_is_taken_is_told(shop: str, there: str, cli: Cli) -> None:
     asyncio.run(named(there, "other"))
     ended = cli("copy", "customer-42", "--to", there)
     assert ended.code == 1
-    assert "    another session of the target holds the name order:1\n" in ended.out
+    assert "    name order:1 belongs to another session of the target\n" in ended.out
 
 
 def test_damage_is_told_and_nothing_of_it_is_written(

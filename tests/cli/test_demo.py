@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import demo as story
-from holdfast.cli.demo import Outcome
-from holdfast.cli.demo_processes import DemoFailed, asking
+from holdfast.cli.demo import DemoResult
+from holdfast.cli.demo_processes import DemoFailed, Stage
 
 from .conftest import Cli
 from .programs import without
@@ -56,9 +56,9 @@ def test_the_demo_gives_one_document_in_json() -> None:
     assert found["status"] == "done"
 
 
-def good() -> Outcome:
+def good() -> DemoResult:
     """What the demo sees when all is well."""
-    return Outcome(
+    return DemoResult(
         asked=["p"],
         before=["look_up 42 by process 1"],
         refunder=3,
@@ -90,21 +90,21 @@ def test_every_fault_is_found() -> None:
         (twice, "the refund was made 2 times"),
         (early, "the refund was made before it was approved"),
         (never, "the refund was made 0 times"),
-        (other, "the refund was made by another process than the one that said so"),
-        (again, "the order was not looked up once"),
+        (other, "the refund was made by a different process than the one that reported it"),
+        (again, "the order was not looked up exactly once"),
     ):
         outcome.judge()
         assert outcome.problems == [problem]
-    nothing = Outcome()
+    nothing = DemoResult()
     nothing.judge()
-    assert "the agent asked 0 times" in nothing.problems
+    assert "the agent asked for approval 0 times" in nothing.problems
     assert "the run ended as nothing" in nothing.problems
-    assert "a second approval was taken" in nothing.problems
+    assert "a second approval was accepted" in nothing.problems
 
 
 def test_a_process_that_does_not_do_its_part_has_failed(tmp_path: Path) -> None:
     (tmp_path / "not.db").write_text("this is not a database, as anyone can see")
-    process = asking(f"sqlite:{tmp_path}/not.db", "s", tmp_path / "effects")
+    process = Stage(f"sqlite:{tmp_path}/not.db", "s", tmp_path / "effects").ask()
     with pytest.raises(DemoFailed, match="no SQLite database"), process.lines() as said:
         assert list(said) == []
 
@@ -112,7 +112,7 @@ def test_a_process_that_does_not_do_its_part_has_failed(tmp_path: Path) -> None:
 def test_a_fault_ends_the_demo_with_exit_code_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refunds_twice(folder: Path, session: str, outcome: Outcome, tell: object) -> None:
+    def refunds_twice(folder: Path, session: str, outcome: DemoResult, tell: object) -> None:
         vars(outcome).update(vars(good()), effects=["look_up 1", *["refund by 3"] * 2])
 
     monkeypatch.setattr(story, "_play", refunds_twice)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Event, LogDamaged, NewEvent
-from holdfast.cli.describe import CUT, damaged_text, event_text
+from holdfast.cli.event_text import CUT, damaged_text, event_text
 from holdfast.cli.render import ago, moment, size
 
 
@@ -67,7 +67,7 @@ def test_a_long_text_is_cut_and_says_by_how_much() -> None:
 
 def test_a_payload_that_was_left_apart_is_named_by_its_size() -> None:
     apart = {"apart": {"size": 3 << 20, "sha256": "00"}}
-    assert shown("message.received", apart).endswith("3 MiB of data (--full shows them)")
+    assert shown("message.received", apart).endswith("3 MiB of data (--full shows it)")
 
 
 def test_an_event_that_cannot_be_read_keeps_its_place() -> None:

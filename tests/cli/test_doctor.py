@@ -17,7 +17,7 @@ def test_it_says_what_there_is(shop: str, cli: Cli) -> None:
     assert said["kind"] == "sqlite"
     assert said["durability"].startswith("machine")
     assert {"python", "msgspec", "sqlite", "schema", "limits", "location"} <= set(said)
-    assert ended.out.endswith("all is well\n")
+    assert ended.out.endswith("no problems found\n")
 
 
 def test_json_is_one_document(shop: str, cli: Cli) -> None:
@@ -32,7 +32,7 @@ def test_a_store_that_is_not_there_is_no_problem_and_is_not_made(tmp_path: Path,
     path = tmp_path / "no" / "such.db"
     ended = cli("doctor", "--store", f"sqlite:{path}")
     assert ended.code == 0
-    assert "not there yet" in ended.out
+    assert "does not exist yet" in ended.out
     assert not path.parent.exists()
 
 
@@ -40,7 +40,7 @@ def test_a_store_that_cannot_be_made_is_a_problem(tmp_path: Path, cli: Cli) -> N
     (tmp_path / "file").touch()
     ended = cli("doctor", "--store", f"sqlite:{tmp_path}/file/such.db")
     assert ended.code == 1
-    assert "problem: there is no store, and none can be made" in ended.out
+    assert "problem: there is no store, and folder" in ended.out
 
 
 def test_a_store_that_does_not_open_is_a_problem(tmp_path: Path, cli: Cli) -> None:
@@ -49,7 +49,7 @@ def test_a_store_that_does_not_open_is_a_problem(tmp_path: Path, cli: Cli) -> No
     assert ended.code == 1
     assert ended.json["ok"] is False
     assert ended.json["store"]["opens"] is False
-    assert ended.json["store"]["problems"][0].startswith("cannot open: ")
+    assert ended.json["store"]["problems"][0].startswith("cannot open the store: ")
 
 
 @pytest.mark.parametrize("url", ["nonsense", "postgresql://user:secret@host/db"])

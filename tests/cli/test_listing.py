@@ -198,5 +198,5 @@ def test_a_total_is_counted_on_request(ages: str, cli: Cli) -> None:
     page = cli("sessions", "--limit", "1", "--total", "--json").json
     assert (len(page["items"]), page["total"]) == (1, 3)
     assert "total" not in cli("sessions", "--json").json
-    assert cli("sessions", "--active-after", "6h", "--total").err == "2 sessions in all\n"
-    assert cli("sessions", "--user", "bob", "--total").err == "no sessions\n0 sessions in all\n"
+    assert cli("sessions", "--active-after", "6h", "--total").err == "2 sessions in total\n"
+    assert cli("sessions", "--user", "bob", "--total").err == "no sessions\n0 sessions in total\n"

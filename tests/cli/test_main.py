@@ -12,8 +12,8 @@ import pytest
 
 import holdfast
 from holdfast import StoreUnavailable
-from holdfast.cli import listing
-from holdfast.cli.app import VERBS, options_behind_verb
+from holdfast.cli import sessions
+from holdfast.cli.app import GROUPS, VERBS, options_behind_verb
 from holdfast.cli.options import data_folder, default_store
 from holdfast.stores.address import place
 from holdfast.stores.memory import MemoryStore
@@ -31,7 +31,7 @@ def test_no_verb_makes_a_store(tmp_path: Path, cli: Cli, verb: str) -> None:
     for url in (f"sqlite:{tmp_path}/typo.db", f"file:{tmp_path}/typo"):
         ended = cli(verb, *ARGUMENTS.get(verb, []), "--store", url)
         assert ended.code == 1
-        assert ended.err.startswith("error: store: there is nothing at ")
+        assert ended.err.startswith("error: store: there is no store at ")
         assert "--store URL or HOLDFAST_STORE" in ended.err
     assert list(tmp_path.glob("typo*")) == []
 
@@ -109,6 +109,29 @@ def test_wrong_usage_is_one_line_and_exit_code_2(cli: Cli, wrong: list[str]) -> 
     assert told["fields"] == {}
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("show a b", "unexpected argument 'b'; see: holdfast show --help"),
+        ("export a b.zip", "unexpected argument 'b.zip'; name the file with --out FILE; see: "),
+        ("show", "show needs SESSION; see: holdfast show --help"),
+        ("copy", "copy needs --to; see: holdfast copy --help"),
+    ],
+)
+def test_wrong_arguments_are_named(cli: Cli, words: str, told: str) -> None:
+    assert cli(*words.split()).err.startswith(f"error: {told}")
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *GROUPS])
+def test_the_first_line_of_help_is_that_of_the_list(cli: Cli, verb: str) -> None:
+    if verb in VERBS:
+        assert VERBS[verb][2] in " ".join(cli(verb, "--help").out.split())
+        return
+    for function, summary in GROUPS[verb][2].items():
+        assert summary in " ".join(cli(verb, function.rstrip("_"), "--help").out.split())
+        assert summary in " ".join(cli(verb, "--help").out.replace("│", " ").split())
+
+
 def test_a_mistyped_verb_gets_a_suggestion(cli: Cli) -> None:
     assert 'Did you mean "sessions"?' in cli("sesions").err
 
@@ -119,7 +142,7 @@ def test_an_error_in_json_has_code_message_and_fields(shop: str, cli: Cli) -> No
     assert json.loads(ended.err) == {
         "code": "session_not_found",
         "message": "no thread 'main' of session 'nobody' in tenant 'main': "
-        "check the id, or begin the session first",
+        "check the id, or create the session first",
         "fields": {"tenant": "main", "session": "nobody", "thread": "main"},
     }
 
@@ -137,7 +160,7 @@ def test_a_store_that_fails_is_told_in_one_line(
 
     monkeypatch.setattr(memory, "find", fails)
     assert cli("sessions").err == (
-        "error: the disk is full; try again; `holdfast doctor` looks at the store\n"
+        "error: the disk is full; try again; `holdfast doctor` checks the store\n"
     )
 
 
@@ -147,7 +170,7 @@ def test_a_fault_of_ours_keeps_its_traceback(
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(listing, "_print", lambda *_, **__: fails())
+    monkeypatch.setattr(sessions, "rows_text", lambda *_, **__: fails())
     with pytest.raises(ZeroDivisionError):
         cli("sessions")
 
@@ -213,5 +236,5 @@ def test_importing_the_command_costs_nothing() -> None:
 
 
 def test_this_suite_runs_the_command_that_is_installed() -> None:
-    assert Path(holdfast.__file__).parent == Path(listing.__file__).parent.parent
+    assert Path(holdfast.__file__).parent == Path(sessions.__file__).parent.parent
     assert sys.version_info >= (3, 11)

@@ -68,7 +68,7 @@ def test_an_empty_store_is_migrated(tmp_path: Path, cli: Cli) -> None:
     named = ("--store", f"sqlite:{path}")
     ended = cli("migrate", "--check", *named)
     assert ended.code == 1
-    assert ended.out.startswith("schema 0 found, 1 known: a migration is due; ")
+    assert ended.out.startswith("schema 0 found, 1 known: a migration is needed; ")
     assert path.read_bytes() == b""
     assert cli("migrate", *named).out == "schema 0 found, 1 known: migrated to 1\n"
     assert cli("migrate", "--check", *named).code == 0

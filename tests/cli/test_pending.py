@@ -98,11 +98,11 @@ def test_the_inbox_has_pages(inbox: str, cli: Cli) -> None:
     rest = cli("pending", "--limit", "3", "--json", "--cursor", first["cursor"]).json
     assert [item["id"] for item in rest["items"]] == ["p3"]
     assert rest["cursor"] is None
-    assert "more: add --cursor" in cli("pending", "--limit", "3").err
+    assert "for more, add: --cursor" in cli("pending", "--limit", "3").err
 
 
 def test_an_empty_inbox_says_so(shop: str, cli: Cli) -> None:
-    assert "nothing waits" in cli("pending", "--session", "nobody").err
+    assert "nothing is pending" in cli("pending", "--session", "nobody").err
 
 
 def test_watching_tells_what_comes_and_goes_until_ctrl_c(inbox: str, cli: Cli) -> None:
@@ -135,7 +135,7 @@ def test_arguments_are_edited(inbox: str, cli: Cli) -> None:
     for wrong in ("5", "{"):
         refused = cli("approve", "two", "p1", "--arguments", wrong)
         assert refused.code == 2
-        assert "--arguments takes a JSON object" in refused.err
+        assert "--arguments must be a JSON object" in refused.err
 
 
 def test_a_denial_keeps_its_reason_and_who_it_was(inbox: str, cli: Cli) -> None:
@@ -178,11 +178,11 @@ def test_a_thread_is_named(inbox: str, cli: Cli) -> None:
 def test_what_cannot_be_decided_says_why(inbox: str, cli: Cli) -> None:
     several = cli("approve", "two")
     assert several.code == 1
-    assert "pending there is p1, p2" in several.err
+    assert "name one: p1, p2" in several.err
     unknown = cli("deny", "one", "p9")
     assert unknown.code == 1
     assert "item 'p9'" in unknown.err
-    assert "`holdfast pending` lists what waits" in unknown.err
+    assert "`holdfast pending` lists pending items" in unknown.err
     assert cli("approve", "nobody").err.startswith("error: no thread 'main' of session 'nobody'")
     assert cli("approve", "one", "--actor", "ann").code == 0
     late = cli("deny", "one", "only")
@@ -191,7 +191,7 @@ def test_what_cannot_be_decided_says_why(inbox: str, cli: Cli) -> None:
     told = json.loads(cli("deny", "one", "only", "--json").err)
     assert told["code"] == "already_decided"
     assert told["fields"]["by"] == "ann"
-    assert cli("deny", "one").err.startswith("error: nothing waits in session 'one'")
+    assert cli("deny", "one").err.startswith("error: nothing is pending in session 'one'")
 
 
 def test_of_two_who_decide_at_once_one_is_first(inbox: str, cli: Cli) -> None:
@@ -216,6 +216,6 @@ def test_an_abort_is_requested_once_there_is_a_run(inbox: str, cli: Cli) -> None
 def test_where_no_run_is_going_nothing_is_aborted(shop: str, cli: Cli) -> None:
     ended = cli("abort", "customer-43")
     assert (ended.code, ended.out) == (0, "")
-    assert "no run is going" in ended.err
+    assert "the session has no current run" in ended.err
     assert cli("abort", "customer-43", "--json").json["requested"] is False
     assert cli("abort", "nobody").code == 1

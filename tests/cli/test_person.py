@@ -149,9 +149,9 @@ def test_progress_is_shown_where_somebody_watches_and_never_in_the_result(
 
 def test_of_somebody_unknown_there_is_nothing(home: str, cli: Cli, tmp_path: Path) -> None:
     ended = cli("person", "export", "nobody")
-    assert (ended.code, ended.out, ended.err) == (0, "", "nothing is stored of 'nobody'\n")
+    assert (ended.code, ended.out, ended.err) == (0, "", "no data is stored for 'nobody'\n")
     ended = cli("person", "erase", "nobody", "--reason", "r", "--yes")
-    assert (ended.code, ended.out) == (0, "nothing is stored of 'nobody'\nremoved: nothing\n")
+    assert (ended.code, ended.out) == (0, "no data is stored for 'nobody'\nremoved: nothing\n")
 
 
 def test_an_empty_name_is_refused(home: str, cli: Cli) -> None:
@@ -165,7 +165,7 @@ def test_an_empty_name_is_refused(home: str, cli: Cli) -> None:
 def test_no_verb_makes_a_store(cli: Cli, tmp_path: Path, verb: list[str]) -> None:
     ended = cli("person", *verb, "--store", f"sqlite:{tmp_path}/typo.db")
     assert ended.code == 1
-    assert ended.err.startswith("error: store: there is nothing at ")
+    assert ended.err.startswith("error: store: there is no store at ")
     assert list(tmp_path.glob("typo*")) == []
 
 
@@ -223,7 +223,7 @@ def test_it_shows_what_would_go_and_asks(
     ended = cli("person", "erase", "ann", "--reason", "r", "--json")
     assert ended.code == (0 if gone else 1)
     assert "a1  would be deleted\n" in ended.err
-    assert "Erase this of 'ann' for ever? [y/N] " in ended.err
+    assert "Erase this data of 'ann' permanently? [y/N] " in ended.err
     assert ("nothing was erased" in ended.err) == (not gone)
     assert bool(ended.out) == gone
     assert cli("show", "a1").code == (1 if gone else 0)
@@ -234,7 +234,7 @@ def test_nobody_is_asked_where_there_is_nothing_to_erase(
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     ended = cli("person", "erase", "nobody", "--reason", "r")
-    assert (ended.code, ended.err) == (0, "nothing is stored of 'nobody'\n")
+    assert (ended.code, ended.err) == (0, "no data is stored for 'nobody'\n")
 
 
 def test_it_refuses_where_it_cannot_ask(

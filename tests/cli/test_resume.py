@@ -243,7 +243,7 @@ def test_a_tool_that_is_gone_is_told_and_nothing_is_done(
     assert ended.code == 1
     assert ends(ended) == {"a": "stuck"}
     assert "'refund', which agent 'shop' does not have" in ended.lines[-1]["problem"]
-    assert "a  cannot be driven here: session 'a' waits for tool" in resume().out
+    assert "a  cannot be driven here: session 'a' needs tool" in resume().out
     assert effects(shop_folder) == []
 
 
@@ -251,10 +251,10 @@ def test_wrong_usage_is_told(url: str) -> None:
     send(url, a="hello")
     assert "needs --agent" in resume(agent=()).err
     assert resume("--thread", "x").code == 2
-    assert "--grace takes a duration" in resume("--grace", "soon").err
+    assert "--grace must be a duration" in resume("--grace", "soon").err
     offline = resume(agent=("--agent", "shop:support"))
     assert offline.code == 2
     assert "name a model with --model" in offline.err
     other = resume("a", agent=("--agent", "shop:night"))
     assert other.code == 1
-    assert "is of agent 'shop', not of 'other'" in other.err
+    assert "belongs to agent 'shop', not to 'other'" in other.err

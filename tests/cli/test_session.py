@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import Sessions, Store, key
-from holdfast.cli import person, session
-from holdfast.cli.app import options_behind_verb
+from holdfast.cli.app import GROUPS, options_behind_verb
 
 from .conftest import Cli, Ended, said, write
 from .lives import HOUR, live
@@ -22,11 +21,7 @@ from .programs import start
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 SECTIONS = dict(re.findall(r"^## `holdfast (\w+)`\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
-TWO_WORDS = [
-    (group, verb.__name__)
-    for group, part in (("session", session), ("person", person))
-    for verb in part.VERBS
-]
+TWO_WORDS = [(group, verb.rstrip("_")) for group, (_, _, verbs) in GROUPS.items() for verb in verbs]
 COMMON = {"--store", "--tenant", "--json", "--help", "--version"}
 
 
@@ -80,14 +75,14 @@ def test_every_verb_and_option_is_explained(cli: Cli, group: str, verb: str) -> 
     assert [name for name in sorted(names) if f"`{name}" not in SECTIONS[group]] == []
 
 
-@pytest.mark.parametrize("verb", [verb.__name__ for verb in session.VERBS])
+@pytest.mark.parametrize("verb", list(GROUPS["session"][2]))
 def test_no_verb_makes_a_store_or_a_session(home: str, cli: Cli, tmp_path: Path, verb: str) -> None:
     more = ["--reason", "r"] if verb == "hold" else []
     ended = cli("session", verb, "s", *more, "--store", f"sqlite:{tmp_path}/typo.db")
     assert ended.code == 1
-    assert ended.err.startswith("error: store: there is nothing at ")
+    assert ended.err.startswith("error: store: there is no store at ")
     assert error(cli("session", verb, "nobody", *more, "--json")) == (1, "session_not_found")
-    assert "`holdfast sessions` lists what is there" in cli("session", verb, "nobody", *more).err
+    assert "`holdfast sessions` lists the sessions" in cli("session", verb, "nobody", *more).err
     assert len(cli("sessions", "--json").json["items"]) == 2
 
 
@@ -108,14 +103,14 @@ def test_the_common_options_may_stand_before_the_verb(home: str, cli: Cli) -> No
         ("session nope", "holdfast session --help"),
         ("session touch", "holdfast session touch --help"),
         ("session hold s", "holdfast session hold --help"),
-        ("session metadata s --set novalue", "--set takes KEY=VALUE"),
-        ("session metadata s --reason r", "something is changed"),
-        ("session surfaces s --actor me", "something is changed"),
+        ("session metadata s --set novalue", "--set must be KEY=VALUE"),
+        ("session metadata s --reason r", "this command only reads"),
+        ("session surfaces s --actor me", "this command only reads"),
         ("session surfaces s --move", "--move needs --attach"),
         ("session surfaces s --attach a b --detach c d", "not both"),
         ("session surfaces s --attach slack", "--attach"),
-        ("session ttl s soon", "TTL takes a duration such as"),
-        ("session ttl s --expiry 3", "--expiry takes a duration such as"),
+        ("session ttl s soon", "TTL must be a duration such as"),
+        ("session ttl s --expiry 3", "--expiry must be a duration such as"),
         ("session history s --after -1", "--after"),
     ],
 )
@@ -158,7 +153,7 @@ def test_people_see_what_changed_and_then_the_row(home: str, cli: Cli) -> None:
 def test_what_is_so_already_changes_nothing(home: str, cli: Cli) -> None:
     before = cli("show", "s", "--json").json["row"]
     ended = cli("session", "resume", "s")
-    assert ended.err == "nothing to change: it is so already\n"
+    assert ended.err == "nothing to change\n"
     assert ended.out.startswith("session     s\n")
     told = changed(cli, "resume", "s")
     assert (told["changed"], told["before"]) == (False, {})
@@ -189,7 +184,7 @@ def test_a_move_that_the_phase_does_not_allow_is_refused(home: str, cli: Cli) ->
     ended = cli("session", "touch", "s")
     assert ended.err == (
         "error: session 's' is expired: touch is not possible; "
-        "`holdfast session reopen` opens one that has expired\n"
+        "`holdfast session reopen` reopens an expired session\n"
     )
     told = json.loads(cli("session", "touch", "s", "--json").err)["fields"]
     assert told == {"tenant": "main", "session": "s", "phase": "expired", "move": "touch"}
@@ -215,7 +210,7 @@ def test_history_tells_when_by_whom_and_why(home: str, cli: Cli) -> None:
 def test_a_session_that_never_moved_says_so(home: str, cli: Cli) -> None:
     ended = cli("session", "history", "other")
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err == "no moves: it is as it was created\n"
+    assert ended.err == "no phase changes\n"
     assert cli("session", "history", "other", "--json").err == ""
 
 
@@ -264,7 +259,7 @@ def test_a_surface_of_another_is_taken_only_on_purpose(home: str, cli: Cli) -> N
     attach = ("surfaces", "s", "--attach", "slack", "U1")
     assert error(cli("session", *attach, "--json")) == (1, "surface_taken")
     assert cli("session", *attach).err == (
-        "error: slack 'U1' is attached to session 'other'; --move takes it from there\n"
+        "error: surface slack 'U1' belongs to session 'other'; --move takes it over\n"
     )
     assert changed(cli, *attach, "--move", "--reason", "new phone")["changed"]
     assert cli("session", "surfaces", "other", "--json").json == {"surfaces": []}
@@ -327,8 +322,8 @@ def test_a_held_session_is_not_deleted_until_the_hold_is_lifted(home: str, cli: 
     ended = cli("delete", "s", "--yes")
     assert ended.code == 1
     assert ended.err == (
-        "error: session 's' must be kept: held: lawsuit 12; "
-        "`holdfast session hold SESSION --lift` ends a hold\n"
+        "error: session 's' cannot be deleted: held: lawsuit 12; "
+        "`holdfast session hold SESSION --lift` lifts a hold\n"
     )
     assert error(cli("delete", "s", "--yes", "--json")) == (1, "deletion_refused")
     assert changed(cli, "hold", "s", "--lift", "--reason", "settled")["row"]["hold"] is None

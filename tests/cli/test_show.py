@@ -29,14 +29,14 @@ def test_the_last_events_are_shown_and_the_rest_is_named(shop: str, cli: Cli) ->
     ended = cli("show", "customer-42", "--events", "1")
     assert "pending.opened" in ended.out
     assert "message.received" not in ended.out
-    assert ended.err == "3 earlier events: add --all, or --after NUMBER\n"
+    assert ended.err == "3 earlier events: add --all or --after NUMBER\n"
 
 
 def test_after_begins_there_and_says_where_to_go_on(shop: str, cli: Cli) -> None:
     ended = cli("show", "customer-42", "--after", "1", "--events", "2")
     assert "message.completed" in ended.out
     assert "pending.opened" not in ended.out
-    assert "1 later events: add --after 3" in ended.err
+    assert "1 later event: add --after 3" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_json_holds_payloads_whole(url: str, cli: Cli) -> None:
 
     write(url, work)
     assert cli("show", "s", "--json", "--store", url).json["events"][1]["data"]["text"] == big
-    assert "195.3 KiB of data (--full shows them)" in cli("show", "s", "--store", url).out
+    assert "195.3 KiB of data (--full shows it)" in cli("show", "s", "--store", url).out
     assert big in cli("show", "s", "--full", "--store", url).out
 
 
@@ -93,7 +93,7 @@ def test_text_in_flight_is_shown(memory: MemoryStore, cli: Cli) -> None:
         await memory.put_draft(key("customer-42"), "m9", 0, "So far\x1b[2J", fence=lease)
 
     asyncio.run(draft())
-    assert "in flight   So far\\x1b[2J" in cli("show", "customer-42").out
+    assert "draft       So far\\x1b[2J" in cli("show", "customer-42").out
     assert cli("show", "customer-42", "--json").json["drafts"][0]["message"] == "m9"
 
 
@@ -119,8 +119,8 @@ def test_what_is_not_there_is_said_with_what_to_do(shop: str, cli: Cli) -> None:
     assert ended.code == 1
     assert ended.err == (
         "error: no thread 'main' of session 'nobody\\x1b[2J' in tenant 'main': "
-        "check the id, or begin the session first; "
-        "`holdfast sessions` lists what is there\n"
+        "check the id, or create the session first; "
+        "`holdfast sessions` lists the sessions\n"
     )
 
 

@@ -105,7 +105,7 @@ def test_a_ttl_of_the_command_goes_before_that_of_the_session(home: str, cli: Cl
     told = cli("sweep", "--ttl", "3h", "--json").json
     assert (told["suspended"], told["expired"], told["skipped"]) == ([], [], {})
     ended = cli("sweep", "--ttl", "1h30min")
-    assert ended.out.endswith("2 suspended, 0 expired; passed over: 1 waits for an answer\n")
+    assert ended.out.endswith("2 suspended, 0 expired; skipped: 1 waits for an answer\n")
 
 
 def test_a_dry_run_changes_nothing(home: str, cli: Cli) -> None:
@@ -133,8 +133,8 @@ def test_only_the_tenant_is_swept(home: str, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("wrong", "hint"),
     [
-        ("--ttl soon", "--ttl takes a duration"),
-        ("--ttl 3600", "--ttl takes a duration"),
+        ("--ttl soon", "--ttl must be a duration"),
+        ("--ttl 3600", "--ttl must be a duration"),
         ("--limit 0", "--limit"),
         ("--grace 1d", "--grace needs --retention"),
         ("--every 0s", "at least 1s"),
@@ -209,7 +209,7 @@ def test_retention_asks_before_it_deletes(
     ended = cli("sweep", "--retention", "90d", *form)
     assert ended.code == (0 if gone else 1)
     assert "to delete   gone\n" in ended.err
-    assert "Delete 1 expired session for ever? [y/N] " in ended.err
+    assert "Delete 1 expired session permanently? [y/N] " in ended.err
     assert ("nothing was deleted" in ended.err) == (not gone)
     if form:
         assert ended.json["purged"]["dry_run"] == (not gone)

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import NewEvent, Store, key
-from holdfast.cli.failure import REMEDIES
+from holdfast.cli.error_report import REMEDIES
 
 from .conftest import Cli, write
 
@@ -157,7 +157,7 @@ def test_an_error_speaks_of_the_command_line(place: Path, url: str, cli: Cli, wo
 
 def test_a_bundle_that_cannot_go_on_is_told_with_options(place: Path, cli: Cli) -> None:
     said = cli("import", "redacted.zip", "--as", "a").err
-    assert "--accept-redacted goes on with it as it is, --read-only imports it to be read" in said
+    assert "--accept-redacted continues with the redacted content, --read-only imports" in said
     assert cli("import", "redacted.zip", "--as", "a", "--accept-redacted").code == 0
     assert cli("import", "redacted.zip", "--as", "b", "--read-only").code == 0
     said = cli("import", "shared.zip", "--as", "c").err
@@ -204,11 +204,13 @@ PROGRAMS = {
     "harness/session/views.py": ["use allow, ask, deny or None"],
     "harness/loop/effects.py": ["pass replace=True"],
     "harness/sandbox/local.py": ['pass "minimal", "inherit" or a dict'],
+    "harness/session/session.py": ["pass a list of (role, text)"],
     "harness/telemetry/logs.py": ["pass a list"],
     "harness/tools/definition.py": ["give more than 0, or None"],
     # In the program of the agent, where tools are written:
     "harness/tools/jsonschema.py": ["write it as f(arguments) or f(arguments, context)"],
     "harness/tools/signature.py": ["make the tool of a bound method: tool(thing.method)"],
+    "stores/checked.py": ["pass a str"],
     "stores/rules.py": ["pass a str"],
 }
 

@@ -16,7 +16,7 @@ from holdfast import errors
 from holdfast.errors import HoldfastError
 from holdfast.events import KINDS
 from holdfast.log.codec import LIMITS
-from holdfast.log.events.defaults import Shape, shape_of
+from holdfast.log.events.defaults import PayloadShape, shape_of
 from holdfast.wire import files, requests
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def test_every_default_of_event_data_is_documented() -> None:
     }
 
 
-def _defaults(shape: Shape, within: str = "") -> set[str]:
+def _defaults(shape: PayloadShape, within: str = "") -> set[str]:
     own = {f"{within}{name}: {bytes(text).decode()}" for name, text in shape.defaults.items()}
     return own.union(*(_defaults(inner, f"{name}.") for name, inner in shape.nested.items()))
 

@@ -70,7 +70,7 @@ SAID = {
     "holdfast resume": "refunded 1999 cents of order 42",
     "holdfast sessions": "customer-42",
     "holdfast show": "run.finished",
-    "holdfast verify": "sound",
+    "holdfast verify": "no damage",
     "holdfast export": "customer-42.zip",
     "holdfast import": "customer-42  imported",
     "curl -s": '"items":[',

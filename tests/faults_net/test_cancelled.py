@@ -26,7 +26,7 @@ from holdfast import (
 from holdfast.bundle import import_lock
 from holdfast.cancellation import cancellable, ended
 from holdfast.cli.output import Output
-from holdfast.cli.resume import Serving
+from holdfast.cli.resume import ResumeWorker
 from holdfast.client import Client, Patience
 from holdfast.client.feed import Feed
 from holdfast.client.transport import Transport
@@ -268,7 +268,7 @@ async def test_a_worker_of_the_command_line_ends() -> None:
     async def main() -> None:
         one = harness(store, recovery="leave")
         await one.start()
-        served = Serving(one, store, Output(json=True), [])
+        served = ResumeWorker(one, store, Output(json=True), [])
         running = asyncio.create_task(served.run(forever=True))
         await fault.reached.wait()
         served._stopped.set_result(0)

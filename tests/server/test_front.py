@@ -64,7 +64,7 @@ async def test_without_keys_those_of_this_machine_are_told_why_they_are_refused(
 
 async def test_with_keys_nobody_is_told_more(api: Api) -> None:
     answer = await api.ask("GET", "/sessions", headers={"origin": "https://evil.example"}, by=None)
-    assert answer.json()["error"]["message"] == "a valid key is needed"
+    assert answer.json()["error"]["message"] == "a valid key is required"
 
 
 @pytest.mark.parametrize(

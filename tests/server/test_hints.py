@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.cli.agents import Choice
 from holdfast.cli.options import Common
-from holdfast.cli.serve import _Words
+from holdfast.cli.serve import _Messages
 from holdfast.server.preflight import ServerStarted
 from holdfast.server.processes import ServePlan
 from tests.cli.conftest import _far_from_home  # noqa: F401 - far from the user's files
@@ -75,7 +75,7 @@ def test_the_store_of_a_file_is_named(
 ) -> None:
     file = tmp_path / "server.toml"
     file.write_text(f"{TABLES}{stores}\n[server]\n{server}\n")
-    _Words(Common(), ServePlan(config=str(file)), Choice()).begun(
+    _Messages(Common(), ServePlan(config=str(file)), Choice()).begun(
         ServerStarted(port=1, kept=True, known=False)
     )
     said = capsys.readouterr().err
@@ -96,7 +96,7 @@ def test_so_is_that_of_the_command_line(
     store: str | None, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = ServerStarted(port=1, kept=True, known=False)
-    _Words(Common(store=store), ServePlan(store=store), Choice()).begun(began)
+    _Messages(Common(store=store), ServePlan(store=store), Choice()).begun(began)
     said = capsys.readouterr().err
     assert hint(said) == f"holdfast keys create NAME{words}"
     assert "pass%40word" not in said

@@ -40,7 +40,7 @@ MODULES = {
     "front_broken": "1 / 0\n",
 }
 SECRET = "s3cr3t"
-WAITED = "does not answer yet: it is waited for"
+WAITED = "does not respond yet; waiting"
 
 
 @pytest.fixture(autouse=True)

@@ -23,15 +23,15 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (
         errors.SessionNotFound(tenant="acme", session="s1"),
         "no thread 'main' of session 's1' in tenant 'acme': "
-        "check the id, or begin the session first",
+        "check the id, or create the session first",
     ),
     (
         errors.SessionExists(tenant="acme", session="s1", thread="t"),
-        "thread 't' of session 's1' exists already",
+        "thread 't' of session 's1' already exists",
     ),
     (
         errors.SessionMoved(**LOG, to="elsewhere"),
-        "session 's1' was moved to 'elsewhere' and takes no new events here",
+        "session 's1' was moved to 'elsewhere' and accepts no events here",
     ),
     (
         errors.PhaseError(tenant="acme", session="s1", phase="expired", move="touch"),
@@ -39,11 +39,11 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.SurfaceTaken(tenant="acme", session="s1", surface="slack", address="D42"),
-        "slack 'D42' is attached to session 's1'",
+        "surface slack 'D42' belongs to session 's1'",
     ),
     (
         errors.DeletionRefused(tenant="acme", session="s1", reason="held: lawsuit"),
-        "session 's1' must be kept: held: lawsuit",
+        "session 's1' cannot be deleted: held: lawsuit",
     ),
     (
         errors.HeadMoved(**LOG, expected=3, head=5),
@@ -51,19 +51,21 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.LogReplaced(**LOG, known="old", log=None),
-        "thread 'main' of session 's1' is not log 'old' any more",
+        "thread 'main' of session 's1' is no longer log 'old': it was deleted and created again",
     ),
     (
         errors.LeaseLost(**LOG, token=4, newest=5, owner="b"),
-        "lease 4 of thread 'main' of session 's1' is not the newest, which is 5 (held by 'b')",
+        "lease 4 of thread 'main' of session 's1' is not valid any more: "
+        "the newest lease is 5 (held by 'b')",
     ),
     (
         errors.LeaseLost(**LOG, token=4, newest=4, owner=None),
-        "lease 4 of thread 'main' of session 's1' is not the newest, which is 4 (released)",
+        "lease 4 of thread 'main' of session 's1' is not valid any more: "
+        "the newest lease is 4 (released)",
     ),
     (
         errors.LeaseHeld(**LOG, owner="a", since=100, left=900),
-        "thread 'main' of session 's1' is driven by 'a' since 100 for 900 ms more",
+        "thread 'main' of session 's1' is driven by 'a', whose lease lasts 900 ms more",
     ),
     (
         errors.BlobNotFound(tenant="acme", session="s1", sha256="ab"),
@@ -81,7 +83,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.UnknownStore(kind="s3", available=["memory", "sqlite"]),
-        "there is no store of kind 's3'; there are: memory, sqlite",
+        "unknown kind of store 's3'; there are: memory, sqlite",
     ),
     (errors.ModelError(model="a/b", problem="refused", status=401), "a/b: refused"),
     (errors.Diverged(model="a/b", problem="another prompt", step=2), "a/b: another prompt"),
@@ -90,37 +92,41 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (errors.ModelTimeout(model="a/b", problem="no answer"), "a/b: no answer"),
     (
         errors.InvalidAgent(agent="shop", faults=["no model", "two tools 'x'"]),
-        "agent 'shop' cannot be served:\n- no model\n- two tools 'x'",
+        "agent 'shop' is invalid:\n- no model\n- two tools 'x'",
     ),
     (errors.ToolError(problem="there is no order 42"), "there is no order 42"),
     (
         errors.ToolMissing(session="s1", agent="shop", tool="refund"),
-        "session 's1' waits for tool 'refund', which agent 'shop' does not have: "
-        "serve it with an agent that has it",
+        "session 's1' needs tool 'refund', which agent 'shop' does not have: "
+        "serve it with an agent that has this tool",
     ),
     (
         errors.SessionBusy(session="s1", run="r"),
-        "session 's1' is busy with run 'r': wait, queue or steer",
+        "session 's1' is busy with run 'r': wait, or queue the message",
     ),
     (
         errors.QueueFull(session="s1", limit=100),
-        "100 messages wait in session 's1': send it again later",
+        "the queue of session 's1' is full (100 messages): retry later",
     ),
     (
         errors.NotPending(session="s1", item="p", pending=["q"]),
-        "item 'p' of session 's1' cannot be meant: pending there is q",
+        "item 'p' is not pending in session 's1'; pending: q",
+    ),
+    (
+        errors.NotPending(session="s1", item=None, pending=["p", "q"]),
+        "several items are pending in session 's1', name one: p, q",
     ),
     (
         errors.NotPending(session="s1", item=None, pending=[]),
-        "nothing waits in session 's1'",
+        "nothing is pending in session 's1'",
     ),
     (
         errors.NotPending(session="s1", item="p", pending=[]),
-        "item 'p' of session 's1' does not wait: nothing does there",
+        "item 'p' is not pending in session 's1'; pending: none",
     ),
     (
         errors.AlreadyDecided(session="s1", item="p", outcome="expired", by=None, at=7),
-        "item 'p' expired at 1970-01-01 00:00:00Z, before anybody had decided",
+        "item 'p' expired at 1970-01-01 00:00:00Z without a decision",
     ),
     (
         errors.AlreadyDecided(session="s1", item="p", outcome="denied", by=None, at=7),
@@ -132,7 +138,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     ),
     (
         errors.UnsafePoint(session="s1", at=7, nearest=3),
-        "event 7 is in the middle of a turn: the nearest place is 3",
+        "event 7 is in the middle of a turn: use event 3 instead",
     ),
     (
         errors.RunFailed(session="s1", run="r", status="failed", reason="x", problem="no luck"),
@@ -145,59 +151,59 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
         "the server cannot be reached",
     ),
     (errors.NoSuchFile(path="a"), "'a': No such file or directory"),
-    (errors.OutsideSandbox(path="../x"), "'../x' leads outside the sandbox"),
+    (errors.OutsideSandbox(path="../x"), "'../x' is outside the sandbox"),
     (
         errors.InvalidSettings(faults=["no agent", "port is 'x'"]),
-        "the server cannot be run:\n- no agent\n- port is 'x'",
+        "the settings of the server are invalid:\n- no agent\n- port is 'x'",
     ),
-    (errors.Unauthorized(), "a valid key is needed"),
+    (errors.Unauthorized(), "a valid key is required"),
     (errors.Forbidden(problem="needs scope bundles", scope="bundles"), "needs scope bundles"),
-    (errors.NoRoute(path="/v1/x"), "there is nothing at '/v1/x'"),
+    (errors.NoRoute(path="/v1/x"), "no route matches path '/v1/x'"),
     (
         errors.MethodNotAllowed(method="PUT", allowed=["GET", "POST"]),
-        "PUT is not possible here: use GET, POST",
+        "method PUT is not allowed here: use GET, POST",
     ),
     (
         errors.UnsupportedMedia(found="text/plain", wanted="application/json"),
-        "a body of type 'text/plain' is not taken here: send application/json",
+        "content type 'text/plain' is not supported here: send application/json",
     ),
-    (errors.RequestTooLarge(limit=10), "the body of a request may have 10 bytes"),
+    (errors.RequestTooLarge(limit=10), "the request body is too large: send at most 10 bytes"),
     (
         errors.RequestTooSlow(seconds=30.0),
-        "the body of a request must be here within 30 seconds",
+        "the request body did not arrive within 30 seconds: retry",
     ),
     (
         errors.RateLimited(what="requests a second", limit=5.0, retry_after=0.5),
-        "5 requests a second are allowed: try again in 0.5 seconds",
+        "the limit of 5 requests a second is exceeded: retry in 0.5 seconds",
     ),
     (
         errors.KeyReused(key="k"),
-        "key 'k' was used for another request: use a new key for a new request",
+        "idempotency key 'k' was used for another request: use a new key",
     ),
     (
         errors.UnknownEngine(engine="x", available=["holdfast"]),
-        "there is no engine 'x'; there are: holdfast",
+        "unknown engine 'x'; there are: holdfast",
     ),
     (
         errors.UnknownAgent(agent="x", available=["shop"]),
-        "there is no agent 'x'; there are: shop",
+        "unknown agent 'x'; there are: shop",
     ),
     (
         errors.UnknownLoader(loader="x", available=["local", "git"]),
-        "there is no loader 'x'; there are: local, git",
+        "unknown loader 'x'; there are: local, git",
     ),
     (errors.ServerError(problem="odd", status=500, reason="odd"), "odd"),
-    (errors.WrongServer(status=200), "what answers is no Holdfast server"),
+    (errors.WrongServer(status=200), "the program at this address is not a Holdfast server"),
     (
         errors.WrongLoop(what="the harness"),
         "the harness was opened on another event loop: use it on that loop, open one for each "
-        "loop, or use holdfast.sync, which any thread may call",
+        "loop, or use holdfast.sync, which works from any thread",
     ),
     (
         errors.InvalidBundle(
             faults=[errors.Fault(code="missing", path="$.mode", problem="is missing")], more=2
         ),
-        "the bundle is refused:\n- $.mode: is missing\n- and 2 more",
+        "the bundle is invalid:\n- $.mode: is missing\n- and 2 more",
     ),
     (
         errors.NotContinuable(bundle="sha256:ab", problem="has no texts", remedy="read it"),

@@ -8,7 +8,8 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.events import Event, Key, NewEvent
-from holdfast.log.state import CHILD, FINAL, fold
+from holdfast.log.events.ids import child_item
+from holdfast.log.state import FINAL, fold
 from holdfast.values.result import ResultStatus
 from holdfast.values.stream_items import CaughtUp, Trouble
 from holdfast.values.watch import MessageWatch, Rest, asks_within, delegates, rest
@@ -54,9 +55,9 @@ CASES: dict[str, tuple[list[NewEvent], ResultStatus | None]] = {
         [BEGUN, CALLED, opened("p"), WAITING, settling("p", "approved"), RESUMED],
         None,
     ),
-    "waits for a sub-agent": ([BEGUN, CALLED, opened("c" + CHILD), WAITING], None),
+    "waits for a sub-agent": ([BEGUN, CALLED, opened(child_item("c")), WAITING], None),
     "waits for a sub-agent and a person": (
-        [BEGUN, CALLED, opened("c" + CHILD), opened("p"), WAITING],
+        [BEGUN, CALLED, opened(child_item("c")), opened("p"), WAITING],
         "waiting",
     ),
     "handed over to another driver": (
@@ -139,7 +140,7 @@ def test_a_run_that_waited_is_not_done_once_the_state_went_on() -> None:
 
 
 def test_a_sub_agent_that_asks_a_person_makes_the_run_wait() -> None:
-    watch, events = watched(BEGUN, CALLED, opened("c" + CHILD), WAITING)
+    watch, events = watched(BEGUN, CALLED, opened(child_item("c")), WAITING)
     state = fold(events)
     assert delegates(state)
     assert rest(state, idle=True) is None

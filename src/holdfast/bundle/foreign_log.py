@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import InvalidValue
 from ..log import events as ev
 from ..log.codec import LIMITS, check_name
-from ..log.events import Event, to_json
+from ..log.events import Event, ids, to_json
 
 MISSING = "no result was recorded"
 
@@ -84,7 +84,7 @@ class Telling:
         if outcome.call not in self._open:
             return False
         del self._open[outcome.call]
-        more.setdefault("id", f"done:{outcome.call}")
+        more.setdefault("id", ids.done_id(outcome.call))
         self.add("tool.finished", outcome, **more)
         return True
 

@@ -1,4 +1,4 @@
-"""The command `holdfast`. Only `main` is here: what it needs is an extra, imported when it runs."""
+"""The command `holdfast`. `main` imports the rest when it runs, because that needs an extra."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 1 for an error, 2 for wrong usage."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        from .app import run  # noqa: PLC0415  the extra may be missing, and then we say so
+        from .app import run  # noqa: PLC0415  the extra may be missing
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise

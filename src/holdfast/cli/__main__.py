@@ -1,4 +1,4 @@
-"""`python -m holdfast.cli` is `holdfast`."""
+"""Run `holdfast` as `python -m holdfast.cli`."""
 
 import sys
 

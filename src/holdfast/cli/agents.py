@@ -1,5 +1,4 @@
-"""Whom the command line serves: an agent by its name in a program, a model for it, and the
-harness of both. Knows nothing of terminals."""
+"""Agents and models that options name, and the harness that runs them."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from ..models.scripted import offline
 from ..stores.port import Store
 
 OFFLINE = "scripted/offline"
-# The variables that hold a vendor's key, and the model that is asked if none is named.
+# The variables that hold a vendor's key, and the default model of the vendor.
 KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "anthropic": (("ANTHROPIC_API_KEY",), "claude-sonnet-4-5"),
     "openai": (("OPENAI_API_KEY",), "gpt-5.1"),
@@ -36,15 +35,15 @@ KEYS: dict[str, tuple[tuple[str, ...], str]] = {
 Name: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="The agent, as module:name; the current folder is searched too. A function that "
-        "takes **settings and returns a Harness of them is as good."
+        help="Agent, as module:name; the current folder is on the import path. A function that "
+        "takes **settings and returns a Harness works too."
     ),
 ]
 ModelRef: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="The model, as provider/name. Default: $HOLDFAST_MODEL, else the agent's own, else "
-        "that of the vendor whose key is set."
+        help="Model, as provider/name. Default: $HOLDFAST_MODEL, else the agent's model, else a "
+        "model of a vendor whose key is set."
     ),
 ]
 Made: TypeAlias = Agent | Callable[..., Harness]
@@ -65,7 +64,7 @@ async def remember(note: str, context: ToolContext) -> str:
 @context
 def notes(reading: Reading) -> str | None:
     kept = reading.state.get("notes", [])
-    return "\n".join(["Notes that were kept:", *(f"- {note}" for note in kept)]) if kept else None
+    return "\n".join(["Notes:", *(f"- {note}" for note in kept)]) if kept else None
 
 
 BUILT_IN = Agent(
@@ -78,8 +77,8 @@ BUILT_IN = Agent(
 
 @dataclass(frozen=True)
 class Choice:
-    """A model: `ref` is asked for with every message, `default` where nothing else is named;
-    `offline` says why no vendor is asked."""
+    """A model: `ref` is sent with every message, `default` is used if nothing else is named;
+    `offline` says why no vendor's model is used."""
 
     ref: str | None = None
     default: str | None = None
@@ -87,17 +86,17 @@ class Choice:
 
 
 def find(name: str) -> Made:
-    """The agent, or the function that makes its harness, at `module:name`. `InvalidValue` says
-    what is there instead."""
+    """Import the agent at `module:name`, or the function that makes its harness. `InvalidValue`
+    says what is there instead."""
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute):
-        raise _no_agent(f"is {name!r}", "write module:name, as in shop.agents:support")
+        raise _no_agent(f"must be module:name, got {name!r}", "for example: shop.agents:support")
     module = _module(module_name)
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
             known = [key for key, value in vars(module).items() if isinstance(value, Agent)]
-            there = f"there are: {', '.join(known)}" if known else "it has no Agent"
+            there = f"it has: {', '.join(known)}" if known else "it has no Agent"
             raise _no_agent(f"{module_name!r} has no {attribute!r}", there)
         found = getattr(found, part)
     if not isinstance(found, Agent) and (isinstance(found, type) or not callable(found)):
@@ -131,8 +130,8 @@ def _no_agent(problem: str, remedy: str) -> InvalidValue:
 
 
 def choose(made: Made, model: str | None, environ: Mapping[str, str] = os.environ) -> Choice:
-    """Which model speaks for an agent. Offline only where no key is to be had for what would
-    have been asked; a model that was named outright is asked in any case."""
+    """Choose the model of an agent. A model that is named explicitly is always used; otherwise the
+    offline model is used if there is no key."""
     if ref := model or environ.get("HOLDFAST_MODEL"):
         return Choice(ref, ref)
     if not isinstance(made, Agent):
@@ -152,7 +151,7 @@ def _missing_key(ref: str, environ: Mapping[str, str]) -> str | None:
 
 
 def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: Any) -> Harness:
-    """A harness on this store; what cannot work is refused with every fault."""
+    """Make a harness on this store. Invalid settings are reported together."""
     settings = {"store": store, "tenant": tenant, **more}
     if isinstance(made, Agent):
         default = choice.default
@@ -164,16 +163,16 @@ def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: An
     except HoldfastError:
         raise
     except Exception as error:  # whatever a function of the user's own raises
-        raise _broken("the harness cannot be made", error) from error
+        raise _broken("the harness cannot be created", error) from error
     if not isinstance(found, Harness):
         raise _no_agent(f"the function returned {type(found).__name__}", "return a Harness")
     return found
 
 
 def check_owner(row: Row | None, agent: Agent) -> None:
-    """Refuse to let one agent speak in a session of another."""
+    """Reject a session that belongs to another agent."""
     if row is not None and row.agent not in (None, agent.key):
         raise _no_agent(
-            f"session {row.session!r} is of agent {row.agent!r}, not of {agent.key!r}",
-            "name that one with --agent module:name",
+            f"session {row.session!r} belongs to agent {row.agent!r}, not to {agent.key!r}",
+            "name its agent with --agent module:name",
         )

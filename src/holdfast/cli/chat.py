@@ -1,4 +1,4 @@
-"""`holdfast chat`: a conversation in the terminal, which any process may take up again."""
+"""`holdfast chat`: chat with an agent in the terminal."""
 
 from __future__ import annotations
 
@@ -23,24 +23,22 @@ from ..stores.creation import StoreCreation
 from ..stores.migrations import schema_of
 from ..stores.port import Store
 from ..values.stream_items import Item, Trouble
-from . import reasons
+from . import run_failures
 from .agents import BUILT_IN, Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
-from .chat_commands import HELP, Orders
+from .chat_commands import HELP, ChatCommands
 from .keyboard import Keyboard
-from .options import EVERYWHERE, Common, check_made, default_store
+from .options import EVERYWHERE, Common, Thread, check_made, default_store, user
 from .resume import RETRYABLE, at_rest
 from .screen import Screen
-from .session import user
-from .show import Thread
 
-GRACE = 1.0  # seconds that a run gets to reach a safe point when the person leaves
-PAUSE = 0.5  # seconds between two looks whether a driver that died has lost its lease
-BEFORE = 10  # messages of before that are shown
+GRACE = 1.0  # seconds for a run to reach a safe point when the user leaves
+PAUSE = 0.5  # seconds between two checks whether the lease of a crashed driver has expired
+BEFORE = 10  # earlier messages that are shown
 INTERRUPTED = 130
 
 
 def chat(
-    session: Annotated[str | None, Parameter(help="Its id. Default: a new one.")] = None,
+    session: Annotated[str | None, Parameter(help="Session id. Default: a new session.")] = None,
     /,
     *,
     agent: Name = None,
@@ -48,19 +46,20 @@ def chat(
     thread: Thread = "main",
     common: Common = EVERYWHERE,
 ) -> int:
-    """Talk to an agent. The conversation is in the store, and goes on wherever it was left.
+    """Chat with an agent in the terminal.
 
     ```
     holdfast chat
     holdfast chat customer-42 --agent shop:support --model openai/gpt-5.1
     ```
 
-    Without `--agent` a small one is there, and without a key for any model it is answered
-    offline. What must be approved is asked: `y`, `n` with a reason, `e` to edit the arguments.
-    What you type while the agent works waits for its turn. `/abort`, `/queue`, `/model REF`,
-    `/mode NAME` and `/quit` do what they say; Ctrl-C aborts first, and leaves the second time.
-    From a pipe, each line waits until the one before is answered; the exit code is 1 if the
-    last run failed. With `--json`: one line an event or piece of text.
+    The conversation is stored, and can be continued later and elsewhere. Without `--agent`, a small
+    built-in agent answers; without a key for any model, it works offline. Approvals are asked for:
+    `y`, `n` with a reason, or `e` to edit the arguments. Messages that you type while the agent
+    works are queued. Commands: `/abort`, `/queue`, `/model REF`, `/mode NAME`, `/quit`. Ctrl-C
+    aborts the run; pressed again, it leaves. With input from a pipe, each line is sent after the
+    previous one is answered, and the exit code is 1 if the last run failed. With `--json`: one line
+    per event or piece of text.
     """
     made = find(agent) if agent is not None else BUILT_IN
     again = _again(agent, thread, common)
@@ -68,7 +67,7 @@ def chat(
 
 
 def _again(agent: str | None, thread: str, common: Common) -> list[str]:
-    """The options that lead back here."""
+    """Return the options that continue this chat."""
     given = {
         "--agent": agent,
         "--thread": thread if thread != "main" else None,
@@ -85,7 +84,7 @@ async def _chat(
     async with opened(common.url) as store:
         harness = harness_of(made, choice, store, common.tenant, recovery="leave")
         id = new_id() if id is None else id
-        row = await store.row(Key(common.tenant, id, thread))  # which checks the names
+        row = await store.row(Key(common.tenant, id, thread))  # also validates the names
         check_owner(row, harness.agent)
         command = shlex.join(["holdfast", "chat", *again, *(["--"] if id[:1] == "-" else []), id])
         try:
@@ -93,18 +92,18 @@ async def _chat(
             screen = Screen(out)
             talk = Chat(harness, session, screen, choice)
             await talk.greet(new=row is None, command=command)
-            with reasons.shown(screen.remark, ends=out.json):
+            with run_failures.shown(screen.remark, ends=out.json):
                 return await talk.run()
         finally:
             await harness.aclose(GRACE)
             if sys.stdin.isatty():
-                out.remark(f"come back with: {command}")
+                out.remark(f"continue with: {command}")
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncGenerator[Store, None]:
-    """The store, made if there is none: a conversation begins somewhere. One that none begins in
-    is not left behind."""
+    """Open the store, and create it if it does not exist. A new store that stays empty is removed
+    again."""
     schema = await schema_of(url)
     if schema.found:
         check_made(url, schema)
@@ -113,12 +112,12 @@ async def opened(url: str) -> AsyncGenerator[Store, None]:
 
 
 class Chat:
-    """One person at one session: what is typed goes in, what happens is shown."""
+    """A chat of one user in one session."""
 
     def __init__(self, harness: Harness, session: Session, screen: Screen, choice: Choice) -> None:
         self.harness, self.session, self.screen = harness, session, screen
         self.keyboard = Keyboard()
-        self.orders = Orders(session, screen, choice.ref)
+        self.commands = ChatCommands(session, screen, choice.ref)
         self.offline = choice.offline
         self.code = 0
         self._first = core_of(session).live.state.head
@@ -129,14 +128,14 @@ class Chat:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def greet(self, *, new: bool, command: str) -> None:
-        """Say where we are, what was said before, and how to come back."""
+        """Show the session, earlier messages, and how to continue later."""
         status, out = self.session.status, self.screen.out
         if out.json:
             facts = {"id": status.session, "thread": status.thread, "agent": status.agent}
-            told = {**facts, "new": new, "model": self.orders.model or status.model}
+            told = {**facts, "new": new, "model": self.commands.model or status.model}
             out.emit({"session": {**told, "offline": self.offline is not None}})
         begun = "new session" if new else "session"
-        self.screen.remark(f"{begun} {status.session}; come back with: {command}")
+        self.screen.remark(f"{begun} {status.session}; continue later with: {command}")
         if self.offline is not None:
             self.screen.remark(f"offline: {self.offline}; name a model with --model provider/name")
         if self.keyboard.typed:
@@ -145,7 +144,7 @@ class Chat:
             self.screen.history(await self.session.transcript(limit=BEFORE))
 
     async def run(self) -> int:
-        """Talk until the person leaves; the exit code."""
+        """Run until the user leaves; return the exit code."""
         with contextlib.suppress(NotImplementedError):  # Windows
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         parts = [self._show(), self._read(), self._nudge(), self._leaving.wait()]
@@ -161,8 +160,6 @@ class Chat:
         self.screen.end_line()
         return self.code
 
-    # What happens
-
     async def _show(self) -> None:
         async for item in self.session.subscribe(self._first):
             self.screen.show(item)
@@ -177,26 +174,26 @@ class Chat:
                 await self._ask()
 
     def _explain(self, item: Item) -> None:
-        """Say why a run failed, where that was not shown."""
-        why = reasons.reason(self.session, item) if isinstance(item, Event) else None
+        """Show why a run failed, if the event does not say so."""
+        why = run_failures.reason(self.session, item) if isinstance(item, Event) else None
         if why is not None and not self.screen.out.json:
             self.screen.remark(f"reason: {why}")
 
     async def _ask(self) -> None:
-        """Once all is shown: put the oldest question to the person, or ask for a message. What
-        they say next is about the question that they were shown."""
+        """After all events are shown: ask the oldest question, or prompt for a message. The next
+        line of input answers the question that is shown."""
         async with self._asking:
             while self._shown >= (head := core_of(self.session).live.state.head):
                 asks = await self.session.pending()
                 if head != core_of(self.session).live.state.head:
                     continue
-                self.orders.asked = asks[0] if asks else None
+                self.commands.asked = asks[0] if asks else None
                 if asks or at_rest(self.session):
-                    self.screen.prompt(self.orders.question)
+                    self.screen.prompt(self.commands.question)
                 return
 
     async def _nudge(self) -> None:
-        """Take over from a driver that died, once its lease has lapsed."""
+        """Take over from a crashed driver after its lease has expired."""
         while True:
             await asyncio.sleep(PAUSE)
             idle = core_of(self.session).live.driven or self._broken.is_set()
@@ -211,12 +208,10 @@ class Chat:
             return
         self._warned = True
         if status.pending and status.phase != "running_tool":
-            self.screen.remark("it waits for an answer: Ctrl-C again leaves, /abort ends the run")
+            self.screen.remark("the run needs your answer: Ctrl-C again leaves, /abort aborts it")
         else:
             self.screen.remark("aborting; Ctrl-C again leaves")
-            self._tasks.add(asyncio.ensure_future(self.orders.abort()))
-
-    # What is typed
+            self._tasks.add(asyncio.ensure_future(self.commands.abort()))
 
     async def _read(self) -> None:
         while (line := await self.keyboard.line()) is not None:
@@ -225,16 +220,16 @@ class Chat:
                 await self._answered()
             self._warned = False
             self._broken.clear()
-            async with self._asking:  # no other question before this one is dealt with
+            async with self._asking:  # no new question before this line is handled
                 self.screen.entered()
-                if text and await self.orders.take(text):
+                if text and await self.commands.take(text):
                     return
             await self._ask()
         if not self.keyboard.typed:
             await self._answered()
 
     async def _answered(self) -> None:
-        """Wait until there is nothing to wait for but the person, and all of it is shown."""
+        """Wait until only the user can continue, and everything is shown."""
         waits = [
             core_of(self.session).live.until(lambda: at_rest(self.session)),
             self._broken.wait(),

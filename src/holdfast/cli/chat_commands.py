@@ -1,4 +1,4 @@
-"""What a line means in a chat: a message, an answer to what is asked, or a command."""
+"""Lines of input in a chat: messages, answers and commands."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import msgspec
 
 from ..errors import HoldfastError, InvalidValue
 from ..harness.session.session import Session
-from ..log.events import new_id
+from ..log.events import ids, new_id
 from ..values.pending import Ask
+from .options import BY
 from .screen import Screen
-from .session import BY
 
-HELP = "/abort /queue /model REF /mode NAME /quit; // begins a message with a slash"
+HELP = "commands: /abort /queue /model REF /mode NAME /quit; // starts a message with a slash"
 
 
-class Orders:
-    """Does what a person at one session says. `model` is asked for with each message."""
+class ChatCommands:
+    """Carries out what the user of one session types. `model` is used for each message."""
 
     def __init__(self, session: Session, screen: Screen, model: str | None) -> None:
         self.session, self.screen, self.model = session, screen, model
-        self.asked: Ask | None = None  # what the next line is about
+        self.asked: Ask | None = None  # the question that the next line answers
         self._editing = False
 
     @property
     def question(self) -> str:
-        """What the person is asked for, in one line."""
+        """The prompt."""
         if (ask := self.asked) is None:
             return "> "
         if self._editing:
-            return "new arguments, as JSON: "
+            return "new arguments (JSON): "
         if ask.what == "question":
             return f"{ask.title} "
-        ways = "y, n REASON, e to edit" if ask.what != "external" else "y runs it again, n REASON"
+        ways = "y, n REASON, e to edit" if ask.what != "external" else "y to run it again, n REASON"
         return f"{ask.title}? {ways}: "
 
     async def take(self, text: str) -> bool:
-        """Do what a line says; True if it says to leave."""
+        """Carry out one line; return True if the user leaves."""
         try:
             if text.startswith("/") and not text.startswith("//"):
                 return await self._command(*text[1:].partition(" ")[::2])
@@ -54,13 +54,13 @@ class Orders:
 
     async def _post(self, text: str) -> None:
         key = new_id()
-        self.screen.mine.add(f"in:{key}")
+        self.screen.mine.add(ids.input_id(key))
         await self.session.post(text, key=key, actor=BY.who, model=self.model)
 
     async def _decide(self, ask: Ask, text: str) -> None:
         word, _, rest = text.partition(" ")
         rest = rest.strip()
-        self.screen.mine.add(f"settle:{ask.id}")
+        self.screen.mine.add(ids.settle_id(ask.id))
         if ask.what == "question":
             await self.session.answer(_json(text, strict=False), ask.id, actor=BY.who)
         elif word in ("y", "yes"):
@@ -73,20 +73,20 @@ class Orders:
             self._editing = True
             self.screen.line(f"arguments: {msgspec.json.encode(ask.arguments).decode()}", "dim")
         else:
-            self.screen.remark("not understood")
+            self.screen.remark("invalid input: type y, n REASON, or e to edit the arguments")
 
     async def _approve(self, ask: Ask, text: str) -> None:
         arguments = _json(text)
         if not isinstance(arguments, dict):
-            remedy = "write them as a JSON object"
-            raise InvalidValue(field="arguments", problem=f"are {text!r}", remedy=remedy)
+            problem = f"must be a JSON object, got {text!r}"
+            raise InvalidValue(field="arguments", problem=problem, remedy="type a JSON object")
         await self.session.approve(ask.id, arguments=arguments, actor=BY.who)
 
     async def abort(self) -> None:
         if self.session.status.run is None:
-            self.screen.remark("nothing is going on")
+            self.screen.remark("there is no run to abort")
         else:
-            await self.session.abort("asked for", actor=BY.who)
+            await self.session.abort("requested in the chat", actor=BY.who)
 
     async def _command(self, word: str, rest: str) -> bool:
         rest = rest.strip()
@@ -115,7 +115,7 @@ class Orders:
         for item in waiting:
             self.screen.line(f"{item.seq:>6}  {item.how}  {item.text}")
         if not waiting:
-            self.screen.line("nothing waits")
+            self.screen.line("the queue is empty")
 
 
 def _json(text: str, *, strict: bool = True) -> Any:
@@ -125,5 +125,5 @@ def _json(text: str, *, strict: bool = True) -> Any:
         if not strict:
             return text
         raise InvalidValue(
-            field="arguments", problem=f"are no JSON ({error})", remedy="write a JSON object"
+            field="arguments", problem=f"must be JSON ({error})", remedy="type a JSON object"
         ) from error

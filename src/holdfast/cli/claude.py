@@ -1,14 +1,14 @@
-"""`holdfast claude import` and `export`: the Claude Code CLI's transcripts into a store and out."""
+"""`holdfast claude`: import and export transcripts of the Claude Code CLI."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from cyclopts import App, Group, Parameter
+from cyclopts import Parameter
 
 from ..adapters.claude import ClaudeSessionStore
 from ..adapters.claude.files import Problem, Transcript, find, projects_folder
@@ -16,52 +16,36 @@ from ..adapters.claude.summaries import fold
 from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
 from ..errors import InvalidValue, SessionNotFound
 from ..stores.creation import StoreCreation
-from .options import EVERYWHERE, Common, look_into
-from .output import Output, plain
+from .options import EVERYWHERE, Common, Create, DryRun, Force, look_into
 from .render import number
 
-HELP = """The transcripts of the Claude Code CLI: into a store, and out of it.
-
-```
-holdfast claude import
-holdfast claude export ~/restored
-```
-"""
-OTHER_CONTENT = "has content that the store does not continue; --force replaces it"
+OTHER_CONTENT = "differs from the stored transcript; --force overwrites it"
 
 Paths: TypeAlias = Annotated[
     list[Path],
     Parameter(
-        help="A folder of projects, a project's folder, or a session's .jsonl. Default: "
-        "~/.claude/projects, or where $CLAUDE_CONFIG_DIR says."
+        help="Folder of projects, folder of one project, or .jsonl file of a session. Default: "
+        "the projects folder in $CLAUDE_CONFIG_DIR, else ~/.claude/projects."
     ),
 ]
-
-
-def app(group: Group, place: int) -> App:
-    """The verbs of `holdfast claude`, to be shown at a place of a group."""
-    claude = App(name="claude", help=HELP, help_format="markdown", group=group, sort_key=place)
-    claude.command(import_, name="import")
-    claude.command(export, name="export")
-    return claude
 
 
 async def import_(
     paths: Paths = [],  # noqa: B006 - cyclopts makes it anew
     /,
     *,
-    create: Annotated[bool, Parameter(help="Make the store if there is none.")] = False,
-    dry_run: Annotated[bool, Parameter(help="Say what would be added; add nothing.")] = False,
+    create: Create = False,
+    dry_run: DryRun = False,
     common: Common = EVERYWHERE,
 ) -> int:
-    """Bring transcripts and those of their sub-agents into the store.
+    """Import transcripts, with those of their sub-agents, into the store.
 
     ```
     holdfast claude import ~/.claude/projects/-home-ann-shop
     ```
 
-    What is there already is not added again, also when the SDK wrote it. A line that is no entry
-    is listed and left out, and the exit code is 1. With `--json`: one document.
+    Entries that are already stored are not added again, even if the SDK stored them. Lines that are
+    not entries are listed and skipped, and then the exit code is 1. With `--json`: one document.
     """
     out = common.output()
     found, others = await asyncio.to_thread(_find, paths or [projects_folder()])
@@ -76,7 +60,24 @@ async def import_(
                 total.known += done.known
                 total.problems += done.problems
         creation.drop = bool(total.problems) and not total.added
-    _tell_import(out, total, found, others, dry_run)
+    sessions = len({(t.project, t.session_id) for t in found})
+    about = {
+        "sessions": sessions,
+        "transcripts": len(found),
+        "added": total.added,
+        "known": total.known,
+        "other_files": others,
+        "problems": total.problems,
+        "dry_run": dry_run,
+    }
+    said = (
+        f"{'would add' if dry_run else 'added'} {number(total.added, 'line')} of "
+        f"{number(len(found), 'transcript')} in {number(sessions, 'session')}; "
+        f"{total.known:,} already stored"
+    )
+    out.show(about, [*_problem_lines(total.problems), said])
+    if others and not out.json:
+        out.remark(f"skipped {number(others, 'file')} without a transcript")
     return int(bool(total.problems))
 
 
@@ -88,7 +89,7 @@ def _find(paths: list[Path]) -> tuple[list[Transcript], int]:
             transcripts, more = find(path.expanduser())
         except FileNotFoundError as error:
             raise InvalidValue(
-                field="path", problem=f"there is nothing at {str(path)!r}", remedy="name another"
+                field="path", problem=f"{str(path)!r} does not exist", remedy="name another path"
             ) from error
         found.update((transcript.path.absolute(), transcript) for transcript in transcripts)
         others += more
@@ -99,7 +100,7 @@ def _find(paths: list[Path]) -> tuple[list[Transcript], int]:
 async def _opened(
     common: Common, *, create: bool = False, dry_run: bool = False
 ) -> AsyncGenerator[ClaudeSessionStore, None]:
-    await asyncio.to_thread(fold, None, [])  # says that the extra is missing, and is slow at first
+    await asyncio.to_thread(fold, None, [])  # fails if the extra is missing; slow the first time
     if create and not dry_run:
         async with ClaudeSessionStore(common.url, tenant=common.tenant) as made:
             yield made
@@ -108,56 +109,30 @@ async def _opened(
             yield ClaudeSessionStore(store, tenant=common.tenant)
 
 
-def _tell_import(
-    out: Output, total: Imported, found: list[Transcript], others: int, dry_run: bool
-) -> None:
-    sessions = len({(t.project, t.session_id) for t in found})
-    if out.json:
-        out.emit(
-            {
-                "sessions": sessions,
-                "transcripts": len(found),
-                "added": total.added,
-                "known": total.known,
-                "other_files": others,
-                "problems": total.problems,
-                "dry_run": dry_run,
-            }
-        )
-        return
-    out.print(*map(_problem_text, total.problems))
-    verb = "would add" if dry_run else "added"
-    out.print(
-        f"{verb} {number(total.added, 'line')} of {number(len(found), 'transcript')} "
-        f"in {number(sessions, 'session')}; {total.known:,} were there"
-    )
-    if others:
-        out.remark(f"passed over {number(others, 'file')} that hold no transcript")
-
-
-def _problem_text(problem: Problem) -> str:
-    line = f":{problem.line}" if problem.line is not None else ""
-    return plain(f"left out {problem.path}{line}: {problem.problem}")
+def _problem_lines(problems: list[Problem]) -> Iterator[str]:
+    for problem in problems:
+        line = f":{problem.line}" if problem.line is not None else ""
+        yield f"skipped {problem.path}{line}: {problem.problem}"
 
 
 async def export(
-    dest: Annotated[Path, Parameter(help="The folder of projects to write into.")],
+    dest: Annotated[Path, Parameter(help="Folder of projects to write to.")],
     /,
     *,
-    project: Annotated[str | None, Parameter(help="Only sessions of this project key.")] = None,
+    project: Annotated[str | None, Parameter(help="Only sessions with this project key.")] = None,
     session: Annotated[str | None, Parameter(help="Only the session with this id.")] = None,
-    force: Annotated[bool, Parameter(help="Replace files that have other content.")] = False,
+    force: Force = False,
     common: Common = EVERYWHERE,
 ) -> int:
-    """Write sessions as the CLI's files, with their sub-agents.
+    """Export sessions as transcript files of the Claude Code CLI.
 
     ```
     holdfast claude export ~/restored --project -home-ann-shop
     ```
 
-    Each file is put in place whole. One that the store's transcript continues is replaced, one
-    that has anything else is kept unless `--force` is given, and the exit code is 1. So it is
-    for names that would lead out of the folder. With `--json`: one document.
+    Sub-agents are included. A file is replaced if the stored transcript continues it. A file with
+    other content is kept unless `--force` is given, and then the exit code is 1. Names that would
+    leave the folder are skipped, also with exit code 1. With `--json`: one document.
     """
     out = common.output()
     total = Exported(files={}, problems=[])
@@ -179,10 +154,17 @@ async def export(
                 )
                 total.files.update(done.files)
                 total.problems += done.problems
+    ends = list(total.files.values())
     total.problems += [
         Problem(path, OTHER_CONTENT) for path, end in total.files.items() if end == "kept"
     ]
-    _tell_export(out, total, len(wanted))
+    counts = {end: ends.count(end) for end in ("written", "unchanged")}
+    said = (
+        f"wrote {number(counts['written'], 'file')} of {number(len(wanted), 'session')}; "
+        f"{counts['unchanged']:,} unchanged"
+    )
+    about = {"sessions": len(wanted), **counts, "problems": total.problems}
+    out.show(about, [*_problem_lines(total.problems), said])
     return int(bool(total.problems))
 
 
@@ -192,22 +174,3 @@ async def _times(claude: ClaudeSessionStore, projects: set[str]) -> dict[tuple[s
         for project in projects
         for listed in await claude.list_sessions(project)
     }
-
-
-def _tell_export(out: Output, total: Exported, sessions: int) -> None:
-    ends = list(total.files.values())
-    if out.json:
-        out.emit(
-            {
-                "sessions": sessions,
-                "written": ends.count("written"),
-                "unchanged": ends.count("unchanged"),
-                "problems": total.problems,
-            }
-        )
-        return
-    out.print(*map(_problem_text, total.problems))
-    out.print(
-        f"wrote {number(ends.count('written'), 'file')} of {number(sessions, 'session')}; "
-        f"{ends.count('unchanged'):,} were there"
-    )

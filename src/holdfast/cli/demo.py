@@ -1,8 +1,8 @@
-"""`holdfast demo`: a refund that is asked for, approved, cut short by kills, and made once.
+"""`holdfast demo`: a refund that is approved, interrupted by two kills, and made once.
 
-One process works until it needs a person, and is killed. A second one approves, a third makes
-the refund and is killed before it has said so, a fourth finishes. Tells the story and checks
-it; needs no key, no server and no extra.
+The first process works until it needs an approval, and is killed. The second approves. The third
+makes the refund and is killed before it reports it. The fourth finishes the run. The demo prints
+what happens and checks it; it needs no key, no server and no extra.
 """
 
 from __future__ import annotations
@@ -18,46 +18,45 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..log.events import new_id
-from .demo_processes import ASKED, DemoFailed, Line, approving, asking, resuming
+from .demo_processes import ASKED, DemoFailed, Line, Stage
 
 try:
     from rich.console import Console
 except ModuleNotFoundError:
-    Console = None  # type: ignore[assignment, misc]  # the story is then told without colours
+    Console = None  # type: ignore[assignment, misc]  # then there are no colours
 
-Tell = Callable[..., None]  # takes a line and, if it has one, its style
+Tell = Callable[..., None]  # takes a line and optionally its style
 PAID = "paid back 19.99"
 
 
 @dataclass
-class Outcome:
-    """What came of it, and every way in which it is not as it should be."""
+class DemoResult:
+    """What happened, and every check that failed."""
 
     asked: list[str] = field(default_factory=list)
-    approver: int = 0
-    before: list[str] = field(default_factory=list)  # effects when the first process was dead
+    before: list[str] = field(default_factory=list)  # effects when the first process was killed
     refunder: int = 0
     effects: list[str] = field(default_factory=list)
     answer: str = ""
     status: str = ""
-    again: bool = False  # whether a second approval was refused
+    again: bool = False  # whether a second approval was rejected
     problems: list[str] = field(default_factory=list)
 
     def judge(self) -> None:
-        """Find what does not hold."""
+        """Check the result and list the problems."""
         refunds = [line for line in self.effects if line.startswith("refund ")]
         for wrong, problem in (
-            (len(self.asked) != 1, f"the agent asked {len(self.asked)} times"),
+            (len(self.asked) != 1, f"the agent asked for approval {len(self.asked)} times"),
             (_counted(self.before, "refund"), "the refund was made before it was approved"),
             (len(refunds) != 1, f"the refund was made {len(refunds)} times"),
             (
                 bool(refunds) and not refunds[0].endswith(f" {self.refunder}"),
-                "the refund was made by another process than the one that said so",
+                "the refund was made by a different process than the one that reported it",
             ),
-            (_counted(self.effects, "look_up") != 1, "the order was not looked up once"),
+            (_counted(self.effects, "look_up") != 1, "the order was not looked up exactly once"),
             (self.status != "done", f"the run ended as {self.status or 'nothing'}"),
-            ("19.99" not in self.answer, f"the customer was told {self.answer!r}"),
-            (not self.again, "a second approval was taken"),
+            ("19.99" not in self.answer, f"the answer to the customer was {self.answer!r}"),
+            (not self.again, "a second approval was accepted"),
         ):
             if wrong:
                 self.problems.append(problem)
@@ -68,100 +67,96 @@ def _counted(effects: list[str], tool: str) -> int:
 
 
 def demo(*, dir: Path | None = None, json: bool = False) -> int:
-    """Show a refund that is asked for, approved by another process, cut short by two kills,
-    and made once.
+    """Run a demo: a refund is made once, although workers are killed.
 
     ```
     holdfast demo
     ```
 
-    Needs no key and no server. If any of it does not hold, the exit code is 1. With `--json`:
-    one document.
+    Needs no key and no server. The exit code is 1 if a check fails. With `--json`: one document.
 
-    :param dir: Keep the store and the file of effects in this folder. Default: a temporary one.
+    :param dir: Folder for the store and the file of effects. Default: a temporary folder.
     :param json: Write JSON to stdout.
     """
     tell = _quiet if json else _teller()
-    outcome, session = Outcome(), f"demo-{new_id()[-12:]}"
+    result, session = DemoResult(), f"demo-{new_id()[-12:]}"
     try:
         with _folder(dir) as folder:
-            _play(folder, session, outcome, tell)
-        outcome.judge()
+            _play(folder, session, result, tell)
+        result.judge()
     except DemoFailed as error:
-        outcome.problems.append(str(error))
+        result.problems.append(str(error))
     if json:
-        print(json_module.dumps(_summary(outcome)))
+        print(json_module.dumps(_summary(result)))
     else:
-        _judgement(outcome, tell, dir, session)
-    return int(bool(outcome.problems))
+        _judgement(result, tell, dir, session)
+    return int(bool(result.problems))
 
 
-def _play(folder: Path, session: str, outcome: Outcome, tell: Tell) -> None:
-    url, effects = _url(folder), folder / f"{session}.effects"
+def _play(folder: Path, session: str, result: DemoResult, tell: Tell) -> None:
+    effects = folder / f"{session}.effects"
     effects.touch()
-    _first(url, session, effects, outcome, tell)
-    outcome.before = effects.read_text().splitlines()
-    _second(url, session, effects, outcome, tell)
-    _third(url, session, effects, outcome, tell)
-    _fourth(url, session, effects, outcome, tell)
-    outcome.effects = effects.read_text().splitlines()
+    stage = Stage(_url(folder), session, effects)
+    _ask(stage, result, tell)
+    result.before = effects.read_text().splitlines()
+    _approve(stage, result, tell)
+    _refund(stage, result, tell)
+    _finish(stage, result, tell)
+    result.effects = effects.read_text().splitlines()
     tell("\nWhat the tools did, from the file of effects:", "bold")
-    for line in outcome.effects:
+    for line in result.effects:
         tell(f"  {line}")
 
 
-def _first(url: str, session: str, effects: Path, outcome: Outcome, tell: Tell) -> None:
-    process = asking(url, session, effects)
-    tell(f"Process {process.pid} serves an agent on {url}", "bold")
+def _ask(stage: Stage, result: DemoResult, tell: Tell) -> None:
+    process = stage.ask()
+    tell(f"Process {process.pid} serves an agent on {stage.url}", "bold")
     tell(f"  customer: {ASKED}")
     with process.lines(dies=True) as said:
         for line in said:
             _retell(line, tell)
             if "waiting" in line:
-                outcome.asked = line["waiting"]
+                result.asked = line["waiting"]
                 process.kill()
-    tell("  killed it (SIGKILL) while it waited for an answer", "red")
+    tell("  killed it (SIGKILL) while it waited for an approval", "red")
 
 
-def _second(url: str, session: str, effects: Path, outcome: Outcome, tell: Tell) -> None:
-    if not outcome.asked:
-        raise DemoFailed("the agent did not ask")
-    process = approving(url, session, effects, outcome.asked[0])
-    outcome.approver = process.pid
-    tell(
-        f"\nProcess {process.pid} has no agent, only the store: holdfast approve {session}", "bold"
-    )
+def _approve(stage: Stage, result: DemoResult, tell: Tell) -> None:
+    if not result.asked:
+        raise DemoFailed("the agent did not ask for approval")
+    process = stage.approve(result.asked[0])
+    command = f"holdfast approve {stage.session}"
+    tell(f"\nProcess {process.pid} has no agent, only the store: {command}", "bold")
     with process.lines() as said:
         for line in said:
             tell(f"  {line['outcome']} by {line['by']}")
 
 
-def _third(url: str, session: str, effects: Path, outcome: Outcome, tell: Tell) -> None:
-    process = resuming(url, session, effects)
-    outcome.refunder = process.pid
-    tell(f"\nProcess {process.pid} takes the session up: holdfast resume {session}", "bold")
+def _refund(stage: Stage, result: DemoResult, tell: Tell) -> None:
+    process = stage.resume()
+    result.refunder = process.pid
+    tell(f"\nProcess {process.pid} resumes the session: holdfast resume {stage.session}", "bold")
     with process.lines(dies=True) as said:
         for line in said:
             _retell(line, tell)
             if _kind(line) == "tool.finished" and _data(line).get("result") == PAID:
                 process.kill()
-    tell("  killed it too (SIGKILL): the money is paid, the customer knows nothing", "red")
+    tell("  killed it too (SIGKILL): the refund is paid, but the customer was not told", "red")
 
 
-def _fourth(url: str, session: str, effects: Path, outcome: Outcome, tell: Tell) -> None:
-    process = resuming(url, session, effects)
-    tell(f"\nProcess {process.pid} takes it up again: holdfast resume {session}", "bold")
+def _finish(stage: Stage, result: DemoResult, tell: Tell) -> None:
+    process = stage.resume()
+    tell(f"\nProcess {process.pid} resumes it again: holdfast resume {stage.session}", "bold")
     with process.lines() as said:
         for line in said:
             _retell(line, tell)
             if _kind(line) == "message.completed":
-                outcome.answer = _data(line).get("text", "")
+                result.answer = _data(line).get("text", "")
             elif _kind(line) == "run.finished":
-                outcome.status = _data(line).get("status", "done")
-    again = approving(url, session, effects, outcome.asked[0])
-    with again.lines(dies=True) as said:
-        outcome.again = not list(said)
-    tell(f"  holdfast approve {session}: refused, it was decided before")
+                result.status = _data(line).get("status", "done")
+    with stage.approve(result.asked[0]).lines(dies=True) as said:
+        result.again = not list(said)
+    tell(f"  holdfast approve {stage.session}: rejected, it was already decided")
 
 
 def _kind(line: Line) -> str:
@@ -174,46 +169,46 @@ def _data(line: Line) -> Line:
 
 
 def _retell(line: Line, tell: Tell) -> None:
-    """What an event says to somebody who watches."""
+    """Print an event of the demo."""
     match _kind(line), line.get("event", {}).get("data"):
         case "message.completed", data:
             tell(f"  agent: {data['text']}")
             for call in data.get("calls", ()):
                 tell(f"  → {call['name']}({json_module.dumps(call['arguments'])})", "yellow")
         case "message.interrupted", data:
-            tell(f"  it had said: {data['text'].strip()} …")
+            tell(f"  interrupted message: {data['text'].strip()} …")
         case "tool.finished", data:
             tell(f"  ← {json_module.dumps(data.get('result'))}", "yellow")
         case "pending.opened", data:
-            tell(f"  ? {data['title']} waits for an answer", "magenta")
+            tell(f"  ? {data['title']} needs approval", "magenta")
         case "run.resumed", data:
-            tell(f"  went on, since the {_reason(data)}")
+            tell(f"  resumed, because the {_reason(data)}")
 
 
 def _reason(data: Line) -> str:
     lost = data.get("reason") == "driver_lost"
-    return "process before it is gone" if lost else "question is answered"
+    return "previous worker was lost" if lost else "call was approved"
 
 
-def _judgement(outcome: Outcome, tell: Tell, dir: Path | None, session: str) -> None:
+def _judgement(result: DemoResult, tell: Tell, dir: Path | None, session: str) -> None:
     tell("")
-    for problem in outcome.problems:
+    for problem in result.problems:
         tell(f"FAILED: {problem}", "red")
-    if outcome.problems:
+    if result.problems:
         return
     tell("Two kills, one approval, one refund: it was made exactly once.", "green")
     if dir is not None:
-        tell(f"Look at it: holdfast show {session} --store {_url(dir)}")
+        tell(f"Show the session: holdfast show {session} --store {_url(dir)}")
 
 
-def _summary(outcome: Outcome) -> Line:
+def _summary(result: DemoResult) -> Line:
     return {
-        "ok": not outcome.problems,
-        "refunds": _counted(outcome.effects, "refund"),
-        "effects": outcome.effects,
-        "answer": outcome.answer,
-        "status": outcome.status,
-        "problems": outcome.problems,
+        "ok": not result.problems,
+        "refunds": _counted(result.effects, "refund"),
+        "effects": result.effects,
+        "answer": result.answer,
+        "status": result.status,
+        "problems": result.problems,
     }
 
 
@@ -243,9 +238,9 @@ def _teller() -> Tell:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`python -m holdfast.cli.demo`: the same without the extra."""
+    """Run the demo without the extra, as `python -m holdfast.cli.demo`."""
     parser = argparse.ArgumentParser(prog="python -m holdfast.cli.demo")
-    parser.add_argument("--dir", type=Path, help="keep the store in this folder")
+    parser.add_argument("--dir", type=Path, help="folder for the store")
     parser.add_argument("--json", action="store_true", help="write JSON to stdout")
     options = parser.parse_args(argv)
     return demo(dir=options.dir, json=options.json)

@@ -1,8 +1,8 @@
-"""The processes of the demo: a shop's agent that is killed, twice, and what is left of it.
+"""The processes of the demo: a shop's agent, which is killed twice, and the commands.
 
-`agent` may look orders up, and must ask before it refunds; each of its tools leaves a line in a
-file of effects. Runs as `python -m holdfast.cli.demo_processes ask|approve|resume URL SESSION`; the
-last two only where the command line's extra is not installed.
+The agent may look up orders, and needs approval for refunds; each tool writes a line to a file of
+effects. Runs as `python -m holdfast.cli.demo_processes ask|approve|resume URL SESSION`; the last
+two only if the command line's extra is not installed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -29,24 +30,21 @@ from ..models.scripted import Say, ScriptedModel, Use
 from ..stores import connect
 
 Line = dict[str, Any]
-TIMEOUT = 30.0  # seconds that a process may take before it is given up
-EFFECTS = "HOLDFAST_DEMO_EFFECTS"  # where the path of the file of effects stands
+TIMEOUT = 30.0  # seconds after which a process is terminated
+EFFECTS = "HOLDFAST_DEMO_EFFECTS"  # the variable with the path of the file of effects
 ASKED = "My lamp arrived broken. Please refund order 42."
 MODULE = "holdfast.cli.demo_processes"
 
 
-# The agent
-
-
 def _effect(context: ToolContext, text: str) -> None:
-    # One write, so that a kill leaves a line whole or leaves none of it.
+    # One write, so that a kill leaves a whole line or none.
     with open(context.resources, "a") as file:
         file.write(f"{text} by process {os.getpid()}\n")
 
 
 @tool(repeat_safe=True)
 def look_up(order: str, context: ToolContext) -> dict[str, Any]:
-    """Look an order up."""
+    """Look up an order."""
     _effect(context, f"look_up {order}")
     return {"order": order, "item": "lamp", "cents": 1999}
 
@@ -60,7 +58,7 @@ def refund(order: str, cents: int, context: ToolContext) -> str:
 
 agent = Agent("Demo shop", instructions="You help customers.", tools=[look_up, refund])
 
-# What the model says next is read off the conversation, whichever process asks.
+# The conversation determines the next answer, so it works in every process.
 MODEL = ScriptedModel(
     [
         Say("I am sorry about the lamp. Let me see.", calls=[Use("look_up", order="42")]),
@@ -72,12 +70,9 @@ MODEL = ScriptedModel(
 
 
 def harness(**settings: Any) -> Harness:
-    """The harness of every process; a dead one's lease lapses after a second."""
+    """Make the harness of a process; the lease of a killed one expires after a second."""
     effects = Path(os.environ[EFFECTS])
     return Harness(agent, default_model=MODEL, resources=effects, ttl=1.0, **settings)
-
-
-# The processes
 
 
 def _say(**line: Any) -> None:
@@ -89,7 +84,7 @@ def _tell(event: Event) -> None:
 
 
 async def ask(url: str, session: str) -> None:
-    """The customer writes; the agent works until it needs a person. Then this waits."""
+    """Send the customer's message, work until an approval is needed, then wait."""
     async with harness(store=url) as served:
         live = await served.get_or_create(session)
         stream = live.stream(ASKED, actor="customer")
@@ -101,7 +96,7 @@ async def ask(url: str, session: str) -> None:
 
 
 async def approve(url: str, session: str, item: str) -> int:
-    """What `holdfast approve` does."""
+    """Approve, as `holdfast approve` does."""
     async with connect(url) as store:
         try:
             made = await settle(store, key(session), item, "approved", actor="ann")
@@ -112,7 +107,7 @@ async def approve(url: str, session: str, item: str) -> int:
 
 
 async def resume(url: str, session: str) -> None:
-    """What `holdfast resume` does."""
+    """Resume, as `holdfast resume` does."""
     async with harness(store=url) as served:
         live = await served.get_or_create(session)
         async for item in live.subscribe(0):
@@ -122,15 +117,12 @@ async def resume(url: str, session: str) -> None:
                     return
 
 
-# The one that watches them
-
-
 class DemoFailed(Exception):
-    """A process of the demo did not do its part."""
+    """A process of the demo failed."""
 
 
 class Process:
-    """A process of the demo, and what it says, line by line."""
+    """A process of the demo, and the lines that it prints."""
 
     def __init__(self, command: list[str], effects: Path) -> None:
         self.command = command
@@ -143,26 +135,26 @@ class Process:
         self.pid = self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL: it can neither know nor tidy up."""
+        """Kill it with SIGKILL, so that it cannot clean up."""
         self._process.kill()
 
     @contextmanager
     def lines(self, *, dies: bool = False) -> Iterator[Iterator[Line]]:
-        """What it says until it ends, by itself or killed; otherwise it has failed."""
+        """Yield the lines that it prints until it ends, with `dies` by an error or a kill."""
         timer = threading.Timer(TIMEOUT, self._process.terminate)
         timer.start()
         with self._process as process:
             try:
                 assert process.stdout is not None
                 yield _lines(process.stdout)
-                words = self._last_words()
+                words = self._error()
                 if (process.wait() == 0) == dies:
                     raise DemoFailed(f"process {self.pid} {words}")
             finally:
                 timer.cancel()
                 process.kill()
 
-    def _last_words(self) -> str:
+    def _error(self) -> str:
         assert self._process.stderr is not None
         words = self._process.stderr.read().decode(errors="replace").strip()
         return words.rpartition("\n")[2] or f"ended with exit code {self._process.wait()}"
@@ -174,24 +166,33 @@ def _lines(stream: IO[bytes]) -> Iterator[Line]:
             yield json.loads(line)
 
 
-def asking(url: str, session: str, effects: Path) -> Process:
-    return Process([sys.executable, "-m", MODULE, "ask", url, session], effects)
+@dataclass(frozen=True)
+class Stage:
+    """The store, the session and the file of effects; starts the processes of the demo."""
 
+    url: str
+    session: str
+    effects: Path
 
-def approving(url: str, session: str, effects: Path, item: str) -> Process:
-    options = ["--actor", "ann", "--json"]
-    return Process(_command("approve", url, [session, item], options), effects)
+    def ask(self) -> Process:
+        """Start the process that serves the agent and asks for approval."""
+        return self._start([MODULE, "ask", self.url, self.session])
 
+    def approve(self, item: str) -> Process:
+        """Start `holdfast approve`."""
+        return self._verb("approve", [self.session, item], ["--actor", "ann", "--json"])
 
-def resuming(url: str, session: str, effects: Path) -> Process:
-    options = ["--agent", f"{MODULE}:harness", "--json"]
-    return Process(_command("resume", url, [session], options), effects)
+    def resume(self) -> Process:
+        """Start `holdfast resume`."""
+        return self._verb("resume", [self.session], ["--agent", f"{MODULE}:harness", "--json"])
 
+    def _verb(self, verb: str, words: list[str], options: list[str]) -> Process:
+        if all(_installed(name) for name in ("cyclopts", "rich")):
+            return self._start(["holdfast.cli", verb, *words, "--store", self.url, *options])
+        return self._start([MODULE, verb, self.url, *words])
 
-def _command(verb: str, url: str, words: list[str], options: list[str]) -> list[str]:
-    if all(_installed(name) for name in ("cyclopts", "rich")):
-        return [sys.executable, "-m", "holdfast.cli", verb, *words, "--store", url, *options]
-    return [sys.executable, "-m", MODULE, verb, url, *words]
+    def _start(self, words: list[str]) -> Process:
+        return Process([sys.executable, "-m", *words], self.effects)
 
 
 def _installed(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what this machine has, and whether the store opens and takes writes."""
+"""`holdfast doctor`: check this installation, and whether the store can be opened and written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,15 @@ from ..stores import connect
 from ..stores.address import place, shown
 from ..stores.migrations import schema_of
 from ..stores.port import Store, StoreInfo
-from .failure import scrubbed
+from .error_report import scrubbed
 from .options import EVERYWHERE, Common, check_made
-from .output import Output, plain, version
+from .output import plain, version
 from .render import fact, size
-from .vault import lacking
+from .vault import problems as key_problems
 
 
-class Finding(Struct, kw_only=True):
-    """What doctor found out about a store; None is what could not be found out."""
+class StoreReport(Struct, kw_only=True):
+    """What was found out about a store; None means unknown."""
 
     url: str
     exists: bool | None = None
@@ -38,50 +39,47 @@ class Finding(Struct, kw_only=True):
     problems: list[str] = []
 
 
-class Token(Struct, kw_only=True):
-    """A local token as it may be shown: whose it is, and whether that server runs."""
+class TokenReport(Struct, kw_only=True):
+    """A local token without the secret: its server, and whether that is running."""
 
     port: int
     store: str
     served: bool
 
 
-class Tokens(Struct, kw_only=True):
-    """The local tokens of this user, and what is wrong with their files."""
+class TokensReport(Struct, kw_only=True):
+    """The local tokens of this user, and problems with their files."""
 
-    found: list[Token] = []
+    found: list[TokenReport] = []
     wrong: list[str] = []
 
 
 def doctor(*, common: Common = EVERYWHERE) -> int:
-    """Say what this machine has and how the store is: versions, kind, durability, limits.
+    """Check this installation and the store.
 
     ```
     holdfast doctor --store sqlite:shop.db
     ```
 
-    Opens the store and writes a mark that it takes away again; a store that does not exist
-    is not created. Names the servers that have a local token, but shows no token. The exit code
-    is 1 when there is a problem. With `--json`: one document.
+    Prints versions, and the kind, durability and limits of the store. Opens the store and writes a
+    test record, which it removes again; it does not create a store. Lists servers that have a local
+    token, but not the token. The exit code is 1 if there is a problem. With `--json`: one document.
     """
-    out = common.output()
-    finding = examine(common.url, common.tenant)
-    tokens = Tokens(wrong=local_token.faults())
+    store = examine(common.url, common.tenant)
+    tokens = TokensReport(wrong=local_token.faults())
     if not tokens.wrong:
         tokens.found = [
-            Token(port=one.port, store=one.store, served=one.served()) for one in local_token.find()
+            TokenReport(port=one.port, store=one.store, served=one.served())
+            for one in local_token.find()
         ]
-    problems = [*finding.problems, *tokens.wrong]
-    if out.json:
-        told = {"ok": not problems, **versions(), "store": finding, "tokens": tokens}
-        out.emit(told)
-    else:
-        _print(out, finding, tokens)
+    problems = [*store.problems, *tokens.wrong]
+    about = {"ok": not problems, **versions(), "store": store, "tokens": tokens}
+    common.output().show(about, _lines(store, tokens, problems))
     return int(bool(problems))
 
 
 def versions() -> dict[str, str]:
-    """The versions that matter to a report."""
+    """Return the versions that a bug report needs."""
     return {
         "holdfast": version("holdfast"),
         "python": platform.python_version(),
@@ -93,10 +91,10 @@ def versions() -> dict[str, str]:
     }
 
 
-def examine(url: str, tenant: str) -> Finding:
-    """Open the store if it is there, and try to write."""
+def examine(url: str, tenant: str) -> StoreReport:
+    """Open the store if it exists, and try to write."""
     path = place(url)
-    finding = Finding(url=shown(url))
+    finding = StoreReport(url=shown(url))
     if path is not None:
         finding.exists = path.exists()
         if not finding.exists:
@@ -105,12 +103,12 @@ def examine(url: str, tenant: str) -> Finding:
     try:
         asyncio.run(_try(url, tenant, finding))
     except (HoldfastError, OSError) as error:
-        problem = f"cannot {'write' if finding.opens else 'open'}: {error}"
+        problem = f"cannot {'write to' if finding.opens else 'open'} the store: {error}"
         finding.problems.append(scrubbed(problem))
     return finding
 
 
-async def _try(url: str, tenant: str, finding: Finding) -> None:
+async def _try(url: str, tenant: str, finding: StoreReport) -> None:
     finding.opens = finding.writable = False
     schema = await schema_of(url)
     if place(url) is None and schema.found == 0:
@@ -120,46 +118,42 @@ async def _try(url: str, tenant: str, finding: Finding) -> None:
     async with connect(url) as store:
         finding.opens = True
         finding.info = store.info()
-        finding.problems += await lacking(store, tenant)
+        finding.problems += await key_problems(store, tenant)
         await _write(store, tenant)
         finding.writable = True
 
 
 async def _write(store: Store, tenant: str) -> None:
-    # A name is the smallest thing that a store writes, and unclaim leaves nothing of it.
+    # A claim is the smallest write, and removing it leaves nothing behind.
     name, owner = f"doctor:{new_id()}", Scope(tenant, "doctor")
     await store.claim(tenant, name, owner)
     await store.unclaim(tenant, name, owner)
 
 
-def _examine_folder(path: Path, finding: Finding) -> None:
+def _examine_folder(path: Path, finding: StoreReport) -> None:
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     finding.writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
     if not finding.writable:
-        finding.problems.append(f"there is no store, and none can be made in {str(folder)!r}")
+        finding.problems.append(f"there is no store, and folder {str(folder)!r} is not writable")
 
 
-def _print(out: Output, finding: Finding, tokens: Tokens) -> None:
-    for name, found in versions().items():
-        out.print(fact(name, found))
-    out.print("", fact("store", finding.url))
-    if finding.exists is False:
-        out.print(fact("", "not there yet; the first program that connects makes it"))
+def _lines(store: StoreReport, tokens: TokensReport, problems: list[str]) -> Iterator[str | Text]:
+    yield from (fact(name, found) for name, found in versions().items())
+    yield from ("", fact("store", store.url))
+    if store.exists is False:
+        yield fact("", "does not exist yet; the first program that connects creates it")
     for name in ("opens", "writable"):
-        if (answer := getattr(finding, name)) is not None:
-            out.print(fact(name, "yes" if answer else "no"))
-    if finding.info is not None:
-        for name, value in _about(finding.info):
-            out.print(fact(name, str(value)))
+        if (answer := getattr(store, name)) is not None:
+            yield fact(name, "yes" if answer else "no")
+    if store.info is not None:
+        yield from (fact(name, str(value)) for name, value in _about(store.info))
     for token in tokens.found:
         runs = "running" if token.served else "not running"
-        out.print(fact("token", plain(f"port {token.port}, {token.store}, {runs}")))
-    out.print("")
-    problems = [*finding.problems, *tokens.wrong]
-    for problem in problems:
-        out.print(Text(plain(f"problem: {problem}"), style="red"))
+        yield fact("token", f"port {token.port}, {token.store}, {runs}")
+    yield ""
+    yield from (Text(plain(f"problem: {problem}"), style="red") for problem in problems)
     if not problems:
-        out.print(Text("all is well", style="green"))
+        yield Text("no problems found", style="green")
 
 
 def _about(info: StoreInfo) -> list[tuple[str, Any]]:
@@ -176,7 +170,7 @@ def _about(info: StoreInfo) -> list[tuple[str, Any]]:
 
 
 DURABILITY = {
-    "none": "none: gone with the process",
-    "process": "process: survives the death of the process, not of the machine",
-    "machine": "machine: survives the loss of power",
+    "none": "none: lost when the process ends",
+    "process": "process: survives a crash of the process, not of the machine",
+    "machine": "machine: survives a power failure",
 }

@@ -1,9 +1,13 @@
-"""`holdfast export`: a session in a file."""
+"""`holdfast export`: write a session to a file."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -11,125 +15,223 @@ import msgspec
 from cyclopts import Parameter
 
 from ..bundle.archive import Bundle, Written
-from ..bundle.claude import save_claude, write_claude
-from ..bundle.conversion_loss import LossReport
 from ..bundle.format import Document
 from ..bundle.harn import write_harn
 from ..bundle.redaction.manifest import Mode
+from ..bundle.redaction.review import Review
+from ..bundle.redaction.scrub import ScrubConfig
 from ..bundle.unseal import unseal_session
 from ..bundle.write import export_bundle, review_bundle
-from ..errors import HoldfastError
+from ..errors import HoldfastError, InvalidValue
 from ..log.events import Scope
+from ..redact import SHORTEST
 from ..stores.measure import threads_of
 from ..stores.port import Store
-from .bundlefiles import Format, file_name, placed, tell_loss, write_text
-from .failure import UsageError
-from .options import EVERYWHERE, Common
+from .bundle_files import Format, file_name, loss_json, placed, save_bundle, show_loss
+from .error_report import UsageError
+from .options import BY, EVERYWHERE, Common, Force, Session
 from .output import Output, plain
-from .redaction_options import PRIVATE, Private
 from .render import number, size
-from .review import show_review
-from .session import BY
 
 ModeName: TypeAlias = Literal["local", "sanitized", "replay-only"]
 STDOUT = "-"
+LARGEST = 1 << 20  # bytes of a file of secrets
 
 
-async def export(
-    session: Annotated[str, Parameter(help="The session.")],
-    /,
-    *,
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What an export contains."""
+
     mode: Annotated[
         ModeName,
         Parameter(
-            help="`local`: all of it as it is. `sanitized`: secrets, credentials and local paths "
-            "replaced. `replay-only`: structure and hashes, no content."
+            help="`local`: everything, unchanged. `sanitized`: secrets, credentials and local "
+            "paths are redacted. `replay-only`: structure and hashes without content."
         ),
-    ] = "sanitized",
+    ] = "sanitized"
     purpose: Annotated[
         Literal["share", "copy", "move"],
         Parameter(
-            help="`share`: as it stands. `copy`: what is open is ended in it, so that it may go on "
-            "elsewhere. `move`: it goes on elsewhere, and here it takes no more events."
+            help="`share`: as it is. `copy`: pending items and runs are closed in the copy, which "
+            "can continue elsewhere. `move`: it continues elsewhere and takes no more events here."
         ),
-    ] = "share",
+    ] = "share"
+    thread: Annotated[tuple[str, ...], Parameter(help="Only this thread; repeatable.")] = ()
+    upto: Annotated[int | None, Parameter(help="Only events up to this number, of one thread.")] = (
+        None
+    )
+    attachments: Annotated[
+        bool | None, Parameter(help="Include attachments. Default: only with `--mode local`.")
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where an export goes, and in which format."""
+
     out: Annotated[
         Path | None,
         Parameter(
-            help="The file, or - for stdout. Default: one named after the session, here.",
+            help="File to write, or - for stdout. Default: a file named after the session in the "
+            "current folder.",
             allow_leading_hyphen=True,
         ),
-    ] = None,
-    archive: Annotated[bool, Parameter(help="An archive (.zip), the default.")] = False,
-    json_file: Annotated[bool, Parameter(help="A single JSON, for small sessions.")] = False,
-    thread: Annotated[
-        list[str], Parameter(help="Only this thread; may be given several times.")
-    ] = [],  # noqa: B006 - cyclopts makes it anew
-    upto: Annotated[
-        int | None, Parameter(help="Only the events up to this number, of one thread.")
-    ] = None,
-    attachments: Annotated[
-        bool | None, Parameter(help="Take attachments along; default: with `local`.")
-    ] = None,
+    ] = None
+    archive: Annotated[bool, Parameter(help="Write an archive (.zip). This is the default.")] = (
+        False
+    )
+    json_file: Annotated[bool, Parameter(help="Write a single JSON file, for small sessions.")] = (
+        False
+    )
     format: Annotated[
-        Format, Parameter(help="The format: ours, Harn's bundle, Claude Code's transcript.")
-    ] = "holdfast",
-    force: Annotated[bool, Parameter(help="Replace a file that is there.")] = False,
-    review: Annotated[
-        bool,
+        Format,
+        Parameter(help="Format: a bundle, a Harn bundle or a Claude Code transcript."),
+    ] = "holdfast"
+    force: Force = False
+
+    def path(self, session: str) -> Path | None:
+        """Return where to write to; None is stdout. `UsageError` for options that conflict."""
+        out, archive, format = self.out, self.archive, self.format
+        if archive and self.json_file:
+            raise UsageError("use either --archive or --json-file, not both")
+        if format == "claude":
+            if archive or self.json_file or str(out) == STDOUT:
+                raise UsageError("--format claude writes files into the folder given with --out")
+            return out or Path()
+        if archive and format != "holdfast":
+            raise UsageError(f"--archive does not work with --format {format}")
+        if str(out) == STDOUT:
+            if archive:
+                raise UsageError("an archive cannot be written to stdout; name a file with --out")
+            return None
+        if out is None:
+            single = self.json_file or format != "holdfast"
+            return Path(file_name(session, ".json" if single else ".zip"))
+        if self.json_file and out.suffix != ".json":
+            raise UsageError("the name of a JSON file must end in .json")
+        if archive and out.suffix == ".json":
+            raise UsageError("the name of an archive must not end in .json")
+        return out
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Redactions:
+    """What is redacted in addition to the built-in rules.
+
+    A secret is never an argument, which process lists and the shell's history would show: it comes
+    from the environment or from a file. Error messages do not contain it.
+    """
+
+    personal: Annotated[
+        tuple[str, ...],
         Parameter(
-            help="Show what would be replaced and what is doubtful, and why. Writes nothing."
+            help="Redact this kind of personal data: email, phone, card, iban, …; repeatable."
         ),
+    ] = ()
+    secret_env: Annotated[
+        tuple[str, ...],
+        Parameter(help="Redact the value of this environment variable; repeatable."),
+    ] = ()
+    secrets_file: Annotated[
+        Path | None, Parameter(help="Redact the values in this file, which has one per line.")
+    ] = None
+    strict: Annotated[
+        bool, Parameter(help="Redact doubtful values too, which `--review` lists.")
+    ] = False
+
+    async def config(self, mode: str) -> ScrubConfig | None:
+        """Return the rules for a mode, or None for the default rules. `UsageError` for `local`,
+        which redacts nothing."""
+        if self == Redactions():
+            return None
+        if mode == "local":
+            raise UsageError(
+                "--personal, --secret-env, --secrets-file and --strict do not work with "
+                "--mode local, which redacts nothing"
+            )
+        secrets = list(self._values())
+        if self.secrets_file is not None:
+            secrets += await asyncio.to_thread(_secrets, self.secrets_file)
+        return ScrubConfig(personal=self.personal, secrets=tuple(secrets), strict=self.strict)
+
+    def _values(self) -> Iterator[str]:
+        for n, name in enumerate(self.secret_env, 1):
+            # The name is not shown: it may be the secret itself, given by mistake.
+            yield _checked(os.environ.get(name, ""), "secret_env", f"variable {n}")
+
+
+CONTENT, TARGET, REDACTIONS = Content(), Target(), Redactions()
+
+
+async def export(
+    session: Session,
+    /,
+    *,
+    content: Content = CONTENT,
+    target: Target = TARGET,
+    review: Annotated[
+        bool, Parameter(help="List redacted and doubtful values with reasons; write no file.")
     ] = False,
-    private: Private = PRIVATE,
+    redactions: Redactions = REDACTIONS,
     common: Common = EVERYWHERE,
-) -> int:
-    """Write a session to a file that can be shared, imported elsewhere, or replayed.
+) -> None:
+    """Export a session to a file.
 
     ```
     holdfast export customer-42
     holdfast export customer-42 --mode local --purpose move --out /mnt/usb/42.zip
     ```
 
-    The same session gives the same bytes. The file is there whole or not at all, and none is
-    replaced unless `--force` is given. What a conversion could not carry over is listed. With
-    `--json`: one document that says what was written.
+    The file can be shared, imported elsewhere or replayed. The same session gives the same bytes.
+    The file is written completely or not at all. What could not be converted to another format is
+    listed. With `--json`: one document that says what was written.
     """
-    out_ = common.output()
-    target = _target(session, out, format, archive=archive, json_file=json_file)
-    if purpose == "move" and (format != "holdfast" or target is None):
-        raise UsageError("--purpose move writes a file in the format of Holdfast")
-    named: Mode = "replay_only" if mode == "replay-only" else mode
+    out, path = common.output(), target.path(session)
+    if content.purpose == "move" and (target.format != "holdfast" or path is None):
+        raise UsageError("--purpose move needs a file in the Holdfast format")
+    mode: Mode = "replay_only" if content.mode == "replay-only" else content.mode
     how: dict[str, Any] = {
-        "purpose": purpose,
-        "threads": thread or None,
-        "upto": upto,
-        "attachments": attachments,
-        "scrub": await private.config(mode),
+        "threads": content.thread or None,
+        "upto": content.upto,
+        "attachments": content.attachments,
+        "scrub": await redactions.config(content.mode),
     }
     if review and mode != "sanitized":
-        raise UsageError("--review shows what --mode sanitized replaces")
+        raise UsageError("--review needs --mode sanitized")
     async with common.open() as store:
         origin = (store, Scope(common.tenant, session))
-        with out_.working(f"exporting {plain(session)}") as told:
-            seen = Counter(told)
+        with out.working(f"exporting {plain(session)}") as told:
+            how["progress"] = event_counter(told)
             if review:
-                del how["purpose"]
-                found = await review_bundle(origin, progress=seen, **how)
-                show_review(out_, found)
-                return 0
-            if format == "holdfast" and target is not None:
-                made = await _written(origin, named, target, force=force, progress=seen, **how)
-                _tell(out_, made)
-                return 0
-            bundle = await export_bundle(origin, named, progress=seen, **how)
-    return await _convert(out_, bundle, format, target, force=force)
+                return _show_review(out, await review_bundle(origin, **how))
+            how["purpose"] = content.purpose
+            if target.format == "holdfast" and path is not None:
+                return _show_written(
+                    out, await _written(origin, mode, path, force=target.force, **how)
+                )
+            bundle = await export_bundle(origin, mode, **how)
+    await _convert(out, bundle, target, path)
+
+
+def event_counter(told: Callable[[str], None]) -> Callable[[int], None]:
+    """Return a callback that adds up numbers of events and shows the sum."""
+    total = 0
+
+    def count(events: int) -> None:
+        nonlocal total
+        total += events
+        told(number(total, "event"))
+
+    return count
 
 
 async def _written(
     origin: tuple[Store, Scope], mode: Mode, target: Path, *, force: bool, **how: Any
 ) -> Written:
-    """A bundle in its file. A move whose file cannot be put in its place has not happened."""
+    """Write a bundle. If the file of a move cannot be put in place, the move is undone."""
     moves = how["purpose"] == "move" and not any(
         row.sealed is not None for row in await threads_of(*origin)
     )
@@ -137,95 +239,31 @@ async def _written(
     try:
         async with placed(target, force=force) as path:
             made = await export_bundle(origin, mode, to=path, **how)
-    except HoldfastError:  # but not when it is cut: then the file may be there
+    except HoldfastError:  # not after cancellation, when the file may be in place
         if made is not None and moves:
             await unseal_session(origin, reason="the export failed", actor=BY.who, force=True)
         raise
     return msgspec.structs.replace(made, path=str(target))
 
 
-async def _convert(
-    out: Output, bundle: Bundle, format: Format, target: Path | None, *, force: bool
-) -> int:
-    if format == "claude":
-        return await _claude(out, bundle, target)
-    data, loss = await asyncio.to_thread(_converted, bundle, format)
-    if target is None:
-        sys.stdout.write(data.decode())
+async def _convert(out: Output, bundle: Bundle, target: Target, path: Path | None) -> None:
+    if path is not None:
+        paths, loss = await save_bundle(bundle, target.format, path, force=target.force)
+        named = [str(path) for path in paths]
+        about = {"format": target.format, "paths": named, **_facts(bundle.document)}
+        out.show({**about, "loss": loss_json(loss)}, named)
+    elif target.format == "holdfast":
+        loss = None
+        sys.stdout.write((await asyncio.to_thread(bundle.to_json)).decode())
     else:
-        async with placed(target, force=force) as path:
-            await asyncio.to_thread(write_text, path, data)
-        _tell_converted(out, bundle.document, format, [target], loss)
-    tell_loss(out, loss)
-    return 0
+        document, loss = await asyncio.to_thread(write_harn, bundle)
+        sys.stdout.write(document.encode().decode())
+    show_loss(out, loss)
 
 
-class Counter:
-    """Shows how many events were read."""
-
-    def __init__(self, told: Any) -> None:
-        self._told, self._events = told, 0
-
-    def __call__(self, events: int) -> None:
-        self._events += events
-        self._told(number(self._events, "event"))
-
-
-def _target(
-    session: str, out: Path | None, format: Format, *, archive: bool, json_file: bool
-) -> Path | None:
-    """Where to write to; None is stdout."""
-    if archive and json_file:
-        raise UsageError("--archive and --json-file cannot be given together")
-    if format == "claude":
-        if archive or json_file or str(out) == STDOUT:
-            raise UsageError("--format claude writes files into the folder that --out names")
-        return out or Path()
-    if archive and format != "holdfast":
-        raise UsageError(f"--archive is not a form of --format {format}")
-    if str(out) == STDOUT:
-        if archive:
-            raise UsageError("an archive is not written to stdout: name a file with --out")
-        return None
-    plain_json = json_file or format != "holdfast"
-    if out is None:
-        return Path(file_name(session, ".json" if plain_json else ".zip"))
-    if json_file and out.suffix != ".json":
-        raise UsageError("the name of a single JSON ends in .json")
-    if archive and out.suffix == ".json":
-        raise UsageError("the name of an archive does not end in .json")
-    return out
-
-
-def _converted(bundle: Bundle, format: Format) -> tuple[bytes, LossReport | None]:
-    if format == "holdfast":
-        return bundle.to_json(), None
-    document, loss = write_harn(bundle)
-    return document.encode(), loss
-
-
-async def _claude(out: Output, bundle: Bundle, folder: Path | None) -> int:
-    files, loss = await asyncio.to_thread(write_claude, bundle)
-    written = await save_claude(files, folder or Path())
-    _tell_converted(out, bundle.document, "claude", written, loss)
-    tell_loss(out, loss)
-    return 0
-
-
-def _tell(out: Output, made: Written) -> None:
-    document = made.document
-    if out.json:
-        out.emit(
-            {
-                "path": made.path,
-                "form": made.form,
-                "size": made.size,
-                **_facts(document),
-                "redaction": document.redaction.totals,
-            }
-        )
-        return
-    replaced = sum(document.redaction.totals.values())
+def _show_written(out: Output, made: Written) -> None:
+    document, totals = made.document, made.document.redaction.totals
+    about = {"path": made.path, "form": made.form, "size": made.size, **_facts(document)}
     events = sum(thread.head - thread.shared for thread in document.threads)
     what = [
         number(len(document.threads), "thread"),
@@ -234,10 +272,11 @@ def _tell(out: Output, made: Written) -> None:
         document.mode,
         document.liveness,
     ]
-    if replaced:
-        what.append(f"{replaced:,} replaced")
-    out.print(plain(f"{made.path}  {', '.join(what)}"))
-    out.remark(made.bundle_id)
+    if totals:
+        what.append(f"{sum(totals.values()):,} redacted")
+    out.show({**about, "redaction": totals}, f"{made.path}  {', '.join(what)}")
+    if not out.json:
+        out.remark(made.bundle_id)
 
 
 def _facts(document: Document) -> dict[str, Any]:
@@ -252,11 +291,59 @@ def _facts(document: Document) -> dict[str, Any]:
     }
 
 
-def _tell_converted(
-    out: Output, document: Document, format: Format, paths: list[Path], loss: LossReport | None
-) -> None:
+def _show_review(out: Output, review: Review) -> None:
+    """Show the reviewed values, doubtful ones first, since they need a decision."""
+    counts = Counter(entry.what for entry in review.entries)
+    found = {name: counts[name] for name in ("replaced", "doubtful")}
+    entries = sorted(review.entries, key=lambda entry: entry.what == "replaced")
+    out.show(
+        {**found, "omitted": review.omitted, "entries": review.entries},
+        (f"{one.what:8}  {one.path}  {one.rule}  {one.text}  ({one.reason})" for one in entries),
+    )
     if out.json:
-        found = {"format": format, "paths": [str(path) for path in paths], **_facts(document)}
-        out.emit({**found, "loss": loss.losses if loss is not None else []})
         return
-    out.print(*(plain(str(path)) for path in paths))
+    counted = f"{number(counts['replaced'], 'replacement')}, {counts['doubtful']:,} doubtful"
+    out.remark(f"{counted}; no file was written")
+    if counts["doubtful"]:
+        out.remark("--secrets-file FILE redacts values that you list, --strict all doubtful values")
+
+
+# Secrets to redact
+
+
+def _secrets(path: Path) -> list[str]:
+    path = path.expanduser()
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise _bad_file(f"{str(path)!r} cannot be read ({reason})") from error
+    if len(data) > LARGEST:
+        raise _bad_file(f"the file is larger than {LARGEST >> 20} MiB")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _bad_file("the file is not UTF-8") from None
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not lines:
+        raise _bad_file("the file has no lines")
+    return [_checked(line, "secrets_file", f"line {n}") for n, line in lines]
+
+
+def _bad_file(problem: str) -> InvalidValue:
+    return InvalidValue(
+        field="secrets_file", problem=problem, remedy="name a text file with one secret per line"
+    )
+
+
+def _checked(value: str, field: str, place: str) -> str:
+    """Return a secret without surrounding spaces, which are seldom part of it."""
+    if len(value.strip()) < SHORTEST:
+        raise InvalidValue(
+            field=field,
+            problem=f"{place} is empty or has fewer than {SHORTEST} characters",
+            remedy="give whole secrets; shorter ones would match ordinary text",
+            limit=SHORTEST,
+        )
+    return value.strip()

@@ -1,4 +1,4 @@
-"""Lines that a person types, or a pipe brings, without holding up the event loop."""
+"""Lines from standard input, read without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SIZE = 65_536
 
 
 class Keyboard:
-    """The lines of standard input, one after the other; None once it has ended.
+    """The lines of standard input, then None at its end.
 
-    A thread reads them, straight from the descriptor: one that waits inside `sys.stdin` would
-    hold a lock that the interpreter wants when it ends.
+    A thread reads them from the file descriptor: a thread that waits inside `sys.stdin` would hold
+    a lock that the interpreter needs at exit.
     """
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class Keyboard:
         self._thread.start()
 
     async def line(self) -> str | None:
-        """The next line, without its end."""
+        """Return the next line without its line ending."""
         return await self._lines.get()
 
     def leave(self) -> None:
-        """Nobody wants more lines."""
+        """Stop reading."""
         self._left = True
 
     def _read(self) -> None:
@@ -40,7 +40,7 @@ class Keyboard:
         while not self._left:
             try:
                 data = os.read(sys.stdin.fileno(), SIZE)
-            except OSError:  # a terminal that is gone
+            except OSError:  # the terminal was closed
                 data = b""
             *whole, rest = (rest + decoder.decode(data, final=not data)).split("\n")
             for line in whole:
@@ -54,5 +54,5 @@ class Keyboard:
     def _put(self, line: str | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
-        except RuntimeError:  # the loop has ended
+        except RuntimeError:  # the loop is closed
             self._left = True

@@ -1,4 +1,4 @@
-"""`holdfast new`: the first files of an agent."""
+"""`holdfast new`: create the files of a new agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from ..errors import InvalidValue
 from ..harness.agents.agent import slug
-from .failure import UsageError
+from .error_report import UsageError
 from .output import Output
 
 AGENT = '''"""{label}: an agent. Talk to it with: holdfast chat --agent agent:agent"""
@@ -23,7 +23,7 @@ from holdfast import Agent, tool
 
 @tool
 async def look_up(order: str) -> dict[str, str]:
-    """Say how an order stands.
+    """Look up the state of an order.
 
     Args:
         order: The number of the order.
@@ -33,7 +33,7 @@ async def look_up(order: str) -> dict[str, str]:
 
 @tool(category="payments", risk="write", approval="ask")
 async def refund(order: str, cents: int) -> str:
-    """Refund an order. A person is asked first."""
+    """Refund an order. Needs approval."""
     return f"refunded {{cents}} cents of order {{order}}"
 
 
@@ -43,10 +43,10 @@ agent = Agent(
     tools=[look_up, refund],
 )
 '''
-SERVE = '''"""Serves the agent: takes up what was left undone, and goes on until SIGTERM or Ctrl-C.
+SERVE = '''"""Serves the agent: resumes unfinished sessions, and runs until SIGTERM or Ctrl-C.
 
-Then runs have ten seconds to reach a safe point, and are handed over to the next process that
-serves the agent. A second signal ends it at once.
+Then runs have ten seconds to reach a safe point; the next process that serves the agent continues
+them. A second signal ends the process at once.
 """
 
 import asyncio
@@ -61,21 +61,21 @@ STORE = os.environ.get("HOLDFAST_STORE", "sqlite:{key}.db")
 MODEL = os.environ.get("HOLDFAST_MODEL") or offline()
 
 
-def told_to_end() -> asyncio.Event:
-    """Is set when the first signal comes."""
+def stop_event() -> asyncio.Event:
+    """Return an event that the first signal sets."""
     loop, ending = asyncio.get_running_loop(), asyncio.Event()
 
-    def hear(number: int, frame: object) -> None:
+    def handle(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         loop.call_soon_threadsafe(ending.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, hear)
+        signal.signal(number, handle)
     return ending
 
 
 async def main() -> None:
-    ending = told_to_end()
+    ending = stop_event()
     limits = RunLimits(steps=20, seconds=600)
     async with Harness(agent, default_model=MODEL, store=STORE, limits=limits):
         await ending.wait()
@@ -84,7 +84,7 @@ async def main() -> None:
 if __name__ == "__main__":
     asyncio.run(main())
 '''
-TEST = '''"""The agent, played through with a scripted model: no key, no network."""
+TEST = '''"""Tests the agent with a scripted model: no key, no network."""
 
 import asyncio
 
@@ -95,7 +95,7 @@ from holdfast.models import Say, ScriptedModel, Use
 SCRIPT = [Say(calls=[Use("refund", order="42", cents=1999)]), "It is refunded."]
 
 
-def test_a_refund_waits_for_a_person() -> None:
+def test_a_refund_needs_approval() -> None:
     async def play() -> str:
         model = ScriptedModel(SCRIPT, per_turn=True)
         async with Harness(agent, default_model=model) as harness:
@@ -125,31 +125,34 @@ TEMPLATES: dict[str, dict[str, str]] = {
 
 def new(
     folder: Annotated[
-        str | None, Parameter(help="Where to put it; `-` or nothing reads it from the input.")
+        str | None, Parameter(help="Folder to create; `-` or nothing reads its name from stdin.")
     ] = None,
     /,
     *,
     template: Annotated[
-        Literal["one-file", "full"], Parameter(help="An agent alone, or with tests and a server.")
+        Literal["one-file", "full"],
+        Parameter(help="`one-file`: only an agent. `full`: also a test and a server."),
     ] = "full",
-    label: Annotated[str | None, Parameter(help="The agent's name; else the folder's.")] = None,
-    json: Annotated[bool, Parameter(help="One document: the files.")] = False,
+    label: Annotated[
+        str | None, Parameter(help="Name of the agent. Default: that of the folder.")
+    ] = None,
+    json: Annotated[bool, Parameter(help="Write JSON to stdout, and errors as JSON.")] = False,
 ) -> int:
-    """Begin an agent of your own.
+    """Create the files of a new agent.
 
     ```
     holdfast new shop
     echo shop | holdfast new --template one-file
     ```
 
-    Writes into a folder that does not exist yet, or is empty; nothing is ever replaced.
+    The folder must not exist yet, or be empty; no file is overwritten. With `--json`: one document.
     """
     place = Path(_folder(folder))
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UsageError(f"{str(place)!r} is there already and not empty; name a new folder")
+        raise UsageError(f"{str(place)!r} already exists and is not empty; name a new folder")
     name = label or place.resolve().name
     if any(mark in name for mark in "\"'\\{}\n"):
-        raise UsageError(f"the label {name!r} has quotes or braces; use plain words")
+        raise UsageError(f"label {name!r} must not contain quotes, backslashes or braces")
     texts = {file: _filled(text, name) for file, text in TEMPLATES[template].items()}
     try:
         _write(place, texts)
@@ -158,7 +161,7 @@ def new(
         raise InvalidValue(
             field="folder",
             problem=f"{str(place)!r} cannot be written ({why})",
-            remedy="name a folder that can be made",
+            remedy="name a folder that can be created",
         ) from error
     _tell(Output(json=json), place, list(texts))
     return 0
@@ -168,11 +171,11 @@ def _filled(text: str, name: str) -> bytes:
     try:
         return text.format(label=name, key=slug(name)).encode()
     except UnicodeEncodeError:
-        raise UsageError(f"the label {name!r} is not UTF-8; use plain words") from None
+        raise UsageError(f"label {name!r} is not valid UTF-8") from None
 
 
 def _write(place: Path, texts: Mapping[str, bytes]) -> None:
-    """Write all files, or leave nothing."""
+    """Write all files, or none."""
     missing = [folder for folder in (place, *place.absolute().parents) if not folder.exists()]
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -195,7 +198,7 @@ def _folder(given: str | None) -> str:
         print("folder: ", end="", flush=True)
     line = sys.stdin.readline().strip()
     if not line:
-        raise UsageError("no folder was given; name one")
+        raise UsageError("new needs the name of a folder")
     return line
 
 
@@ -205,4 +208,4 @@ def _tell(out: Output, place: Path, files: list[str]) -> None:
         return
     for file in files:
         out.print(f"{place / file}")
-    out.print(f"\nnow: cd {place} && holdfast chat --agent agent:agent")
+    out.print("", f"next: cd {place} && holdfast chat --agent agent:agent")

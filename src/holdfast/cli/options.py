@@ -1,12 +1,14 @@
-"""The options that every verb takes, the store they name, and how times are written.
+"""Options and arguments that several verbs share, and the store that the options name.
 
-No verb creates a store unless it says so: a wrong place is said to be wrong instead of
-being answered from a new and empty database.
+No verb creates a store unless its help says so: for a wrong path the command fails instead of
+using a new, empty database.
 """
 
 from __future__ import annotations
 
 import asyncio
+import getpass
+import importlib
 import os
 import re
 import sys
@@ -16,39 +18,63 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, validators
 
-from ..errors import InvalidValue
+from ..errors import InvalidValue, MissingExtra
+from ..log.codec import LIMITS
 from ..stores import connect
 from ..stores.address import place, shown
 from ..stores.migrations import SchemaState, schema_of
 from ..stores.port import Store
 from ..stores.retry import slow
-from .failure import UsageError
-from .output import Output
+from .error_report import UsageError
+from .output import Output, plain
 
-COMMON = Group("Options of every verb", sort_key=90)
+COMMON = Group("Common options", sort_key=90)
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-WAITED = "{} does not answer yet: it is waited for"
+WAITING = "{} does not respond yet; waiting"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Session: TypeAlias = Annotated[
+    str, Parameter(help="Session id. Put -- before an id that starts with a dash.")
+]
+Thread: TypeAlias = Annotated[str, Parameter(help="Thread of the session.")]
+OneThread: TypeAlias = Annotated[
+    str | None, Parameter(help="Only this thread. Default: all threads.")
+]
+Limit: TypeAlias = Annotated[
+    int,
+    Parameter(help="Maximum number of items.", validator=validators.Number(gte=1, lte=LIMITS.page)),
+]
+Cursor: TypeAlias = Annotated[
+    str | None, Parameter(help="Continue after the previous page, with the cursor it printed.")
+]
+Yes: TypeAlias = Annotated[
+    bool, Parameter(name=["--yes", "-y"], help="Do not ask for confirmation.")
+]
+Force: TypeAlias = Annotated[bool, Parameter(help="Overwrite existing files.")]
+DryRun: TypeAlias = Annotated[
+    bool, Parameter(help="Show what would be done without changing anything.")
+]
+Create: TypeAlias = Annotated[bool, Parameter(help="Create the store if it does not exist.")]
 
 
 @Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """What every verb takes."""
+    """Options of every verb."""
 
     store: Annotated[
         str | None,
         Parameter(
-            help="The store: sqlite:PATH, file:DIR, postgresql://… or mongodb://…. "
+            help="Store URL: sqlite:PATH, file:DIR, postgresql://… or mongodb://…. "
             "Default: $HOLDFAST_STORE, else holdfast.db in your data folder."
         ),
     ] = None
-    tenant: Annotated[str, Parameter(help="The tenant whose sessions to work on.")] = "main"
+    tenant: Annotated[str, Parameter(help="Tenant of the sessions.")] = "main"
     json: Annotated[bool, Parameter(help="Write JSON to stdout, and errors as JSON.")] = False
 
     @property
@@ -56,7 +82,7 @@ class Common:
         return self.store or os.environ.get("HOLDFAST_STORE") or default_store()
 
     def open(self) -> AbstractAsyncContextManager[Store]:
-        """The store, if it is there and up to date (`InvalidValue` if not)."""
+        """Open the store, which must exist and be up to date (else `InvalidValue`)."""
         return open_store(self.url, say=None if self.json else self.output().remark)
 
     def output(self) -> Output:
@@ -66,12 +92,60 @@ class Common:
 EVERYWHERE = Common()
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class By:
+    """Who changes a session, and why; both are recorded in its log."""
+
+    reason: Annotated[str | None, Parameter(help="Reason, recorded in the log.")] = None
+    actor: Annotated[
+        str | None, Parameter(help="Name of the actor. Default: cli:USER, with your user name.")
+    ] = None
+
+    @property
+    def who(self) -> str:
+        return f"cli:{user()}" if self.actor is None else self.actor
+
+
+BY = By()
+
+
+def user() -> str:
+    """Return the name of the user who runs this process."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may have no name for its user
+        return "unknown"
+
+
+def server_part(name: str, verb: str) -> Any:
+    """Import a module of the server, which needs an extra (`MissingExtra`)."""
+    try:
+        return importlib.import_module(f"holdfast.server.{name}")
+    except ImportError as error:
+        raise MissingExtra(extra="server", needed_for=f"holdfast {verb}") from error
+
+
+def check_can_ask(verb: str) -> None:
+    """Reject a command that needs confirmation if no terminal is attached."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{verb} needs a terminal to ask for confirmation; add --yes to skip it")
+
+
+def confirmed(verb: str, question: str) -> bool:
+    """Ask for confirmation on the terminal. Call it outside an event loop, which would delay
+    Ctrl-C."""
+    check_can_ask(verb)
+    print(plain(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def data_folder(
     platform: str = sys.platform,
     environ: Mapping[str, str] = os.environ,
     home: Path | None = None,
 ) -> Path:
-    """Where this user's programs keep data, by the custom of the platform."""
+    """Return the folder for this user's data, as is usual on the platform."""
     home = home or Path.home()
     if platform == "win32":
         return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "holdfast"
@@ -81,23 +155,23 @@ def data_folder(
 
 
 def default_store() -> str:
-    """The URL of the store that is used when none is named."""
+    """Return the URL of the store that is used if none is named."""
     return "sqlite:" + quote(str(data_folder() / "holdfast.db"), safe="/:\\")
 
 
 async def check_there(url: str) -> None:
-    """Refuse a path at which there is nothing."""
+    """Reject the URL of a local store that does not exist."""
     path = place(url)
     if path is not None and not await asyncio.to_thread(path.exists):
         raise InvalidValue(
             field="store",
-            problem=f"there is nothing at {str(path)!r}",
+            problem=f"there is no store at {str(path)!r}",
             remedy="name your program's store with --store URL or HOLDFAST_STORE",
         )
 
 
 def check_made(url: str, schema: SchemaState) -> None:
-    """Refuse a store that a connection would make or migrate."""
+    """Reject a store that opening it would create or migrate."""
     if not schema.due:
         return
     problem = f"schema {schema.found} is too old" if schema.found else "there is no store"
@@ -113,12 +187,12 @@ def check_made(url: str, schema: SchemaState) -> None:
 async def open_store(
     url: str, *, make: bool = False, say: Callable[[str], None] | None = None
 ) -> AsyncGenerator[Store, None]:
-    """Connect to a store that exists, and unless `make` is set, one that is up to date. Where it
-    does not answer at once, that is said."""
+    """Open a store that exists, and, unless `make` is set, is up to date. `say` gets a note if
+    the store is slow to respond."""
     connecting = connect(url)
     await check_there(url)
     if not make:
-        with slow(say and partial(say, WAITED.format(shown(url)))):
+        with slow(say and partial(say, WAITING.format(shown(url)))):
             check_made(url, await schema_of(url))
     async with connecting as store:
         yield store
@@ -126,8 +200,7 @@ async def open_store(
 
 @asynccontextmanager
 async def look_into(url: str) -> AsyncGenerator[Store, None]:
-    """The store, or if there is none an empty one in its place, so that what would be done
-    can be told and nothing is made."""
+    """Open the store for a dry run, or an empty one in memory if it does not exist."""
     there = (await schema_of(url)).found > 0
     async with open_store(url if there else "memory:") as store:
         yield store
@@ -137,33 +210,33 @@ _PART = r"(\d{1,12})(min|[smhdw])"
 
 
 def is_duration(text: str) -> bool:
-    """Whether a text is a duration: 90s, 30min, 1h30min, 3d, 2w."""
+    """Return whether a text is a duration such as 90s, 30min, 1h30min, 3d or 2w."""
     return re.fullmatch(f"({_PART})+", text) is not None
 
 
 def seconds(option: str, text: str) -> int:
-    """A duration in seconds (`UsageError` names the option)."""
+    """Parse a duration into seconds (`UsageError` names the option)."""
     if not is_duration(text):
-        raise UsageError(f"{option} takes a duration such as 90s, 30min, 2h or 3d, not {text!r}")
+        raise UsageError(f"{option} must be a duration such as 90s, 30min, 2h or 3d, got {text!r}")
     return sum(int(count) * UNITS[unit] for count, unit in re.findall(_PART, text))
 
 
 def seconds_or_never(option: str, text: str) -> int | None:
-    """A duration in seconds, or None for `never`."""
+    """Parse a duration into seconds, or `never` into None."""
     return None if text == "never" else seconds(option, text)
 
 
 def instant(option: str, text: str, now: int) -> int:
-    """A time in ms: an ISO date or time, in UTC unless it says otherwise, or a duration, which
-    is that long before `now`."""
+    """Parse a time into milliseconds: an ISO date or time, UTC by default, or a duration, which
+    is subtracted from `now`."""
     if is_duration(text):
         return max(now - seconds(option, text) * 1000, 0)
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{option} takes an ISO date or time such as 2026-05-04 or 2026-05-04T09:30Z, "
-            f"or a duration such as 2h or 3d, not {text!r}"
+            f"{option} must be an ISO date or time such as 2026-05-04 or 2026-05-04T09:30Z, "
+            f"or a duration such as 2h or 3d, got {text!r}"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)

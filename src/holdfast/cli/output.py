@@ -1,7 +1,7 @@
-"""Where output goes and in what form: text for people, JSON for programs.
+"""Output of a command: text for people, JSON for programs.
 
-Stored text is never trusted: what could steer a terminal is escaped, in both forms,
-and nothing in it is taken for markup. Results go to stdout, remarks to stderr.
+Stored text is never trusted: control characters that could steer a terminal are escaped in both
+forms, and nothing is interpreted as markup. Results go to stdout, remarks to stderr.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import itertools
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -29,15 +29,16 @@ from rich.progress import (
 )
 from rich.text import Text
 
-# Format characters that scripts and emoji need; they move no cursor and reorder nothing.
+# Format characters that scripts and emoji need; they neither move the cursor nor reorder text.
 JOINERS = "\u200c\u200d"
-# In JSON text these can only stand inside strings, where the escape means the same.
+# In JSON these occur only inside strings, where the escape means the same.
 _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-WIDE = 100_000  # columns of an output that is no terminal: nothing is cut or wrapped
+Lines: TypeAlias = str | Text | Iterable[str | Text]
+WIDE = 100_000  # width if the output is not a terminal: nothing is truncated or wrapped
 
 
 def version(package: str = "holdfast") -> str:
-    """The installed version of a package."""
+    """Return the installed version of a package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -45,7 +46,7 @@ def version(package: str = "holdfast") -> str:
 
 
 def plain(text: str) -> str:
-    """The text on one line, with everything that could steer a terminal escaped."""
+    """Return the text on one line, with control and formatting characters escaped."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_plain, text))
@@ -58,27 +59,27 @@ def _plain(char: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """One line of JSON that is safe on a terminal and equal to `value` for a parser."""
+    """Encode a value as one line of JSON that is safe to print on a terminal."""
     text = msgspec.json.encode(value, enc_hook=str).decode()
     return _IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that interprets nothing, and as wide as it takes when it is no terminal."""
+    """Return a console that interprets no markup, and does not wrap if it is not a terminal."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDE
     return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
-def tolerant() -> None:
-    """Let a terminal that cannot show a character show its escape instead of failing."""
+def escape_unencodable() -> None:
+    """Make stdout and stderr escape characters that their encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 class Output:
-    """One command's output, in the form that the user asked for."""
+    """The output of one command, as JSON or as text. Strings are escaped; `Text` is not."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json
@@ -87,26 +88,37 @@ class Output:
         if json and isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
 
+    def show(self, value: Any, lines: Lines, empty: str = "") -> None:
+        """Write a result: the value as one line of JSON, or the lines as text. If there are no
+        lines, `empty` is written as a remark."""
+        if self.json:
+            return self.emit(value)
+        found = [lines] if isinstance(lines, (str, Text)) else [*lines]
+        self.print(*found)
+        if empty and not found:
+            self.remark(empty)
+
     def emit(self, value: Any) -> None:
-        """Write a value as a line of JSON, at once."""
+        """Write a value as a line of JSON and flush it."""
         print(json_text(value), flush=True)
 
-    def print(self, *lines: RenderableType) -> None:
-        """Write lines for people; nothing in them is interpreted."""
+    def print(self, *lines: str | Text) -> None:
+        """Write lines of text."""
         for line in lines:
-            self.console.print(line, soft_wrap=isinstance(line, (str, Text)))
+            self.console.print(_text(line), soft_wrap=True)
 
-    def remark(self, text: str) -> None:
-        """Say something beside the result, such as where to read on."""
-        self.remarks.print(Text(text, style="dim"), soft_wrap=True)
+    def remark(self, *lines: str | Text) -> None:
+        """Write notes to stderr, such as what to do next."""
+        for line in lines:
+            self.remarks.print(_text(line, "dim"), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Say something beside the result that nobody should overlook."""
-        self.remarks.print(Text(text, style="bold red"), soft_wrap=True)
+        """Write a warning to stderr."""
+        self.remark(_text(text, "bold red"))
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
-        """A progress display with the time, where somebody watches; takes the state so far."""
+        """Show a spinner with the elapsed time on a terminal; call the result with the state."""
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
         with self._progress(*columns) as progress:
             task = progress.add_task(what)
@@ -114,8 +126,8 @@ class Output:
 
     @contextmanager
     def counting(self, what: str, total: int) -> Iterator[Callable[[str], None]]:
-        """A progress bar over `total` things, where somebody watches; told of each that is done
-        next, by its name."""
+        """Show a progress bar over `total` items on a terminal; call the result with the name of
+        each item before it is processed."""
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
         name = TextColumn("{task.fields[name]}", markup=False)
         done = itertools.count()
@@ -125,7 +137,7 @@ class Output:
 
     def _progress(self, *columns: ProgressColumn) -> Progress:
         shown = self.console if self.console.is_terminal else self.remarks
-        # Never on the terminal that takes the JSON.
+        # Never on a terminal that shows the JSON.
         quiet = not shown.is_terminal or (self.json and self.console.is_terminal)
         return Progress(
             *columns,
@@ -135,3 +147,7 @@ class Output:
             redirect_stdout=False,
             redirect_stderr=False,
         )
+
+
+def _text(line: str | Text, style: str = "") -> Text:
+    return line if isinstance(line, Text) else Text(plain(line), style)

@@ -1,98 +1,75 @@
-"""`holdfast person export` and `erase`: all that is stored of one person, given out or gone."""
+"""`holdfast person`: export or erase all data of one user."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeAlias
 
-from cyclopts import App, Group, Parameter
+import msgspec
+from cyclopts import Parameter
 from rich.text import Text
 
-from ..errors import InvalidValue
 from ..sessions import PersonErased, PersonRecord, Sessions
 from ..values.records import Receipt
-from .listing import whole
-from .options import EVERYWHERE, Common
+from .bundle_files import replaced_whole, write_error
+from .options import EVERYWHERE, Common, DryRun, Yes, check_can_ask, confirmed
 from .output import Output, json_text, plain
 from .render import number, receipt_text
-from .upkeep import Yes, agreed, check_can_ask
 
-HELP = """All that is stored of one person: give it out, or erase it.
-
-```
-holdfast person export ann --out ann.jsonl
-holdfast person erase ann --reason "request 12"
-```
-"""
 CHUNK = 1 << 20  # characters that are written at a time
 
 User: TypeAlias = Annotated[
-    str, Parameter(help="The person; put -- before one that begins with a dash.")
+    str, Parameter(help="User id. Put -- before an id that starts with a dash.")
 ]
 OwnOnly: TypeAlias = Annotated[
-    bool, Parameter(help="Only their own sessions, not their events in those of others.")
+    bool, Parameter(help="Only the user's own sessions, not their events in other sessions.")
 ]
-
-
-def app(group: Group, place: int) -> App:
-    """The verbs of `holdfast person`, to be shown at a place of a group."""
-    person = App(name="person", help=HELP, help_format="markdown", group=group, sort_key=place)
-    for at, verb in enumerate(VERBS):
-        person.command(verb, sort_key=at)
-    return person
-
-
-# Giving out
 
 
 async def export(
     user: User,
     /,
     *,
-    out: Annotated[
-        Path | None, Parameter(help="The file to write. Default: standard output.")
-    ] = None,
+    out: Annotated[Path | None, Parameter(help="File to write. Default: standard output.")] = None,
     own_only: OwnOnly = False,
     common: Common = EVERYWHERE,
-) -> int:
-    """Write all that is stored of a person, as JSON lines.
+) -> None:
+    """Export all data of a user as JSON lines.
 
     ```
     holdfast person export ann --out ann.jsonl
     ```
 
-    Their sessions whole, and their events in the sessions of others, for which every log of the
-    tenant is read. A file is put in place whole, and only you can read it. With `--out` and
-    `--json`: one document of what was written.
+    Contains the user's sessions, and their events in other sessions, for which every log of the
+    tenant is read. The file is written completely or not at all, and only you can read it. With
+    `--out` and `--json`: one document that says what was written.
     """
-    # What goes to stdout is JSON in any case.
-    said = Output(json=common.json or out is None)
-    tally = Tally()
+    said = Output(json=common.json or out is None)  # stdout gets JSON in any case
+    count = _ExportCount()
     async with common.open() as store:
         records = Sessions(store, tenant=common.tenant).export_person(user, shared=not own_only)
         with said.working("exporting") as progress:
-            async with aclosing(_chunks(records, tally, progress)) as chunks:
+            async with aclosing(_chunks(records, count, progress)) as chunks:
                 if out is not None:
-                    await _put_whole(out.expanduser(), chunks)
+                    await _write(out.expanduser(), chunks)
                 else:
                     async for chunk in chunks:
                         print(chunk, end="")
-    if tally.records == 0:
-        said.remark(f"nothing is stored of {user!r}")
+    if count.records == 0:
+        said.remark(f"no data is stored for {user!r}")
     if out is not None:
-        _tell_export(said, tally, out)
-    return 0
+        about = {"records": count.records, "sessions": len(count.sessions), "file": str(out)}
+        said.show(about, f"wrote {count} to {out}")
 
 
 @dataclass
-class Tally:
-    """How much an export has given out."""
+class _ExportCount:
+    """How much was exported so far."""
 
     records: int = 0
     sessions: set[str] = field(default_factory=set)
@@ -102,19 +79,21 @@ class Tally:
 
 
 async def _chunks(
-    records: AsyncGenerator[PersonRecord, None], tally: Tally, progress: Callable[[str], None]
+    records: AsyncGenerator[PersonRecord, None],
+    count: _ExportCount,
+    progress: Callable[[str], None],
 ) -> AsyncGenerator[str, None]:
-    """The records as lines, many at a time."""
+    """Encode the records as lines, in chunks."""
     lines: list[str] = []
     size = 0
     async with aclosing(records):
         async for record in records:
             lines.append(json_text(_as_json(record)) + "\n")
             size += len(lines[-1])
-            tally.records += 1
-            tally.sessions.add(record.session)
-            if tally.records % 100 == 1:
-                progress(f"({tally})")
+            count.records += 1
+            count.sessions.add(record.session)
+            if count.records % 100 == 1:
+                progress(f"({count})")
             if size >= CHUNK:
                 yield "".join(lines)
                 lines, size = [], 0
@@ -124,97 +103,70 @@ async def _chunks(
 def _as_json(record: PersonRecord) -> dict[str, Any]:
     where = {"session": record.session, "thread": record.thread, "own": record.own}
     if record.row is not None:
-        return {**where, "row": whole(record.row)}
+        return {**where, "row": msgspec.structs.asdict(record.row)}
     return {**where, "event": record.event}
 
 
-async def _put_whole(path: Path, chunks: AsyncGenerator[str, None]) -> None:
-    """Write a file that stands at its path once it is whole, and not before."""
+async def _write(path: Path, chunks: AsyncGenerator[str, None]) -> None:
     try:
-        part = await asyncio.to_thread(_begin, path)
-        try:
-            async for chunk in chunks:
-                await asyncio.to_thread(part.write, chunk)
-            await asyncio.to_thread(_finish, part, path)
-        finally:
-            await asyncio.to_thread(_clear, part)
+        async with replaced_whole(path, os.replace) as draft:
+            file = await asyncio.to_thread(draft.open, "w", encoding="utf-8")
+            try:
+                os.fchmod(file.fileno(), 0o600)  # personal data: for its owner only
+                async for chunk in chunks:
+                    await asyncio.to_thread(file.write, chunk)
+                await asyncio.to_thread(_sync, file)
+            finally:
+                await asyncio.to_thread(file.close)
     except OSError as error:
-        raise InvalidValue(
-            field="out",
-            problem=f"{str(path)!r} cannot be written ({error.strerror or error})",
-            remedy="name another file",
-        ) from error
+        raise write_error(path, error) from error
 
 
-def _begin(path: Path) -> IO[str]:
-    # Readable by its owner alone, as what is known of a person should be.
-    part = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by _clear
-        "w", encoding="utf-8", dir=path.parent, prefix=".", suffix=".part", delete=False
-    )
-    return part
-
-
-def _finish(part: IO[str], path: Path) -> None:
-    part.flush()
-    os.fsync(part.fileno())
-    part.close()
-    Path(part.name).replace(path)
-
-
-def _clear(part: IO[str]) -> None:
-    part.close()
-    Path(part.name).unlink(missing_ok=True)
-
-
-def _tell_export(said: Output, tally: Tally, path: Path) -> None:
-    if said.json:
-        count = len(tally.sessions)
-        said.emit({"records": tally.records, "sessions": count, "file": str(path)})
-    else:
-        said.print(plain(f"wrote {tally} to {path}"))
-
-
-# Erasing
+def _sync(file: IO[str]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def erase(
     user: User,
     /,
     *,
-    reason: Annotated[
-        str, Parameter(help="Why; it stands in place of each event that was erased.")
-    ],
+    reason: Annotated[str, Parameter(help="Reason, recorded in place of each erased event.")],
     own_only: OwnOnly = False,
-    dry_run: Annotated[bool, Parameter(help="Say what would go; erase nothing.")] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     common: Common = EVERYWHERE,
 ) -> int:
-    """Delete a person's sessions, and erase their events in the sessions of others, for ever.
+    """Delete a user's sessions and erase their events in other sessions.
 
     ```
     holdfast person erase ann --reason "request 12" --dry-run
     ```
 
-    Shows what would go and asks; where nobody can answer, `--yes` is needed. What is held is
-    refused, the rest goes on, and the exit code is 1. Prints what was removed, and what is left
-    where until `holdfast purge`. With `--json`: that receipt as one document.
+    This cannot be undone. Shows what would be erased and asks for confirmation; without a terminal,
+    `--yes` is required. Sessions under legal hold are skipped, and then the exit code is 1. Prints
+    what was removed, and what remains until `holdfast purge`. With `--json`: one document.
     """
     out = common.output()
     if not yes and not dry_run:
         check_can_ask("person erase")
+    done: PersonErased | None = None
     if dry_run or not yes:
-        would = asyncio.run(_erase(out, user, reason, own_only, True, common))
-        if dry_run:
-            _tell_erased(out, user, would)
-            return int(bool(would.refused))
-        out.remarks.print(*_found(user, would), sep="\n", soft_wrap=True)
-        if not (would.sessions or would.events):
-            return int(bool(would.refused))
-        if not agreed("person erase", f"Erase this of {user!r} for ever?"):
+        done = asyncio.run(_erase(out, user, reason, own_only, True, common))
+    if done is not None and not dry_run:
+        out.remark(*_erased_text(user, done))
+        if not (done.sessions or done.events):
+            return int(bool(done.refused))
+        if not confirmed("person erase", f"Erase this data of {user!r} permanently?"):
             out.remark("nothing was erased")
             return 1
-    done = asyncio.run(_erase(out, user, reason, own_only, False, common))
-    _tell_erased(out, user, done)
+    if not dry_run:
+        done = asyncio.run(_erase(out, user, reason, own_only, False, common))
+    assert done is not None
+    lines = [*_erased_text(user, done)]
+    if not done.dry_run:
+        lines += receipt_text(Receipt(removed=done.removed, remains=tuple(done.remains)))
+    out.show(done, lines)
     return int(bool(done.refused))
 
 
@@ -222,25 +174,16 @@ async def _erase(
     out: Output, user: str, reason: str, own_only: bool, dry_run: bool, common: Common
 ) -> PersonErased:
     async with common.open() as store:
-        with out.working("looking" if dry_run else "erasing"):
+        with out.working("searching" if dry_run else "erasing"):
             return await Sessions(store, tenant=common.tenant).erase_person(
                 user, reason=reason, shared=not own_only, dry_run=dry_run
             )
 
 
-def _tell_erased(out: Output, user: str, done: PersonErased) -> None:
-    if out.json:
-        out.emit(done)
-        return
-    out.print(*_found(user, done))
-    if not done.dry_run:
-        out.print(*receipt_text(Receipt(removed=done.removed, remains=tuple(done.remains))))
-
-
-def _found(user: str, done: PersonErased) -> Iterator[Text]:
-    """What goes or went, a line a session."""
+def _erased_text(user: str, done: PersonErased) -> Iterator[Text]:
+    """List what is or would be erased, one line per session."""
     if not (done.sessions or done.events or done.refused):
-        yield Text(plain(f"nothing is stored of {user!r}"))
+        yield Text(plain(f"no data is stored for {user!r}"))
     would = "would be " if done.dry_run else ""
     for session in done.sessions:
         yield Text.assemble((plain(session), "bold"), f"  {would}deleted")
@@ -248,6 +191,3 @@ def _found(user: str, done: PersonErased) -> Iterator[Text]:
         yield Text.assemble((plain(session), "bold"), f"  {number(count, 'event')} {would}erased")
     for session, why in done.refused.items():
         yield Text.assemble((plain(session), "bold"), ("  refused  ", "yellow"), plain(why))
-
-
-VERBS: tuple[Callable[..., Any], ...] = (export, erase)

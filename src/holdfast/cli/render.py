@@ -1,8 +1,8 @@
-"""Rows, receipts and damage as text for people. Pure, but for the clock it is given."""
+"""Rows, tables, receipts and damage as text. Pure: the current time is an argument."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,11 +16,11 @@ from ..values.records import Receipt
 from .output import json_text, plain
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-WIDEST, SHORTEST = 40, 12  # columns that an id is given, and that a title is left
+WIDEST, SHORTEST = 40, 12  # width of a column at most, and of the last one at least
 
 
 def moment(ms: int) -> str:
-    """A time of the log: UTC to the second, or the number itself when no calendar has it."""
+    """Format a time of the log in UTC, or as a number if it is outside the calendar."""
     try:
         return f"{EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%SZ}"
     except OverflowError:
@@ -28,7 +28,7 @@ def moment(ms: int) -> str:
 
 
 def ago(ms: int, now: int) -> str:
-    """How long ago, roughly."""
+    """Format how long ago a time was, roughly."""
     seconds = max(now - ms, 0) // 1000
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
@@ -37,7 +37,7 @@ def ago(ms: int, now: int) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes, in a unit that reads well."""
+    """Format a number of bytes with a suitable unit."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= unit:
             return f"{count / unit:.1f} {name}".replace(".0 ", " ")
@@ -45,20 +45,17 @@ def size(count: int) -> str:
 
 
 def number(count: int, what: str) -> str:
-    """A count with its noun, which takes an s unless it is one."""
+    """Format a count with its noun, in the plural unless it is 1."""
     return f"{count:,} {what if count == 1 else what + 's'}"
 
 
 def warning(risk: str | None) -> str:
-    """What is said of a call that could do much harm; of others, nothing."""
+    """Return a mark for calls of high risk, and nothing for others."""
     return f" [risk: {risk}]" if risk in ("high", "destructive") else ""
 
 
 def rows_text(rows: Sequence[Row], *, threads: bool, now: int, width: int) -> Iterator[Text]:
-    """A list of sessions, or of the threads of one, in columns.
-
-    Ids are never cut or folded, so that they can be copied; titles get the room that is left.
-    """
+    """Return a table of sessions, or of the threads of one session."""
     columns = {
         "THREAD" if threads else "SESSION": [
             row.thread if threads else row.session for row in rows
@@ -68,26 +65,38 @@ def rows_text(rows: Sequence[Row], *, threads: bool, now: int, width: int) -> It
         "STATE": [state(row) for row in rows],
         "EVENTS": [f"{row.head:>6,}" for row in rows],
         "LAST": [ago(row.last, now) for row in rows],
+        "TITLE": [row.title or row.first_message or "" for row in rows],
     }
-    table = [[name, *map(plain, cells)] for name, cells in columns.items() if any(cells)]
-    rooms = [min(max(map(cell_len, column)), WIDEST) for column in table]
-    titles = ["TITLE", *(plain(row.title or row.first_message or "") for row in rows)]
-    for at, (cells, title) in enumerate(zip(zip(*table, strict=True), titles, strict=True)):
-        line = "".join(
-            cell + " " * max(room - cell_len(cell), 0) + "  "
-            for cell, room in zip(cells, rooms, strict=True)
-        )
+    return table_text(columns, width, optional=("EVENTS", "USER", "AGENT", "LAST"))
+
+
+def table_text(
+    columns: Mapping[str, Sequence[str]], width: int, *, optional: Sequence[str] = ()
+) -> Iterator[Text]:
+    """Return a table with a header. Empty columns are left out, and so are `optional` ones while
+    the table is wider than `width`. Only the last column is truncated, so that ids can be copied.
+    """
+    *names, last = columns
+    table = {name: [name, *map(plain, columns[name])] for name in names if any(columns[name])}
+    rooms = {name: min(max(map(cell_len, cells)), WIDEST) + 2 for name, cells in table.items()}
+    for name in optional:
+        if name in table and sum(rooms.values()) + SHORTEST > width:
+            del table[name], rooms[name]
+    for at, title in enumerate((last, *map(plain, columns[last]))):
+        line = ""
+        for name, cells in table.items():
+            line += cells[at] + " " * max(rooms[name] - cell_len(cells[at]), 2)
         line += shortened(title, max(width - cell_len(line), SHORTEST))
         yield Text(line.rstrip(), style="" if at else "bold")
 
 
 def shortened(text: str, room: int) -> str:
-    """The text, or as much of it as fits into so many columns."""
+    """Return the text, truncated to a width."""
     return text if cell_len(text) <= room else set_cell_size(text, room - 1) + "…"
 
 
 def state(row: Row) -> str:
-    """Where a session stands, in a few words."""
+    """Summarize the state of a session."""
     words = [row.phase]
     if row.run is not None:
         words.append(row.run)
@@ -99,8 +108,8 @@ def state(row: Row) -> str:
 
 
 def row_text(row: Row, now: int) -> Iterator[Text]:
-    """All that a row says, one fact a line; what is not set is left out."""
-    for name, value in _facts(row, now):
+    """Return the fields of a row that are set, one per line."""
+    for name, value in _facts(row, now).items():
         if value not in (None, "", {}, False):
             yield fact(name, value if isinstance(value, str) else json_text(value))
     for item in pending_items(row):
@@ -111,36 +120,34 @@ def row_text(row: Row, now: int) -> Iterator[Text]:
         yield fact("pending", f"{item.what} {item.id}{title} ({since})")
 
 
-def _facts(row: Row, now: int) -> Iterator[tuple[str, Any]]:
-    yield "session", row.session
-    yield "thread", row.thread
-    yield "tenant", row.tenant if row.tenant != "main" else None
-    yield "title", row.title
-    yield "agent", row.agent
-    yield "user", row.user
-    yield "workspace", row.workspace
-    yield "state", state(row)
-    yield "moved to", row.sealed
-    yield "parent", f"{row.parent.thread} at event {row.parent.at}" if row.parent else None
-    yield "events", f"{row.head:,} ({size(row.bytes)})"
-    yield "created", moment(row.created)
-    yield "last", f"{moment(row.last)} ({ago(row.last, now)})"
-    yield "due", moment(row.due) if row.due is not None else None
-    yield "stale at", moment(row.stale_at * 1000) if row.stale_at is not None else None
-    yield "ttl", f"{row.ttl} s" if row.ttl is not None else None
-    yield "expiry", f"{row.expiry} s" if row.expiry is not None else None
-    yield "pinned", row.pinned
-    yield "hold", row.hold
-    yield "labels", ", ".join(sorted(row.labels))
-    yield "metadata", row.metadata
-    yield "surfaces", ", ".join(map(surface_text, row.surfaces))
-    yield "counts", row.counts
-    yield "usage", row.usage
-    yield "log", row.log
+def _facts(row: Row, now: int) -> dict[str, Any]:
+    names = ("title", "agent", "user", "workspace")
+    return {
+        "session": row.session,
+        "thread": row.thread,
+        "tenant": row.tenant if row.tenant != "main" else None,
+        **{name: getattr(row, name) for name in names},
+        "state": state(row),
+        "moved to": row.sealed,
+        "parent": f"{row.parent.thread} at event {row.parent.at}" if row.parent else None,
+        "events": f"{row.head:,} ({size(row.bytes)})",
+        "created": moment(row.created),
+        "last": f"{moment(row.last)} ({ago(row.last, now)})",
+        "due": moment(row.due) if row.due is not None else None,
+        "stale at": moment(row.stale_at * 1000) if row.stale_at is not None else None,
+        "ttl": f"{row.ttl} s" if row.ttl is not None else None,
+        "expiry": f"{row.expiry} s" if row.expiry is not None else None,
+        "pinned": row.pinned,
+        "hold": row.hold,
+        "labels": ", ".join(sorted(row.labels)),
+        "metadata": row.metadata,
+        "surfaces": ", ".join(map(surface_text, row.surfaces)),
+        **{name: getattr(row, name) for name in ("counts", "usage", "log")},
+    }
 
 
 def surface_text(name: str) -> str:
-    """A surface as a row names it, for people."""
+    """Format the key of a surface in a row."""
     try:
         return " ".join(msgspec.json.decode(name, type=tuple[str, str]))
     except msgspec.MsgspecError:
@@ -148,12 +155,12 @@ def surface_text(name: str) -> str:
 
 
 def fact(name: str, value: str) -> Text:
-    """A line with a name and a value."""
+    """Return a line with a name and a value."""
     return Text.assemble((f"{name:<12}", "bold"), plain(value))
 
 
 def damage_text(damage: Damage) -> Text:
-    """One finding of `verify`."""
+    """Format one finding of `verify`."""
     where = "the store"
     if damage.key is not None:
         where = f"{damage.key.session} / {damage.key.thread}"
@@ -170,7 +177,7 @@ def damage_text(damage: Damage) -> Text:
 
 
 def receipt_text(receipt: Receipt, verb: str = "removed") -> Iterator[Text]:
-    """What a removal did, and what it could not reach."""
+    """Format what was removed, and what remains where."""
     removed = receipt.removed.items()
     counts = [number(count, sort.removesuffix("s")) for sort, count in removed if count]
     yield Text(plain(f"{verb}: {', '.join(counts) or 'nothing'}"))

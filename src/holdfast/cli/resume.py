@@ -1,4 +1,4 @@
-"""`holdfast resume`: takes up what was left undone, and sees it through."""
+"""`holdfast resume`: resume the unfinished sessions of an agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..cancellation import cancellable, ended
 from ..errors import HoldfastError, LeaseHeld, LogReplaced, SessionNotFound
 from ..harness.host import Harness, sessions_of
 from ..harness.loop.decide import decide
-from ..harness.loop.steps import Idle, Plan
+from ..harness.loop.steps import Idle, SetDue
 from ..harness.session.session import Session, core_of
 from ..log.catalog import Query
 from ..log.codec import LIMITS
@@ -23,18 +23,18 @@ from ..log.events import Event, Key
 from ..log.events.defaults import complete
 from ..stores.port import Store, wall_clock
 from ..values.stream_items import Trouble
-from . import failure, reasons
+from . import error_report, run_failures
 from .agents import Choice, Made, ModelRef, Name, check_owner, choose, find, harness_of
-from .describe import event_text
-from .failure import UsageError, scrubbed
-from .options import EVERYWHERE, Common, seconds
+from .error_report import UsageError, scrubbed
+from .event_text import event_text
+from .options import EVERYWHERE, Common, Thread, seconds
 from .output import Output, plain
 from .render import number
-from .show import Thread, row_of
+from .show import row_of
 
-PAUSE = 0.25  # seconds between two looks at a session that nobody here drives
-LOOK = 1.0  # seconds between two looks for sessions
-TRIES = 4  # looks after which a session that nobody drives cannot be driven
+PAUSE = 0.25  # seconds between two polls of a session that another process drives
+LOOK = 1.0  # seconds between two searches for sessions
+TRIES = 4  # polls after which a session without a driver counts as stuck
 INTERRUPTED = 130
 RETRYABLE = {
     error.code
@@ -45,31 +45,30 @@ Ran: TypeAlias = Literal["waiting", "done", "failed", "aborted", "interrupted"]
 End: TypeAlias = Ran | Literal["idle", "elsewhere", "stuck", "away", "gone"]
 
 
-def at_rest(session: Session, but: type[Any] = Plan) -> bool:
-    """Whether there is nothing that a driver could do now, `but` to plan when to look again."""
+def at_rest(session: Session, but: type[Any] = SetDue) -> bool:
+    """Return whether a driver has nothing to do now, `but` to plan the next wake-up."""
     step = decide(core_of(session).live.state, core_of(session).config.bounds, wall_clock())
     return isinstance(step, (Idle, but))
 
 
 def resume(
-    *sessions: Annotated[str, Parameter(help="Only these. Default: all of the agent.")],
+    *sessions: Annotated[str, Parameter(help="Session ids. Default: all sessions of the agent.")],
     agent: Name = None,
     model: ModelRef = None,
     thread: Thread = "main",
     forever: Annotated[
         bool,
         Parameter(
-            help="Keep serving until SIGTERM or Ctrl-C, instead of ending when nothing is left "
-            "to do.",
+            help="Keep running until SIGTERM or Ctrl-C, instead of ending when all work is done.",
             negative="--once",
         ),
     ] = False,
     grace: Annotated[
-        str, Parameter(help="How long runs may take to a safe point when it is told to end.")
+        str, Parameter(help="Time for runs to reach a safe point when the command is stopped.")
     ] = "10s",
     common: Common = EVERYWHERE,
 ) -> int:
-    """Take up the sessions of an agent that have something to do, and see them through.
+    """Resume the unfinished sessions of an agent.
 
     ```
     holdfast resume --agent shop:support
@@ -77,11 +76,11 @@ def resume(
     holdfast resume --agent shop:support --forever
     ```
 
-    That is what was approved since, what waits in a queue, what is due, and what a process that
-    died has left; a live owner is never displaced. It ends when nothing is left to do but for
-    people, or with `--forever` when it is told to; SIGTERM and Ctrl-C hand runs over at a safe
-    point. The exit code is 1 if a run failed or could not be driven. With `--json`: one line an
-    event, `{"session": …, "thread": …, "event": {…}}`, and at its end one line a session.
+    These are sessions with new approvals, queued messages or due timers, and runs of a worker that
+    crashed. Runs of a live worker are not taken over. The command ends when everything left needs a
+    person, or with `--forever` when it is stopped; SIGTERM and Ctrl-C stop runs at a safe point.
+    The exit code is 1 if a run failed or could not be resumed. With `--json`: one line per event,
+    `{"session": …, "thread": …, "event": {…}}`, and one line per session when it ends.
     """
     if agent is None:
         raise UsageError("resume needs --agent module:name")
@@ -102,7 +101,7 @@ def resume(
 async def _serve(
     made: Made, choice: Choice, common: Common, keys: list[Key], *, forever: bool, patience: float
 ) -> int:
-    """See these sessions through, or all of the agent; the exit code."""
+    """Resume these sessions, or all of the agent; return the exit code."""
     async with common.open() as store:
         harness = harness_of(made, choice, store, common.tenant, recovery="leave")
         for key in keys:
@@ -110,31 +109,31 @@ async def _serve(
         out = common.output()
         try:
             await harness.start()
-            with reasons.shown(lambda line: out.remark(plain(scrubbed(line))), ends=out.json):
-                return await Serving(harness, store, out, keys).run(forever=forever)
+            with run_failures.shown(lambda line: out.remark(plain(scrubbed(line))), ends=out.json):
+                return await ResumeWorker(harness, store, out, keys).run(forever=forever)
         finally:
             await harness.aclose(patience)
 
 
-class Serving:
-    """Finds the sessions that have something to do, and sees them through, all at once."""
+class ResumeWorker:
+    """Finds the sessions that need a driver and resumes them concurrently."""
 
     def __init__(self, harness: Harness, store: Store, out: Output, only: list[Key]) -> None:
         self.harness, self.store, self.out, self.only = harness, store, out, only
         self.ends: dict[Key, End] = {}
-        self._heads: dict[Key, int] = {}  # of those that have ended
-        self._seeing: dict[Seeing, asyncio.Task[End]] = {}
+        self._heads: dict[Key, int] = {}  # heads of the sessions that have ended
+        self._tasks: dict[SessionResume, asyncio.Task[End]] = {}
         self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def run(self, *, forever: bool) -> int:
-        """Serve; the exit code."""
-        self._heed_signals()
+        """Run until done or stopped; return the exit code."""
+        self._handle_signals()
         work = asyncio.ensure_future(self._serve(forever))
         try:
             ends: list[asyncio.Future[Any]] = [work, self._stopped]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await ended(work, *self._seeing.values())
+            await ended(work, *self._tasks.values())
         if self._stopped.done():
             return self._stopped.result()
         work.result()
@@ -142,11 +141,11 @@ class Serving:
             self.out.remark(_sum(list(self.ends.values())))
         return int(any(end in ("failed", "stuck", "away") for end in self.ends.values()))
 
-    def _heed_signals(self) -> None:
+    def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
 
         def stop(number: signal.Signals, code: int) -> None:
-            loop.remove_signal_handler(number)  # the second time it ends us at once
+            loop.remove_signal_handler(number)  # a second signal ends the process at once
             if not self._stopped.done():
                 self._stopped.set_result(code)
 
@@ -156,16 +155,16 @@ class Serving:
 
     async def _serve(self, forever: bool) -> None:
         due = list(self.only) or await self._due(forever)
-        while due or self._seeing or forever:
+        while due or self._tasks or forever:
             for key in due:
-                see = Seeing(self.harness, key, self.out)
-                self._seeing[see] = asyncio.ensure_future(see.through())
-            if self._seeing:
+                see = SessionResume(self.harness, key, self.out)
+                self._tasks[see] = asyncio.ensure_future(see.run())
+            if self._tasks:
                 await asyncio.wait(
-                    self._seeing.values(), timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
+                    self._tasks.values(), timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
                 )
-            for see in [see for see, task in self._seeing.items() if task.done()]:
-                await self._ended(see, self._seeing.pop(see).result())
+            for see in [see for see, task in self._tasks.items() if task.done()]:
+                await self._ended(see, self._tasks.pop(see).result())
             await asyncio.sleep(PAUSE if forever else 0)
             try:
                 with cancellable():
@@ -173,32 +172,32 @@ class Serving:
             except HoldfastError as error:
                 if not (forever and error.retryable):
                     raise
-                failure.report(error, json=self.out.json)
+                error_report.report(error, json=self.out.json)
                 await asyncio.sleep(LOOK)
 
     async def _due(self, forever: bool) -> list[Key]:
-        """The logs that want a driver and are not seen through yet. A driver that died is found
-        by its lease; who does not stay to see it lapse has to look at all runs that are going."""
+        """Return the logs that need a driver and are not resumed yet. A crashed driver is found
+        when its lease expires; without `forever`, all active runs are examined instead."""
         tenant, agent = self.harness.tenant, self.harness.agent.key
         found = await self.store.runnable(tenant, agents=[agent], limit=LIMITS.page)
         if not forever:
             going = Query(tenant=tenant, agent=agent, run="running")
             found += [row.key for row in (await self.store.find(going, limit=LIMITS.page)).items]
-        busy = {see.key for see in self._seeing}
+        busy = {see.key for see in self._tasks}
         wanted = [key for key in dict.fromkeys(found) if not self.only or key in self.only]
         return [key for key in wanted if key not in busy and await self._worth(key, forever)]
 
     async def _worth(self, key: Key, forever: bool) -> bool:
-        """Whether to take up a log again that has been seen through, or given up."""
+        """Return whether to resume a log again after it ended here."""
         end = self.ends.get(key)
         if end is None or (forever and end != "stuck"):
             return True
         row = await self.store.row(key)
         return row is not None and row.head != self._heads[key] and end != "elsewhere"
 
-    async def _ended(self, see: Seeing, end: End) -> None:
+    async def _ended(self, see: SessionResume, end: End) -> None:
         key = see.key
-        if not any(other.key.session == key.session for other in self._seeing):
+        if not any(other.key.session == key.session for other in self._tasks):
             await self.harness.close(key.session, grace=0.0 if end == "gone" else 1.0)
         self.ends[key], self._heads[key] = end, see.head
         problem = see.why if end == "failed" else see.problem
@@ -211,20 +210,20 @@ class Serving:
         self.out.print(Text(plain(scrubbed(said)), style="bold"))
 
 
-class Seeing:
-    """Sees one session through: until it waits for people, has ended, or cannot be driven."""
+class SessionResume:
+    """Resumes one session until it waits for a person, has ended, or cannot be driven."""
 
     def __init__(self, harness: Harness, key: Key, out: Output) -> None:
         self.harness, self.key, self.out = harness, key, out
         self.head = 0
         self.problem: str | None = None
-        self.why: str | None = None  # the run failed that ended last
+        self.why: str | None = None  # why the last run failed
         self._moved = asyncio.Event()
         self._tries = 0
-        self._other: tuple[str, float] | None = None  # who drives it, and may be dead until when
+        self._other: tuple[str, float] | None = None  # its driver elsewhere, and when to give up
 
-    async def through(self) -> End:
-        """How it ends. Nothing of one session hurts the others."""
+    async def run(self) -> End:
+        """Return how it ends. An error in one session does not affect the others."""
         try:
             row = await row_of(self.harness.store, self.key)
             self.head = row.head
@@ -242,7 +241,7 @@ class Seeing:
             return "away" if error.retryable else "stuck"
 
     async def _drive(self, session: Session) -> End | None:
-        """Wait until nothing is left to do; how it ends otherwise."""
+        """Wait until nothing is left to do; if that fails, return how it ends."""
         while not at_rest(session, Idle):
             if (end := await self._given_up(session)) is not None:
                 return end
@@ -252,7 +251,7 @@ class Seeing:
         return None
 
     async def _told(self, session: Session, telling: asyncio.Future[None]) -> End:
-        """How it stands, once all of it is told."""
+        """Return the state, after all events are shown."""
         while self.head < core_of(session).live.state.head and not telling.done():
             self._moved.clear()
             await self._moved.wait()
@@ -262,7 +261,7 @@ class Seeing:
         return "waiting" if run.status == "running" else run.status
 
     async def _given_up(self, session: Session) -> End | None:
-        """See that somebody drives it; how it ends if nobody here can."""
+        """Make sure that it has a driver; return how it ends if it cannot be driven here."""
         if self.problem is not None:
             return "stuck"
         if core_of(session).live.driven:
@@ -283,7 +282,7 @@ class Seeing:
             if isinstance(item, Event):
                 self._show(item)
                 if item.kind == "run.finished":
-                    self.why = reasons.reason(session, item)
+                    self.why = run_failures.reason(session, item)
                 self.head = item.seq
                 self._moved.set()
             elif isinstance(item, Trouble) and item.code not in RETRYABLE:
@@ -299,16 +298,16 @@ class Seeing:
 
 WORDS = {
     "idle": "nothing to do",
-    "waiting": "waits for an answer: holdfast pending",
+    "waiting": "needs a decision: see holdfast pending",
     "elsewhere": "is driven by another process",
     "stuck": "cannot be driven here",
-    "away": "could not be reached",
+    "away": "is unavailable",
     "gone": "was deleted",
 }
 
 
 async def _holder(store: Store, key: Key) -> LeaseHeld | None:
-    """Who drives a log, if anybody does."""
+    """Return who drives a log, if any."""
     try:
         lease = await store.acquire(key, "holdfast resume", ttl=1.0)
     except LeaseHeld as held:

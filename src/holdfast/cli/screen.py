@@ -1,4 +1,4 @@
-"""A conversation as it is shown while it goes on: text as it comes, calls, questions, ends."""
+"""A conversation on the screen, shown while it runs: text, tool calls, questions, results."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from ..log.transcript import Message
 from ..values.delta import Delta
 from ..values.risk import risk
 from ..values.stream_items import Item, Trouble
-from .failure import scrubbed
+from .error_report import scrubbed
 from .output import Output, json_text, plain
 from .render import moment, warning
 
-LONG = 500  # characters of a tool's result that are shown
+LONG = 500  # characters of a tool result that are shown
 
 
 class Screen:
-    """Shows items, in the form that the user asked for. `mine` are the ids of events that the
-    person at this screen made, and need not be told of."""
+    """Shows the items of a session's stream. `mine` are the ids of events that this user caused;
+    they are not shown again."""
 
     def __init__(self, out: Output) -> None:
         self.out = out
         self.mine: set[str] = set()
         self.terminal = out.console.is_terminal and not out.json
-        self._said: dict[str, int] = {}  # how much of each message is shown
-        self._within = False  # a line
-        self._prompted: str | None = None  # what the last line asks
+        self._said: dict[str, int] = {}  # characters shown of each message
+        self._within = False  # whether the cursor is within a line
+        self._prompted: str | None = None  # the prompt in the last line
 
     def show(self, item: Item) -> None:
-        """One item of a session's stream."""
+        """Show one item of a session's stream."""
         if self.out.json:
             self._emit(item)
         elif isinstance(item, Event):
@@ -45,33 +45,33 @@ class Screen:
         elif isinstance(item, Delta):
             self._delta(item)
         elif isinstance(item, Trouble):
-            self.remark(f"trouble: {item.problem} ({item.code})")
+            self.remark(f"problem: {item.problem} ({item.code})")
 
     def line(self, text: str, style: str = "") -> None:
-        """A line of its own; where stdout is for a program, to stderr."""
+        """Write a line, to stderr if stdout is JSON."""
         if self.out.json:
             return self.remark(text)
         self.end_line()
         self._write(text + "\n", style)
 
     def remark(self, text: str) -> None:
-        """Something beside the conversation; to stderr."""
+        """Write a remark to stderr."""
         self.end_line()
-        self.out.remark(plain(scrubbed(text)))
+        self.out.remark(scrubbed(text))
 
     def problem(self, error: HoldfastError) -> None:
-        """What could not be done; the conversation goes on."""
+        """Show an error; the conversation continues."""
         self.remark(f"error: {error}")
 
     def prompt(self, text: str) -> None:
-        """Ask for input, where somebody sees it."""
+        """Show a prompt on a terminal."""
         if self.terminal and text != self._prompted:
             self.end_line()
             self._write(text, "bold")
             self._within, self._prompted = True, text
 
     def entered(self) -> None:
-        """The person has ended the line."""
+        """Note that the user has ended the line."""
         self._within, self._prompted = False, None
 
     def end_line(self) -> None:
@@ -80,7 +80,7 @@ class Screen:
             self.entered()
 
     def history(self, messages: list[Message]) -> None:
-        """What was said before."""
+        """Show earlier messages."""
         for message in messages if not self.out.json else ():
             who = f"{message.role}> " if message.role != "assistant" else ""
             if message.text:
@@ -118,7 +118,7 @@ class Screen:
                     yield f"→ {call.name}({json_text(call.arguments)})", "yellow"
             case ev.MessageInterrupted() as said:
                 self._rest(event.id, said.text)
-                yield f"[broken off: {said.reason or 'no reason given'}]", "dim"
+                yield f"[interrupted: {said.reason or 'no reason given'}]", "dim"
             case ev.ToolFinished() as done:
                 yield f"← {_outcome(done)}", "yellow"
             case ev.ProgressReported() as progress:
@@ -126,25 +126,25 @@ class Screen:
             case ev.PendingOpened() as opened:
                 until = f" (until {moment(opened.expires)})" if opened.expires else ""
                 harm = warning(risk(opened))
-                several = f" (needs {opened.approvals} people)" if opened.approvals > 1 else ""
+                several = f" (needs {opened.approvals} approvals)" if opened.approvals > 1 else ""
                 title = opened.title or opened.id
                 yield f"? {opened.what}: {title}{harm}{several}{until}", "magenta"
             case ev.PendingVoted() as voted if event.id not in self.mine:
                 why = f": {voted.reason}" if voted.reason else ""
-                yield f"yes of {event.actor or 'someone'}{why}", "magenta"
+                yield f"approval by {event.actor or 'someone'}{why}", "magenta"
             case ev.PendingSettled() as settled if event.id not in self.mine:
                 why = f": {settled.reason}" if settled.reason else ""
                 yield f"{settled.outcome} by {event.actor or 'someone'}{why}", "magenta"
             case ev.ModeChanged(mode=mode):
                 yield f"mode: {mode}", "dim"
             case ev.ModelChanged(model=model):
-                yield f"model: {model or 'as before'}", "dim"
+                yield f"model: {model or 'default'}", "dim"
             case ev.RunFinished(status=status) as ended if status != "done":
                 why = ": ".join(filter(None, (ended.code, ended.error)))
                 yield f"[{status}{f': {why}' if why and why != status else ''}]", "red"
 
     def _rest(self, id: str, text: str) -> None:
-        """What of a message was not shown as it came."""
+        """Show the part of a message that was not streamed."""
         left = text[self._said.pop(id, 0) :]
         if left:
             if self._within and left == text:

@@ -1,271 +1,224 @@
-"""`holdfast session`: the life of one session, its surfaces, its metadata and its times."""
+"""`holdfast session`: inspect and change one session."""
 
 from __future__ import annotations
 
-import getpass
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from cyclopts import App, Group, Parameter, validators
+from cyclopts import Parameter, validators
 from rich.text import Text
 
 from ..log.catalog import Row
 from ..log.events import Key
 from ..sessions import Sessions, Transition
 from ..stores.port import wall_clock
-from .failure import UsageError
-from .listing import pair, whole
-from .options import EVERYWHERE, Common, seconds_or_never
-from .output import Output, json_text, plain
+from .error_report import UsageError
+from .options import BY, EVERYWHERE, By, Common, Session, seconds_or_never
+from .output import json_text, plain
 from .render import fact, moment, row_text, surface_text
-from .show import Session, row_of
+from .sessions import pair
+from .show import row_of
 from .tail import while_read
 
-HELP = """The life of one session: its phase, surfaces, metadata and times.
-
-```
-holdfast session history customer-42
-holdfast session suspend customer-42 --reason "on holiday"
-```
-"""
 FIELDS = ("phase", "active", "pinned", "hold", "ttl", "expiry", "metadata", "surfaces")
+SAME = "With `--json`: one document, as for `touch`."
 
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class By:
-    """Who changes a session, and why; both stand in its log."""
-
-    reason: Annotated[str | None, Parameter(help="Why; it stands in the log.")] = None
-    actor: Annotated[str | None, Parameter(help="Who. Default: cli: and your user name.")] = None
-
-    @property
-    def who(self) -> str:
-        return f"cli:{user()}" if self.actor is None else self.actor
-
-
-BY = By()
-Place: TypeAlias = Annotated[tuple[str, str] | None, Parameter(allow_leading_hyphen=True)]
+Surface: TypeAlias = Annotated[tuple[str, str] | None, Parameter(allow_leading_hyphen=True)]
 Time: TypeAlias = int | Literal["same"] | None
-Work: TypeAlias = Callable[[Sessions], Awaitable[Row]]
+_View: TypeAlias = tuple[Any, Iterable[str | Text], str]
 
 
-def app(group: Group, place: int) -> App:
-    """The verbs of `holdfast session`, to be shown at a place of a group."""
-    session = App(name="session", help=HELP, help_format="markdown", group=group, sort_key=place)
-    for at, verb in enumerate(VERBS):
-        session.command(verb, sort_key=at)
-    return session
+# Verbs that make one call
 
 
-def user() -> str:
-    """The name of the user whose process this is."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may have no name for its user
-        return "unknown"
+def _verb(help: str, work: Callable[..., Awaitable[Row]]) -> Callable[..., Awaitable[None]]:
+    """Make a verb of a call that takes a session and a reason."""
+
+    async def verb(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> None:
+        await _change(session, by, common, lambda s: work(s, session, reason=by.reason))
+
+    verb.__doc__ = help
+    return verb
 
 
-# The phase
-
-
-async def touch(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> int:
-    """Say that somebody was here: the session is active, from now on.
+touch = _verb(
+    """Mark a session as active now.
 
     ```
     holdfast session touch customer-42
     ```
 
-    Prints what changed, then the row. With `--json`: one document,
-    `{"changed": …, "before": {…}, "row": {…}}`; `before` has what is different now.
-    """
-    return await _change(session, by, common, lambda s: s.touch(session, reason=by.reason))
-
-
-async def suspend(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> int:
-    """Set a session aside, as a sweep does when it is stale; whoever comes back revives it.
+    Prints the changes, then the row. With `--json`: one document,
+    `{"changed": …, "before": {…}, "row": {…}}`; `before` has the old values of changed fields.
+    """,
+    Sessions.touch,
+)
+suspend = _verb(
+    f"""Suspend a session.
 
     ```
     holdfast session suspend customer-42 --reason "on holiday"
     ```
 
-    With `--json`: one document, as `touch` has.
-    """
-    return await _change(session, by, common, lambda s: s.suspend(session, reason=by.reason))
-
-
-async def resume(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> int:
-    """Take a suspended session up again.
+    A sweep does the same with idle sessions. The next activity resumes it. {SAME}
+    """,
+    Sessions.suspend,
+)
+resume = _verb(
+    f"""Resume a suspended session.
 
     ```
     holdfast session resume customer-42
     ```
 
-    With `--json`: one document, as `touch` has.
-    """
-    return await _change(session, by, common, lambda s: s.resume(session, reason=by.reason))
-
-
-async def expire(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> int:
-    """End a session. Nothing of it changes any more, and nothing of it is deleted.
+    {SAME}
+    """,
+    Sessions.resume,
+)
+expire = _verb(
+    f"""Expire a session: it accepts no more events.
 
     ```
     holdfast session expire customer-42 --reason "case closed"
     ```
 
-    With `--json`: one document, as `touch` has.
-    """
-    return await _change(session, by, common, lambda s: s.expire(session, reason=by.reason))
-
-
-async def reopen(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> int:
-    """Undo an expiry. Surfaces that another session has by now stay with that one.
+    Nothing is deleted. {SAME}
+    """,
+    Sessions.expire,
+)
+reopen = _verb(
+    f"""Reopen an expired session.
 
     ```
     holdfast session reopen customer-42 --reason "a mistake"
     ```
 
-    With `--json`: one document, as `touch` has.
-    """
-    return await _change(session, by, common, lambda s: s.reopen(session, reason=by.reason))
-
-
-# What sweeps, retention and deletes go by
-
-
-async def pin(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> int:
-    """Keep a session from going stale, and from retention.
+    Surfaces that another session has taken meanwhile stay with it. {SAME}
+    """,
+    Sessions.reopen,
+)
+pin = _verb(
+    f"""Exempt a session from sweeps and retention.
 
     ```
     holdfast session pin customer-42
     ```
 
-    With `--json`: one document, as `touch` has.
-    """
-    return await _change(session, by, common, lambda s: s.pin(session, reason=by.reason))
-
-
-async def unpin(session: Session, /, *, by: By = BY, common: Common = EVERYWHERE) -> int:
-    """Let a session age again.
+    {SAME}
+    """,
+    Sessions.pin,
+)
+unpin = _verb(
+    f"""Make a session subject to sweeps and retention again.
 
     ```
     holdfast session unpin customer-42
     ```
 
-    With `--json`: one document, as `touch` has.
-    """
-    return await _change(session, by, common, lambda s: s.pin(session, False, reason=by.reason))
+    {SAME}
+    """,
+    partial(Sessions.pin, pinned=False),
+)
+
+
+# Verbs with options of their own
 
 
 async def hold(
     session: Session,
     /,
     *,
-    lift: Annotated[bool, Parameter(help="End the hold.")] = False,
+    lift: Annotated[bool, Parameter(help="Lift the hold.")] = False,
     by: By = BY,
     common: Common = EVERYWHERE,
-) -> int:
-    """Refuse every deletion of a session, for the `--reason`, until the hold is lifted.
+) -> None:
+    """Place a session under legal hold, or lift the hold.
 
     ```
     holdfast session hold customer-42 --reason "lawsuit 12"
     holdfast session hold customer-42 --lift
     ```
 
-    With `--json`: one document, as `touch` has.
+    A session under hold cannot be deleted. With `--json`: one document, as for `touch`.
     """
     if not lift and by.reason is None:
-        raise UsageError("hold needs a --reason, or --lift")
-    why = None if lift else by.reason
-    return await _change(
-        session, by, common, lambda s: s.hold(session, why, reason=by.reason if lift else None)
-    )
+        raise UsageError("hold needs --reason or --lift")
+    why, reason = (None, by.reason) if lift else (by.reason, None)
+    await _change(session, by, common, lambda s: s.hold(session, why, reason=reason))
 
 
 async def ttl(
     session: Session,
     ttl: Annotated[
         str | None,
-        Parameter(help="How long until it is stale: a duration such as 30min, 2h or 3d, or never."),
+        Parameter(help="Idle time after which it is stale: such as 30min, 2h or 3d, or never."),
     ] = None,
     /,
     *,
     expiry: Annotated[
-        str | None, Parameter(help="How long until a suspended one expires, or never.")
+        str | None,
+        Parameter(help="Time after which a suspended session expires: a duration, or never."),
     ] = None,
     by: By = BY,
     common: Common = EVERYWHERE,
-) -> int:
-    """Show after which time a session is stale and expires, or give it times of its own.
+) -> None:
+    """Show or set the time limits of a session.
 
     ```
     holdfast session ttl customer-42
     holdfast session ttl customer-42 2h --expiry 30d
     ```
 
-    What is not given stays. With `--json`: the times in seconds, or as `touch` has.
+    A limit that is not given stays as it is. With `--json`: the limits in seconds, or one document
+    as for `touch`.
     """
     if ttl is None and expiry is None:
-        _only_to_change(by)
-        return await _look(session, common, _tell_times)
+        return await _look(session, by, common, _times)
     new: Time = "same" if ttl is None else seconds_or_never("TTL", ttl)
     then: Time = "same" if expiry is None else seconds_or_never("--expiry", expiry)
-
-    async def work(sessions: Sessions) -> Row:
-        return await sessions.set_ttl(session, new, expiry=then, reason=by.reason)
-
-    return await _change(session, by, common, work)
-
-
-# Surfaces and metadata
+    await _change(
+        session, by, common, lambda s: s.set_ttl(session, new, expiry=then, reason=by.reason)
+    )
 
 
 async def surfaces(
     session: Session,
     /,
     *,
-    attach: Annotated[Place, Parameter(help="Bind this surface to it: KIND ADDRESS.")] = None,
-    detach: Annotated[Place, Parameter(help="Free this surface: KIND ADDRESS.")] = None,
+    attach: Annotated[Surface, Parameter(help="Attach a surface: KIND ADDRESS.")] = None,
+    detach: Annotated[Surface, Parameter(help="Detach a surface: KIND ADDRESS.")] = None,
     move: Annotated[
         bool, Parameter(help="Take the surface from another session that has it.")
     ] = False,
     by: By = BY,
     common: Common = EVERYWHERE,
-) -> int:
-    """List the surfaces of a session, attach one, or detach one.
+) -> None:
+    """List, attach or detach the surfaces of a session.
 
     ```
     holdfast session surfaces customer-42
     holdfast session surfaces customer-42 --attach slack U99:D42
     ```
 
-    With `--json`: `{"surfaces": […]}`, or as `touch` has.
+    With `--json`: `{"surfaces": […]}`, or one document as for `touch`.
     """
     if attach is not None and detach is not None:
-        raise UsageError("surfaces takes --attach or --detach, not both")
+        raise UsageError("use either --attach or --detach, not both")
     if move and attach is None:
         raise UsageError("--move needs --attach")
-    if attach is not None:
-        kind, address = attach
-        return await _change(
-            session,
-            by,
-            common,
-            lambda s: s.attach_surface(session, kind, address, move=move, reason=by.reason),
-        )
-    if detach is not None:
-        kind, address = detach
-        return await _change(
-            session,
-            by,
-            common,
-            lambda s: s.detach_surface(session, kind, address, reason=by.reason),
-        )
-    _only_to_change(by)
-    return await _look(session, common, _tell_surfaces)
+    place = attach or detach
+    if place is None:
+        return await _look(session, by, common, _surfaces)
+
+    async def work(sessions: Sessions) -> Row:
+        if attach is None:
+            return await sessions.detach_surface(session, *place, reason=by.reason)
+        return await sessions.attach_surface(session, *attach, move=move, reason=by.reason)
+
+    await _change(session, by, common, work)
 
 
 async def metadata(
@@ -273,69 +226,65 @@ async def metadata(
     /,
     *,
     set: Annotated[
-        list[str],
+        tuple[str, ...],
         Parameter(
-            help="Add or replace: KEY=VALUE; may be given again. A VALUE that reads as JSON is "
-            "taken as that."
+            help="Add or replace KEY=VALUE; repeatable. A VALUE that is valid JSON is stored as "
+            "JSON, else as text."
         ),
-    ] = [],  # noqa: B006 - cyclopts makes it anew
-    drop: Annotated[list[str], Parameter(help="Remove this key; may be given again.")] = [],  # noqa: B006 - cyclopts makes it anew
+    ] = (),
+    drop: Annotated[tuple[str, ...], Parameter(help="Remove this key; repeatable.")] = (),
     by: By = BY,
     common: Common = EVERYWHERE,
-) -> int:
-    """List the metadata of a session, or change it.
+) -> None:
+    """List or change the metadata of a session.
 
     ```
     holdfast session metadata customer-42 --set locale=en-US --set seats=3 --drop trial
     ```
 
-    With `--json`: `{"metadata": {…}}`, or as `touch` has.
+    With `--json`: `{"metadata": {…}}`, or one document as for `touch`.
     """
     if not set and not drop:
-        _only_to_change(by)
-        return await _look(session, common, _tell_metadata)
+        return await _look(session, by, common, _metadata)
     new = dict(pair("--set", text) for text in set)
-    return await _change(
+    await _change(
         session, by, common, lambda s: s.update_metadata(session, new, drop=drop, reason=by.reason)
     )
-
-
-# The past
 
 
 async def history(
     session: Session,
     /,
     *,
-    follow: Annotated[bool, Parameter(help="Stay and show each move that comes.")] = False,
+    follow: Annotated[bool, Parameter(help="Keep running and show new changes.")] = False,
     after: Annotated[
-        int, Parameter(help="Only moves behind this event.", validator=validators.Number(gte=0))
+        int,
+        Parameter(help="Only changes after this event number.", validator=validators.Number(gte=0)),
     ] = 0,
     common: Common = EVERYWHERE,
-) -> int:
-    """Show how a session went from phase to phase: when, by whom and why.
+) -> None:
+    """Show the phase changes of a session.
 
     ```
     holdfast session history customer-42 --follow
     ```
 
-    With `--json`: one line a move.
+    Each change has its time, actor and reason. With `--json`: one line per change.
     """
     out = common.output()
     async with common.open() as store:
         moves = Sessions(store, tenant=common.tenant).transitions(session, after=after, wait=follow)
 
         async def tell() -> None:
-            shown = 0
+            empty = True
             async with aclosing(moves):
                 async for move in moves:
-                    shown += 1
-                    out.emit(move) if out.json else out.print(_move_text(move))
-            if not shown and not out.json:
-                out.remark("no moves: it is as it was created")
+                    empty = False
+                    out.show(move, _move_text(move))
+            if empty and not out.json:
+                out.remark("no phase changes")
 
         await (while_read(tell()) if follow else tell())
-    return 0
 
 
 def _move_text(move: Transition) -> Text:
@@ -351,44 +300,38 @@ def _move_text(move: Transition) -> Text:
     return text
 
 
-# Looking and changing
+# Reading and changing
 
 
-async def _look(session: str, common: Common, tell: Callable[[Output, Row], None]) -> int:
+async def _look(session: str, by: By, common: Common, view: Callable[[Row], _View]) -> None:
+    if by != BY:
+        raise UsageError("--reason and --actor need a change; this command only reads")
     async with common.open() as store:
         row = await row_of(store, Key(common.tenant, session, "main"))
-    tell(common.output(), row)
-    return 0
+    common.output().show(*view(row))
 
 
-async def _change(session: str, by: By, common: Common, work: Work) -> int:
+async def _change(
+    session: str, by: By, common: Common, work: Callable[[Sessions], Awaitable[Row]]
+) -> None:
     async with common.open() as store:
         before = await row_of(store, Key(common.tenant, session, "main"))
         after = await work(Sessions(store, tenant=common.tenant, actor=by.who))
-    _tell_change(common.output(), before, after)
-    return 0
-
-
-def _only_to_change(by: By) -> None:
-    if by != BY:
-        raise UsageError("--reason and --actor say why and by whom something is changed")
-
-
-def _tell_change(out: Output, before: Row, after: Row) -> None:
+    old = {name: getattr(before, name) for name in FIELDS}
+    old = {name: value for name, value in old.items() if value != getattr(after, name)}
     changed = after.head != before.head
-    fields = [name for name in FIELDS if getattr(before, name) != getattr(after, name)]
-    if out.json:
-        was = {name: getattr(before, name) for name in fields}
-        out.emit({"changed": changed, "before": was, "row": whole(after)})
-        return
-    for name in fields:
-        for line in _differences(name, getattr(before, name), getattr(after, name)):
-            out.print(fact(name, line))
-    if not changed:
-        out.remark("nothing to change: it is so already")
-    if fields:
-        out.print("")
-    out.print(*row_text(after, wall_clock()))
+    out, row = common.output(), msgspec.structs.asdict(after)
+    if not changed and not out.json:
+        out.remark("nothing to change")
+    out.show({"changed": changed, "before": old, "row": row}, _change_text(old, after))
+
+
+def _change_text(old: dict[str, Any], row: Row) -> Iterator[str | Text]:
+    for name, value in old.items():
+        yield from (fact(name, line) for line in _differences(name, value, getattr(row, name)))
+    if old:
+        yield ""
+    yield from row_text(row, wall_clock())
 
 
 def _differences(name: str, old: Any, new: Any) -> Iterator[str]:
@@ -414,50 +357,24 @@ def _value(name: str, value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _tell_times(out: Output, row: Row) -> None:
-    if out.json:
-        out.emit({name: getattr(row, name) for name in ("ttl", "expiry", "stale_at")})
-        return
-    out.print(*(fact(name, _value(name, getattr(row, name))) for name in ("ttl", "expiry")))
+def _times(row: Row) -> _View:
+    lines = [fact(name, _value(name, getattr(row, name))) for name in ("ttl", "expiry")]
     if row.stale_at is not None:
-        out.print(fact("stale at", moment(row.stale_at * 1000)))
+        lines.append(fact("stale at", moment(row.stale_at * 1000)))
+    return {"ttl": row.ttl, "expiry": row.expiry, "stale_at": row.stale_at}, lines, ""
 
 
-def _tell_surfaces(out: Output, row: Row) -> None:
-    if not row.surfaces and not out.json:
-        out.remark("no surfaces")
-    listed = []
+def _surfaces(row: Row) -> _View:
+    listed, lines = [], []
     for name, about in row.surfaces.items():
         kind, address = msgspec.json.decode(name, type=tuple[str, str])
         detail = {key: value for key, value in about.items() if key != "at"}
         listed.append({"surface": kind, "address": address, "at": about["at"], "detail": detail})
-        if not out.json:
-            more = f" {json_text(detail)}" if detail else ""
-            out.print(plain(f"{kind} {address} (since {moment(about['at'])}){more}"))
-    if out.json:
-        out.emit({"surfaces": listed})
+        more = f" {json_text(detail)}" if detail else ""
+        lines.append(f"{kind} {address} (since {moment(about['at'])}){more}")
+    return {"surfaces": listed}, lines, "no surfaces"
 
 
-def _tell_metadata(out: Output, row: Row) -> None:
-    if out.json:
-        out.emit({"metadata": row.metadata})
-    elif not row.metadata:
-        out.remark("no metadata")
-    else:
-        out.print(*(plain(f"{name} = {json_text(v)}") for name, v in row.metadata.items()))
-
-
-VERBS: tuple[Callable[..., Any], ...] = (
-    history,
-    touch,
-    suspend,
-    resume,
-    expire,
-    reopen,
-    pin,
-    unpin,
-    hold,
-    ttl,
-    surfaces,
-    metadata,
-)
+def _metadata(row: Row) -> _View:
+    lines = [f"{name} = {json_text(value)}" for name, value in row.metadata.items()]
+    return {"metadata": row.metadata}, lines, "no metadata"

@@ -1,4 +1,4 @@
-"""`holdfast show`: one thread as it stands."""
+"""`holdfast show`: the state and the latest events of one thread."""
 
 from __future__ import annotations
 
@@ -15,27 +15,22 @@ from ..log.catalog import Query, Row
 from ..log.events import Event, Key
 from ..log.events.defaults import complete
 from ..stores.port import Draft, Store, wall_clock
-from .describe import cut, damaged_text, event_text
-from .listing import whole
-from .options import EVERYWHERE, Common
+from .event_text import cut, damaged_text, event_text
+from .options import EVERYWHERE, Common, Session, Thread
 from .output import Output
-from .render import fact, row_text
+from .render import fact, number, row_text
 
-Session: TypeAlias = Annotated[
-    str, Parameter(help="The session's id; put -- before one that begins with a dash.")
-]
-Thread: TypeAlias = Annotated[str, Parameter(help="Which of its threads.")]
 Count: TypeAlias = Annotated[
-    int, Parameter(help="How many events.", validator=validators.Number(gte=0))
+    int, Parameter(help="Number of events to show.", validator=validators.Number(gte=0))
 ]
 After: TypeAlias = Annotated[
     int | None,
     Parameter(
-        help="Begin behind this number instead of at the last events.",
+        help="Show events after this number instead of the latest ones.",
         validator=validators.Number(gte=0),
     ),
 ]
-Full: TypeAlias = Annotated[bool, Parameter(help="Show long texts whole.")]
+Full: TypeAlias = Annotated[bool, Parameter(help="Do not truncate long texts.")]
 
 
 async def show(
@@ -44,19 +39,19 @@ async def show(
     *,
     thread: Thread = "main",
     events: Count = 20,
-    all: Annotated[bool, Parameter(help="All events.")] = False,
+    all: Annotated[bool, Parameter(help="Show all events.")] = False,
     after: After = None,
     full: Full = False,
     common: Common = EVERYWHERE,
 ) -> int:
-    """Show a session: its row, what it waits for, and its last events.
+    """Show a session: its state and its latest events.
 
     ```
     holdfast show customer-42 --events 50
     ```
 
     With `--json`: one document, `{"row": …, "threads": […], "drafts": […], "events": […]}`.
-    An event that cannot be read is shown as unreadable, and the exit code is 1.
+    An event that cannot be read is marked as unreadable, and then the exit code is 1.
     """
     out = common.output()
     async with common.open() as store:
@@ -73,22 +68,22 @@ async def show(
 
 
 @dataclass(frozen=True)
-class View:
-    """What `show` shows beside the events."""
+class _ThreadView:
+    """What `show` shows in addition to the events."""
 
     row: Row
     threads: list[str]
     drafts: list[Draft]
 
 
-async def _look(store: Store, key: Key) -> View:
+async def _look(store: Store, key: Key) -> _ThreadView:
     row = await row_of(store, key)
     threads = await store.find(Query(tenant=key.tenant, session=key.session), limit=100)
-    return View(row, [other.thread for other in threads.items], await store.drafts(key))
+    return _ThreadView(row, [other.thread for other in threads.items], await store.drafts(key))
 
 
 async def row_of(store: Store, key: Key) -> Row:
-    """The row of a thread (`SessionNotFound`)."""
+    """Return the row of a thread (`SessionNotFound`)."""
     row = await store.row(key)
     if row is None:
         raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
@@ -96,14 +91,14 @@ async def row_of(store: Store, key: Key) -> Row:
 
 
 def start(row: Row, events: int, after: int | None) -> int:
-    """The number behind which to begin, so that the last `events` are shown."""
+    """Return the event number after which to start, for the last `events` events."""
     return max(row.head - events, 0) if after is None else after
 
 
 async def read_on(
     store: Store, row: Row, after: int, limit: int | None, *, inline: bool = True
 ) -> AsyncGenerator[Event | LogDamaged, None]:
-    """The events up to the row's head, with those that cannot be read in their places."""
+    """Read the events up to the row's head; an unreadable one is yielded as its error."""
     end = row.head if limit is None else min(after + limit, row.head)
     while after < end:
         reading = store.read(row.key, after=after, before=end + 1, log=row.log, inline=inline)
@@ -119,7 +114,7 @@ async def read_on(
 
 
 def checked(key: Key, event: Event) -> Event | LogDamaged:
-    """The event, if its data is JSON: a store may hand bytes on without looking at them."""
+    """Return the event, or an error if its data is not JSON: stores do not parse it."""
     try:
         event.json()
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -135,13 +130,13 @@ def checked(key: Key, event: Event) -> Event | LogDamaged:
 
 async def _show_json(
     out: Output,
-    view: View,
+    view: _ThreadView,
     found: AsyncIterator[Event | LogDamaged],
 ) -> int:
     events = [item async for item in found]
     out.emit(
         {
-            "row": whole(view.row),
+            "row": msgspec.structs.asdict(view.row),
             "threads": view.threads,
             "drafts": view.drafts,
             "events": [as_json(item) for item in events],
@@ -151,7 +146,7 @@ async def _show_json(
 
 
 def as_json(item: Event | LogDamaged) -> Any:
-    """An event, or in the place of one that cannot be read its number and the error."""
+    """Return an event for JSON; for an unreadable one, its number and the error."""
     if isinstance(item, LogDamaged):
         return {"seq": item.seq, "error": {"code": item.code, "message": str(item)}}
     return complete(item)
@@ -159,7 +154,7 @@ def as_json(item: Event | LogDamaged) -> Any:
 
 async def _show_text(
     out: Output,
-    view: View,
+    view: _ThreadView,
     found: AsyncIterator[Event | LogDamaged],
     first: int,
     *,
@@ -175,16 +170,16 @@ async def _show_text(
         code |= put(out, item, full=full)
         last = item.seq
     for draft in view.drafts:
-        out.print(fact("in flight", cut(draft.text, full)))
+        out.print(fact("draft", cut(draft.text, full)))
     if first:
-        out.remark(f"{min(first, row.head):,} earlier events: add --all, or --after NUMBER")
+        out.remark(f"{number(min(first, row.head), 'earlier event')}: add --all or --after NUMBER")
     if last < row.head:
-        out.remark(f"{row.head - last:,} later events: add --after {last}")
+        out.remark(f"{number(row.head - last, 'later event')}: add --after {last}")
     return code
 
 
 def put(out: Output, item: Event | LogDamaged, *, full: bool) -> int:
-    """Write one event in either form; returns 1 for one that cannot be read."""
+    """Write one event; return 1 if it is unreadable."""
     if out.json:
         out.emit(as_json(item))
     elif isinstance(item, LogDamaged):

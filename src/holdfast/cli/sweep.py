@@ -1,5 +1,4 @@
-"""`holdfast sweep`: suspend what is stale, expire what was stale for long, and delete what
-expired where a retention policy says so; once, or every so often."""
+"""`holdfast sweep`: suspend, expire and delete sessions by age, once or periodically."""
 
 from __future__ import annotations
 
@@ -16,161 +15,159 @@ from ..cancellation import cancellable
 from ..errors import HoldfastError
 from ..sessions import Purged, Retention, Sessions, Swept
 from ..values.records import Receipt
-from . import failure
-from .failure import UsageError
-from .options import EVERYWHERE, Common, seconds
+from . import error_report
+from .error_report import UsageError
+from .options import BY, EVERYWHERE, Common, DryRun, Yes, check_can_ask, confirmed, seconds
 from .output import Output, plain
 from .render import moment, number, receipt_text
-from .session import BY
 from .tail import while_read
-from .upkeep import Yes, agreed, check_can_ask
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """What one sweep does."""
+
+    ttl: Annotated[
+        str | None,
+        Parameter(help="Idle time after which sessions are stale, instead of their own limit."),
+    ] = None
+    limit: Annotated[
+        int,
+        Parameter(help="Maximum number of sessions.", validator=validators.Number(gte=1)),
+    ] = 10_000
+    retention: Annotated[
+        str | None,
+        Parameter(help="Delete expired sessions whose last activity is longer ago than this."),
+    ] = None
+    grace: Annotated[
+        str | None,
+        Parameter(help="With --retention: keep sessions that expired recently. Default: 7d."),
+    ] = None
+    dry_run: DryRun = False
+
+    @property
+    def age(self) -> int | None:
+        return None if self.ttl is None else seconds("--ttl", self.ttl)
+
+    @property
+    def deletes(self) -> bool:
+        return self.retention is not None and not self.dry_run
+
+    @property
+    def policy(self) -> Retention | None:
+        if self.retention is None:
+            if self.grace is not None:
+                raise UsageError("--grace needs --retention")
+            return None
+        keep = seconds("--retention", self.retention)
+        if self.grace is None:
+            return Retention(keep=keep)
+        return Retention(keep=keep, grace=seconds("--grace", self.grace))
+
+
+DEFAULT = SweepOptions()
 
 
 def sweep(
     *,
-    ttl: Annotated[
-        str | None,
-        Parameter(help="Stale is what was idle for longer than this, whatever it says itself."),
-    ] = None,
-    limit: Annotated[
-        int,
-        Parameter(help="How many sessions at most.", validator=validators.Number(gte=1)),
-    ] = 10_000,
-    retention: Annotated[
-        str | None,
-        Parameter(help="Delete expired sessions that were last active longer ago than this."),
-    ] = None,
-    grace: Annotated[
-        str | None,
-        Parameter(help="But none that expired less than this ago. Default: 7d."),
-    ] = None,
-    dry_run: Annotated[bool, Parameter(help="Say what would be done; change nothing.")] = False,
+    how: SweepOptions = DEFAULT,
     every: Annotated[
-        str | None, Parameter(help="Sweep again and again, about so often, until Ctrl-C.")
+        str | None, Parameter(help="Repeat at about this interval until Ctrl-C.")
     ] = None,
     yes: Yes = False,
     common: Common = EVERYWHERE,
 ) -> int:
-    """Suspend sessions that are stale, and expire those that were suspended for their time.
+    """Suspend idle sessions and expire long-suspended ones.
 
     ```
     holdfast sweep --ttl 2h --dry-run
     holdfast sweep --retention 90d --yes --every 5min
     ```
 
-    Never one that is in use. Durations are such as 90s, 30min, 2h or 3d. Without `--retention`
-    nothing is deleted; with it, asks before it deletes. With `--json`: one document a sweep.
+    Sessions in use are skipped. Durations are written as 90s, 30min, 2h or 3d. With `--retention`,
+    old expired sessions are deleted after a confirmation; otherwise nothing is deleted. With
+    `--json`: one document per sweep.
     """
     out = common.output()
-    plan = _plan(ttl, limit, retention, grace, dry_run)
+    work = _Sweep(out, how, common)
     if every is not None:
         pause = seconds("--every", every)
         if pause < 1:
-            raise UsageError("--every takes at least 1s")
-        if plan.deletes and not yes:
-            raise UsageError("with --every nobody is asked; add --yes to delete by --retention")
-        asyncio.run(while_read(_for_ever(out, plan, pause, common)))
-    if plan.deletes and not yes:
-        check_can_ask("sweep --retention")
-        return _sweep_and_ask(out, plan, common)
-    _tell(out, plan, *asyncio.run(_once(out, plan, common)))
-    return 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What one sweep is to do."""
-
-    ttl: int | None
-    limit: int
-    retention: Retention | None
-    dry_run: bool
-
-    @property
-    def deletes(self) -> bool:
-        return self.retention is not None and not self.dry_run
-
-
-def _plan(
-    ttl: str | None, limit: int, retention: str | None, grace: str | None, dry_run: bool
-) -> Plan:
-    if grace is not None and retention is None:
-        raise UsageError("--grace needs --retention")
-    policy = None
-    if retention is not None:
-        policy = Retention(keep=seconds("--retention", retention))
-        if grace is not None:
-            policy = Retention(keep=policy.keep, grace=seconds("--grace", grace))
-    age = None if ttl is None else seconds("--ttl", ttl)
-    return Plan(ttl=age, limit=limit, retention=policy, dry_run=dry_run)
-
-
-def _sweep_and_ask(out: Output, plan: Plan, common: Common) -> int:
-    swept, would = asyncio.run(_once(out, plan, common, ask=True))
+            raise UsageError(f"--every must be at least 1s, got {every!r}")
+        if how.deletes and not yes:
+            raise UsageError("--every cannot ask for confirmation; add --yes to use --retention")
+        asyncio.run(while_read(work.repeat(pause)))
+    if not how.deletes or yes:
+        work.show(*asyncio.run(work.once()))
+        return 0
+    check_can_ask("sweep --retention")
+    swept, would = asyncio.run(work.once(ask=True))
     assert would is not None
     count = len(would.deleted)
-    if not count:
-        _tell(out, plan, swept, would)
-        return 0
-    out.remarks.print(*_purged_lines(would), sep="\n", soft_wrap=True)
-    if not agreed("sweep", f"Delete {number(count, 'expired session')} for ever?"):
-        _tell(out, plan, swept, would)
+    if count:
+        out.remark(*_purged_lines(would))
+    agreed = count and confirmed("sweep", f"Delete {number(count, 'expired session')} permanently?")
+    # At most as many as were confirmed, although more may have expired since.
+    work.show(swept, asyncio.run(work.purge(limit=count)) if agreed else would)
+    if count and not agreed:
         out.remark("nothing was deleted")
-        return 1
-    # No more than was asked about, though time has passed.
-    _tell(out, plan, swept, asyncio.run(_purge(plan, common, limit=count)))
-    return 0
+    return int(bool(count and not agreed))
 
 
-async def _once(
-    out: Output, plan: Plan, common: Common, *, ask: bool = False
-) -> tuple[Swept, Purged | None]:
-    async with common.open() as store:
-        sessions = Sessions(store, tenant=common.tenant, actor=BY.who)
-        with out.working("sweeping"):
-            swept = await sessions.sweep_stale(plan.ttl, dry_run=plan.dry_run, limit=plan.limit)
-            if plan.retention is None:
-                return swept, None
-            return swept, await sessions.purge_expired(
-                plan.retention, dry_run=ask or plan.dry_run, limit=plan.limit
-            )
+class _Sweep:
+    """One or several sweeps of a store, and their output."""
 
+    def __init__(self, out: Output, how: SweepOptions, common: Common) -> None:
+        self._out, self._how, self._common = out, how, common
+        self._age, self._policy = how.age, how.policy
 
-async def _purge(plan: Plan, common: Common, *, limit: int) -> Purged:
-    assert plan.retention is not None
-    async with common.open() as store:
-        sessions = Sessions(store, tenant=common.tenant)
-        return await sessions.purge_expired(plan.retention, limit=limit)
+    async def once(self, *, ask: bool = False) -> tuple[Swept, Purged | None]:
+        how, common = self._how, self._common
+        async with common.open() as store:
+            sessions = Sessions(store, tenant=common.tenant, actor=BY.who)
+            with self._out.working("sweeping"):
+                swept = await sessions.sweep_stale(self._age, dry_run=how.dry_run, limit=how.limit)
+                if self._policy is None:
+                    return swept, None
+                return swept, await sessions.purge_expired(
+                    self._policy, dry_run=ask or how.dry_run, limit=how.limit
+                )
 
+    async def purge(self, *, limit: int) -> Purged:
+        assert self._policy is not None
+        async with self._common.open() as store:
+            sessions = Sessions(store, tenant=self._common.tenant)
+            return await sessions.purge_expired(self._policy, limit=limit)
 
-async def _for_ever(out: Output, plan: Plan, pause: int, common: Common) -> None:
-    while True:
-        try:
-            with cancellable():
-                _tell(out, plan, *await _once(out, plan, common))
-        except HoldfastError as error:
-            if not error.retryable:
-                raise
-            failure.report(error, json=out.json)
-        # Spread, so that the sweepers of many machines do not all come at once.
-        await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311
+    async def repeat(self, pause: int) -> None:
+        while True:
+            try:
+                with cancellable():
+                    self.show(*await self.once())
+            except HoldfastError as error:
+                if not error.retryable:
+                    raise
+                error_report.report(error, json=self._out.json)
+            # Jitter, so that the sweepers of many machines do not run at the same time.
+            await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311
 
-
-def _tell(out: Output, plan: Plan, swept: Swept, purged: Purged | None) -> None:
-    if out.json:
+    def show(self, swept: Swept, purged: Purged | None) -> None:
+        out, how = self._out, self._how
         did = {"suspended": swept.suspended, "expired": swept.expired, "skipped": swept.skipped}
-        out.emit({"dry_run": plan.dry_run, **did, "purged": purged})
-        return
-    verbs = ("to suspend", "to expire") if plan.dry_run else ("suspended", "expired")
-    for verb, ids in zip(verbs, (swept.suspended, swept.expired), strict=True):
-        out.print(*(_line(verb, id) for id in ids))
-    if purged is not None:
-        out.print(*_purged_lines(purged))
-    out.print(_sum(plan, swept, purged))
-    if purged is not None and purged.removed:
-        out.print(*receipt_text(Receipt(removed=purged.removed, remains=tuple(purged.remains))))
-    if len(swept.suspended) + len(swept.expired) >= plan.limit:
-        out.remark("there may be more: run it again, or raise --limit")
+        out.show({"dry_run": how.dry_run, **did, "purged": purged}, self._lines(swept, purged))
+        if len(swept.suspended) + len(swept.expired) >= how.limit and not out.json:
+            out.remark("there may be more: run it again, or raise --limit")
+
+    def _lines(self, swept: Swept, purged: Purged | None) -> Iterator[str | Text]:
+        verbs = ("to suspend", "to expire") if self._how.dry_run else ("suspended", "expired")
+        for verb, ids in zip(verbs, (swept.suspended, swept.expired), strict=True):
+            yield from (_line(verb, id) for id in ids)
+        if purged is not None:
+            yield from _purged_lines(purged)
+        yield _sum(self._how.dry_run, swept, purged)
+        if purged is not None and purged.removed:
+            yield from receipt_text(Receipt(removed=purged.removed, remains=tuple(purged.remains)))
 
 
 def _line(verb: str, session: str, more: str = "") -> Text:
@@ -185,11 +182,11 @@ def _purged_lines(purged: Purged) -> Iterator[Text]:
     yield from (_line("kept", id, why) for id, why in purged.kept.items())
 
 
-def _sum(plan: Plan, swept: Swept, purged: Purged | None) -> str:
-    be = "to be " if plan.dry_run else ""
+def _sum(dry_run: bool, swept: Swept, purged: Purged | None) -> str:
+    be = "to be " if dry_run else ""
     counts = {f"{be}suspended": len(swept.suspended), f"{be}expired": len(swept.expired)}
     if purged is not None:
         counts["to be deleted" if purged.dry_run else "deleted"] = len(purged.deleted)
     text = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-    passed = ", ".join(f"{count:,} {plain(why)}" for why, count in swept.skipped.items())
-    return f"{text}{f'; passed over: {passed}' if passed else ''}"
+    skipped = ", ".join(f"{count:,} {why}" for why, count in swept.skipped.items())
+    return f"{text}{f'; skipped: {skipped}' if skipped else ''}"

@@ -1,4 +1,4 @@
-"""`holdfast tail`: one thread as it grows."""
+"""`holdfast tail`: follow the events of one thread."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..log.catalog import Row
 from ..log.events import Key
 from ..stores.port import Store
 from ..values.stream_items import CaughtUp
-from .options import EVERYWHERE, Common
+from .options import EVERYWHERE, Common, Session, Thread
 from .output import Output
-from .show import After, Count, Full, Session, Thread, checked, put, read_on, row_of, start
+from .show import After, Count, Full, checked, put, read_on, row_of, start
 
 
 async def tail(
@@ -31,35 +31,31 @@ async def tail(
     events: Count = 10,
     after: After = None,
     follow: Annotated[
-        bool, Parameter(help="Stay and show new events until Ctrl-C.", negative="--no-follow")
+        bool, Parameter(help="Keep running and show new events.", negative="--no-follow")
     ] = True,
     full: Full = False,
     common: Common = EVERYWHERE,
 ) -> int:
-    """Show the last events of a session, then each new one as it is written, until Ctrl-C.
+    """Show the latest events of a session and follow new ones.
 
     ```
     holdfast tail customer-42
     holdfast tail customer-42 --json | jq -r .kind
     ```
 
-    Whichever process appends, nothing is missed or repeated. With `--json`: one line an event.
+    Runs until Ctrl-C. Events of all processes are shown, each once. With `--json`: one line per
+    event.
     """
     out = common.output()
     async with common.open() as store:
         row = await row_of(store, Key(common.tenant, session, thread))
         first = start(row, events, after)
-        if not follow:
-            return await _replay(out, store, row, first, full=full)
-        await while_read(_follow(out, store, row, first, full=full))
-    return 0
-
-
-async def _replay(out: Output, store: Store, row: Row, after: int, *, full: bool) -> int:
-    code = 0
-    async with aclosing(read_on(store, row, after, None, inline=full or out.json)) as found:
-        async for item in found:
-            code |= put(out, item, full=full)
+        if follow:
+            await while_read(_follow(out, store, row, first, full=full))
+        code = 0
+        async with aclosing(read_on(store, row, first, None, inline=full or out.json)) as found:
+            async for item in found:
+                code |= put(out, item, full=full)
     return code
 
 
@@ -77,9 +73,9 @@ async def _follow(out: Output, store: Store, row: Row, after: int, *, full: bool
 
 
 async def while_read(work: Coroutine[None, None, None]) -> None:
-    """Do `work`, and end as a write would when the reader of our pipe goes away.
+    """Run `work` until it ends or the reader of our pipe exits (`BrokenPipeError`).
 
-    Otherwise `holdfast tail … | head -1` would stay until the next event.
+    Otherwise `holdfast tail … | head -1` would run until the next event.
     """
     loop = asyncio.get_running_loop()
     task, left = loop.create_task(work), loop.create_future()
@@ -99,7 +95,7 @@ async def while_read(work: Coroutine[None, None, None]) -> None:
 
 
 def _pipe() -> int | None:
-    # The writing end of a pipe reads as ready only once nobody holds the other end.
+    # The write end of a pipe becomes readable only when the other end is closed.
     try:
         number = sys.stdout.fileno()
     except OSError:

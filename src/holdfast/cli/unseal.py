@@ -1,8 +1,9 @@
-"""`holdfast unseal`: the way back from a move."""
+"""`holdfast unseal`: reopen a session after a move."""
 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -10,74 +11,79 @@ from cyclopts import Parameter
 from ..bundle.unseal import unseal_session
 from ..errors import SessionMoved
 from ..log.events import Scope
-from .failure import UsageError
-from .options import EVERYWHERE, Common, open_store
-from .output import plain
+from .error_report import UsageError
+from .options import BY, EVERYWHERE, By, Common, Session, open_store
 from .render import number
-from .session import BY, By
-from .show import Session
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """Where a session was moved to."""
+
+    to: Annotated[
+        str | None, Parameter(help="Store that it was moved to, which is then checked.")
+    ] = None
+    to_tenant: Annotated[
+        str | None, Parameter(help="Tenant in that store. Default: the same tenant.")
+    ] = None
+    as_: Annotated[
+        str | None, Parameter(name="--as", help="Id in that store. Default: the same id.")
+    ] = None
+
+
+NOWHERE = Destination()
 
 
 async def unseal(
     session: Session,
     /,
     *,
-    to: Annotated[
-        str | None, Parameter(help="The store it was moved to, in which to look for it.")
-    ] = None,
-    to_tenant: Annotated[
-        str | None, Parameter(help="The tenant it was moved into. Default: the same.")
-    ] = None,
-    as_: Annotated[
-        str | None, Parameter(name="--as", help="Its id in that store. Default: the same.")
-    ] = None,
+    moved: Destination = NOWHERE,
     yes: Annotated[
         bool,
         Parameter(
             name=["--yes", "-y"],
-            help="It was made sure that nobody goes on with it elsewhere, now or later.",
+            help="Confirm that nobody continues the session elsewhere, now or later.",
         ),
     ] = False,
     by: By = BY,
     common: Common = EVERYWHERE,
-) -> int:
-    """Let a session go on here that was moved away, when the move failed or is taken back.
+) -> None:
+    """Reopen a session here after a move was undone or failed.
 
     ```
     holdfast unseal customer-42 --reason "the disk was lost" --yes
     holdfast unseal customer-42 --reason "moved by mistake" --to postgresql://db/shop
     ```
 
-    A session must not go on in two places. With `--to` that store is looked into, and while it
-    has the session, this is refused. Where a file may have gone nobody knows: `--yes` answers for
-    it. Who did it, when and why stands in the log. With `--json`: one document.
+    A session must not continue in two places. With `--to`, the command fails while that store has
+    the session. A bundle file could be anywhere, so `--yes` must confirm that nobody uses it. Actor
+    and reason are recorded in the log. With `--json`: one document.
     """
     if by.reason is None:
-        raise UsageError("unseal needs a --reason")
-    if to is None and (to_tenant or as_):
-        raise UsageError("--to-tenant and --as say where to look in the store of --to")
+        raise UsageError("unseal needs --reason")
+    if moved.to is None and (moved.to_tenant or moved.as_):
+        raise UsageError("--to-tenant and --as need --to")
     out = common.output()
-    there = Scope(to_tenant or common.tenant, as_ or session)
     async with common.open() as store, AsyncExitStack() as others:
-        target = None if to is None else await others.enter_async_context(open_store(to))
+        target = None
+        if moved.to is not None:
+            target = await others.enter_async_context(open_store(moved.to))
         try:
             opened = await unseal_session(
                 (store, Scope(common.tenant, session)),
                 reason=by.reason,
                 actor=by.who,
                 target=target,
-                there=there,
+                there=Scope(moved.to_tenant or common.tenant, moved.as_ or session),
                 force=yes,
             )
         except SessionMoved as error:
             raise UsageError(
-                f"{session!r} was moved to {error.to!r} and may go on there; make sure that nobody "
-                "does, now or later, and add --yes"
+                f"{session!r} was moved to {error.to!r} and may continue there; make sure that "
+                "nobody continues it, now or later, then add --yes"
             ) from error
-    if out.json:
-        out.emit({"session": session, "tenant": common.tenant, "opened": opened})
-    elif opened:
-        out.print(plain(f"{session}  goes on here  {number(opened, 'thread')}"))
-    else:
-        out.remark("nothing to change: it takes events here")
-    return 0
+    lines = [f"{session}  reopened  {number(opened, 'thread')}"] if opened else []
+    about = {"session": session, "tenant": common.tenant, "opened": opened}
+    out.show(about, lines, "nothing to change: the session accepts events here")

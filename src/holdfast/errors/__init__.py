@@ -1,8 +1,7 @@
 """Every error that Holdfast raises on purpose.
 
-Each has a stable `code`, says whether a retry can help (`retryable`), and carries
-fields instead of prose: callers branch on the class and its fields, never on the
-text. This package knows nothing of events, stores or drivers.
+Each has a stable `code`, a flag `retryable` that says whether a retry can help, and fields. Branch
+on the class and its fields, never on the text. This package imports no other part of Holdfast.
 """
 
 from .bundles import Fault, InvalidBundle, NotContinuable

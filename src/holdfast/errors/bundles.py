@@ -1,4 +1,4 @@
-"""What is wrong with a bundle."""
+"""Errors about bundles."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .root import HoldfastError
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that is wrong with a bundle: a stable `code`, where it is, and what it is; never a
-    value of the bundle."""
+    """One fault of a bundle: a stable `code`, its location and a description, which never contains
+    values of the bundle."""
 
     code: str
     path: str
@@ -22,8 +22,8 @@ class Fault:
 
 @dataclass(eq=False, kw_only=True)
 class InvalidBundle(HoldfastError):
-    """A bundle cannot be taken as it is; nothing was written. Every fault is listed, or as many as
-    the limits say, and `more` counts the rest."""
+    """A bundle is invalid; nothing was written. All faults are listed up to a limit; `more` counts
+    the rest."""
 
     code = "invalid_bundle"
 
@@ -32,12 +32,12 @@ class InvalidBundle(HoldfastError):
 
     def __str__(self) -> str:
         listed = "".join(f"\n- {fault}" for fault in self.faults)
-        return f"the bundle is refused:{listed}" + (f"\n- and {self.more} more" * bool(self.more))
+        return f"the bundle is invalid:{listed}" + (f"\n- and {self.more} more" * bool(self.more))
 
 
 @dataclass(eq=False, kw_only=True)
 class NotContinuable(HoldfastError):
-    """A bundle can be read, but its session cannot go on from it."""
+    """A bundle can be read, but its session cannot be continued from it."""
 
     code = "not_continuable"
 

@@ -1,4 +1,4 @@
-"""What models, tools, sandboxes and runs refuse, and how they fail."""
+"""Errors of models, tools, sandboxes and runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .root import HoldfastError
 
 @dataclass(eq=False, kw_only=True)
 class ModelError(HoldfastError):
-    """A model call failed; the provider's own error is `__cause__`, never in `problem`'s
-    place unless it is safe to show. `status` is that of HTTP, where there was one. `remedy` is
-    what to do about a mistake in the configuration: users read it in `Result.error`, so it never
-    holds what a provider said."""
+    """A model call failed. The provider's error is `__cause__`; `problem` contains its text only if
+    that is safe to show. `status` is the HTTP status, if there was one. `remedy` is what to do
+    about a wrong configuration: users see it in `Result.error`, so it never contains the provider's
+    text."""
 
     code = "model_failed"
 
@@ -30,8 +30,8 @@ class ModelError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class Diverged(ModelError):
-    """A replay asked for something else than the log says: `step` is the place in the prompt,
-    `expected` what the log has there, `found` what was asked."""
+    """A replayed prompt differs from the recorded one: `step` is the position in the prompt,
+    `expected` the recorded part, `found` the new one."""
 
     code = "replay_diverged"
 
@@ -42,7 +42,7 @@ class Diverged(ModelError):
 
 @dataclass(eq=False, kw_only=True)
 class ModelUnavailable(ModelError):
-    """The provider failed, or its answer was cut short: the same call may be made again."""
+    """The provider failed, or its answer was cut off: retry the same call."""
 
     code = "model_unavailable"
     retryable = True
@@ -50,7 +50,7 @@ class ModelUnavailable(ModelError):
 
 @dataclass(eq=False, kw_only=True)
 class ModelRateLimited(ModelUnavailable):
-    """The provider wants fewer calls; it said how long to wait, in seconds, or nothing."""
+    """The provider limits the rate of calls; `retry_after` is in seconds, if it was given."""
 
     code = "model_rate_limited"
 
@@ -59,15 +59,15 @@ class ModelRateLimited(ModelUnavailable):
 
 @dataclass(eq=False, kw_only=True)
 class ModelTimeout(ModelUnavailable):
-    """The provider did not answer in time."""
+    """The provider did not respond in time."""
 
     code = "model_timeout"
 
 
 @dataclass(eq=False, kw_only=True)
 class SandboxError(HoldfastError):
-    """The sandbox could not do it; the system's error, if there was one, is `__cause__`. `path` is
-    the file or folder that it is about, if it is about one."""
+    """An operation in the sandbox failed; the system's error, if any, is `__cause__`. `path` is the
+    file or folder concerned, if any."""
 
     code = "sandbox_failed"
 
@@ -80,12 +80,12 @@ class SandboxError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class NoSuchFile(SandboxError):
-    """There is no file or folder of this path in the sandbox."""
+    """The sandbox has no file or folder with this path."""
 
     code = "no_such_file"
 
     path: str = field()
-    problem: str = "is not there"
+    problem: str = "does not exist"
 
     def __str__(self) -> str:
         return f"{self.path!r}: No such file or directory"
@@ -93,12 +93,12 @@ class NoSuchFile(SandboxError):
 
 @dataclass(eq=False, kw_only=True)
 class OutsideSandbox(SandboxError):
-    """A path leads out of the sandbox's folder, by itself or by a link; nothing was touched."""
+    """A path is outside the sandbox's folder, directly or through a link; nothing was done."""
 
     code = "outside_sandbox"
 
     path: str
-    problem: str = "leads outside the sandbox"
+    problem: str = "is outside the sandbox"
 
     def __str__(self) -> str:
         return f"{self.path!r} {self.problem}"
@@ -106,7 +106,7 @@ class OutsideSandbox(SandboxError):
 
 @dataclass(eq=False, kw_only=True)
 class InvalidAgent(HoldfastError):
-    """An agent, or the harness around it, cannot work as it is described. Every fault is listed."""
+    """The definition of an agent or its harness is invalid. All faults are listed."""
 
     code = "invalid_agent"
 
@@ -115,12 +115,12 @@ class InvalidAgent(HoldfastError):
 
     def __str__(self) -> str:
         listed = "".join(f"\n- {fault}" for fault in self.faults)
-        return f"agent {self.agent!r} cannot be served:{listed}"
+        return f"agent {self.agent!r} is invalid:{listed}"
 
 
 @dataclass(eq=False, kw_only=True)
 class ToolError(HoldfastError):
-    """For tools to raise: unlike any other exception, its words reach the model."""
+    """For tools to raise: its text is sent to the model, unlike that of other exceptions."""
 
     code = "tool_failed"
 
@@ -132,8 +132,8 @@ class ToolError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class ToolMissing(HoldfastError):
-    """The session needs a tool that this agent does not have: nothing was done, and the
-    session can be resumed by a program that has it."""
+    """The session needs a tool that this agent does not have. Nothing was done; a program whose
+    agent has the tool can resume the session."""
 
     code = "tool_missing"
 
@@ -143,14 +143,14 @@ class ToolMissing(HoldfastError):
 
     def __str__(self) -> str:
         return (
-            f"session {self.session!r} waits for tool {self.tool!r}, which agent "
-            f"{self.agent!r} does not have: serve it with an agent that has it"
+            f"session {self.session!r} needs tool {self.tool!r}, which agent {self.agent!r} does "
+            "not have: serve it with an agent that has this tool"
         )
 
 
 @dataclass(eq=False, kw_only=True)
 class SessionBusy(HoldfastError):
-    """A run is going, since `since` in ms, and the message was not to wait for it."""
+    """A run is active, since `since` in ms, and the message was sent with `busy=\"reject\"`."""
 
     code = "session_busy"
     retryable = True
@@ -160,12 +160,12 @@ class SessionBusy(HoldfastError):
     since: int | None = None
 
     def __str__(self) -> str:
-        return f"session {self.session!r} is busy with run {self.run!r}: wait, queue or steer"
+        return f"session {self.session!r} is busy with run {self.run!r}: wait, or queue the message"
 
 
 @dataclass(eq=False, kw_only=True)
 class QueueFull(HoldfastError):
-    """As many messages wait as may wait."""
+    """The queue of the session is full."""
 
     code = "queue_full"
     retryable = True
@@ -174,12 +174,12 @@ class QueueFull(HoldfastError):
     limit: int
 
     def __str__(self) -> str:
-        return f"{self.limit} messages wait in session {self.session!r}: send it again later"
+        return f"the queue of session {self.session!r} is full ({self.limit} messages): retry later"
 
 
 @dataclass(eq=False, kw_only=True)
 class NotPending(HoldfastError):
-    """Nothing with this id waits for an answer; these do."""
+    """No item with this id is pending; `pending` lists those that are."""
 
     code = "not_pending"
 
@@ -189,17 +189,16 @@ class NotPending(HoldfastError):
 
     def __str__(self) -> str:
         if self.item is None and not self.pending:
-            return f"nothing waits in session {self.session!r}"
-        what = "one of several items" if self.item is None else f"item {self.item!r}"
-        if not self.pending:
-            return f"{what} of session {self.session!r} does not wait: nothing does there"
-        listed = ", ".join(self.pending)
-        return f"{what} of session {self.session!r} cannot be meant: pending there is {listed}"
+            return f"nothing is pending in session {self.session!r}"
+        listed = ", ".join(self.pending) or "none"
+        if self.item is None:
+            return f"several items are pending in session {self.session!r}, name one: {listed}"
+        return f"item {self.item!r} is not pending in session {self.session!r}; pending: {listed}"
 
 
 @dataclass(eq=False, kw_only=True)
 class AlreadyDecided(HoldfastError):
-    """Somebody else was first; nothing has changed."""
+    """The item was already decided or has expired; nothing has changed."""
 
     code = "already_decided"
 
@@ -212,14 +211,14 @@ class AlreadyDecided(HoldfastError):
     def __str__(self) -> str:
         when = f"{datetime.fromtimestamp(self.at / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
         if self.outcome == "expired":
-            return f"item {self.item!r} expired at {when}, before anybody had decided"
+            return f"item {self.item!r} expired at {when} without a decision"
         by = "" if self.by is None else f" by {self.by}"
         return f"item {self.item!r} was already {self.outcome}{by} at {when}"
 
 
 @dataclass(eq=False, kw_only=True)
 class UnsafePoint(HoldfastError):
-    """Something is open at this place of the log, so nothing can begin there."""
+    """A turn is open at this event, so no fork or restore can start there."""
 
     code = "unsafe_point"
 
@@ -228,12 +227,12 @@ class UnsafePoint(HoldfastError):
     nearest: int
 
     def __str__(self) -> str:
-        return f"event {self.at} is in the middle of a turn: the nearest place is {self.nearest}"
+        return f"event {self.at} is in the middle of a turn: use event {self.nearest} instead"
 
 
 @dataclass(eq=False, kw_only=True)
 class RunFailed(HoldfastError):
-    """A run did not end well; its code says why."""
+    """A run failed, was aborted or was interrupted; `reason` is its code."""
 
     code = "run_failed"
 
@@ -249,7 +248,7 @@ class RunFailed(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class HarnessClosed(HoldfastError):
-    """The harness, or this session of it, was closed: open it again."""
+    """The harness or session was closed: open it again."""
 
     code = "harness_closed"
 

@@ -1,22 +1,23 @@
-"""What all errors are, and the two that anything may raise."""
+"""The base class of all errors, and errors that any part may raise."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 
 @dataclass(eq=False, kw_only=True)
 class HoldfastError(Exception):
-    """The root of all our errors."""
+    """Base class of all errors that Holdfast raises on purpose."""
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The error's facts by name, as a server sends them."""
+        """The error's fields by name, as a server sends them."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -29,7 +30,7 @@ def _rebuild(cls: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
 
 @dataclass(eq=False, kw_only=True)
 class InvalidValue(HoldfastError):
-    """The one refusal of what cannot be stored or asked for; nothing was written."""
+    """An argument is invalid; nothing was written."""
 
     code = "invalid_value"
 
@@ -44,7 +45,7 @@ class InvalidValue(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class MissingExtra(HoldfastError, ImportError):
-    """An optional package is needed for this."""
+    """This needs an optional package that is not installed."""
 
     code = "missing_extra"
 
@@ -57,7 +58,7 @@ class MissingExtra(HoldfastError, ImportError):
 
 @dataclass(eq=False, kw_only=True)
 class WrongLoop(HoldfastError, RuntimeError):
-    """Something was used on another event loop than the one that it was opened on, as in a second
+    """An object was used on a different event loop than it was opened on, such as in a second
     `asyncio.run` or in another thread; nothing was done."""
 
     code = "wrong_loop"
@@ -67,14 +68,12 @@ class WrongLoop(HoldfastError, RuntimeError):
     def __str__(self) -> str:
         return (
             f"{self.what} was opened on another event loop: use it on that loop, open one for each "
-            "loop, or use holdfast.sync, which any thread may call"
+            "loop, or use holdfast.sync, which works from any thread"
         )
 
 
 def instead(name: str, available: list[str]) -> str:
-    """What there is in place of a name that is unknown, and which of it was perhaps meant."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
-
+    """List the available names after an unknown one, with the closest match first."""
     near = get_close_matches(name, available, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return f"{meant}there are: {', '.join(available) or 'none'}"

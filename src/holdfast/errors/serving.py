@@ -1,4 +1,4 @@
-"""What a server refuses, and how it fails."""
+"""Errors of servers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from .root import HoldfastError, instead
 
 @dataclass(eq=False, kw_only=True)
 class InvalidSettings(HoldfastError):
-    """A server cannot be run with these settings. Every fault is listed."""
+    """The settings of a server are invalid. All faults are listed."""
 
     code = "invalid_settings"
 
     faults: list[str]
 
     def __str__(self) -> str:
-        return "the server cannot be run:" + "".join(f"\n- {fault}" for fault in self.faults)
+        listed = "".join(f"\n- {fault}" for fault in self.faults)
+        return f"the settings of the server are invalid:{listed}"
 
 
 @dataclass(eq=False, kw_only=True)
 class Unauthorized(HoldfastError):
-    """The server does not know who asks: no key, or one that is wrong, expired or revoked."""
+    """The request has no key, or one that is invalid, expired or revoked."""
 
     code = "unauthorized"
 
-    problem: str = "a valid key is needed"
+    problem: str = "a valid key is required"
 
     def __str__(self) -> str:
         return self.problem
@@ -33,7 +34,7 @@ class Unauthorized(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class Forbidden(HoldfastError):
-    """Whoever asks may not do this; `scope` is what a key would need for it."""
+    """The caller is not allowed to do this; `scope` is the scope that a key needs for it."""
 
     code = "forbidden"
 
@@ -46,19 +47,19 @@ class Forbidden(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class NoRoute(HoldfastError):
-    """The server has nothing at this path."""
+    """The server has no route for this path."""
 
     code = "not_found"
 
     path: str
 
     def __str__(self) -> str:
-        return f"there is nothing at {self.path!r}"
+        return f"no route matches path {self.path!r}"
 
 
 @dataclass(eq=False, kw_only=True)
 class MethodNotAllowed(HoldfastError):
-    """What is at this path takes other methods."""
+    """The route does not support this HTTP method."""
 
     code = "method_not_allowed"
 
@@ -66,12 +67,12 @@ class MethodNotAllowed(HoldfastError):
     allowed: list[str]
 
     def __str__(self) -> str:
-        return f"{self.method} is not possible here: use {', '.join(self.allowed)}"
+        return f"method {self.method} is not allowed here: use {', '.join(self.allowed)}"
 
 
 @dataclass(eq=False, kw_only=True)
 class UnsupportedMedia(HoldfastError):
-    """The body of a request is of a type that is not taken here."""
+    """The content type of a request body is not supported."""
 
     code = "unsupported_media_type"
 
@@ -79,24 +80,24 @@ class UnsupportedMedia(HoldfastError):
     wanted: str
 
     def __str__(self) -> str:
-        return f"a body of type {self.found!r} is not taken here: send {self.wanted}"
+        return f"content type {self.found!r} is not supported here: send {self.wanted}"
 
 
 @dataclass(eq=False, kw_only=True)
 class RequestTooLarge(HoldfastError):
-    """The body of a request has more bytes than are taken here; nothing of it was read."""
+    """The body of a request is too large; it was not read."""
 
     code = "request_too_large"
 
     limit: int
 
     def __str__(self) -> str:
-        return f"the body of a request may have {self.limit} bytes"
+        return f"the request body is too large: send at most {self.limit} bytes"
 
 
 @dataclass(eq=False, kw_only=True)
 class RequestTooSlow(HoldfastError):
-    """The body of a request did not come in time; nothing was done."""
+    """The body of a request did not arrive in time; nothing was done."""
 
     code = "request_too_slow"
     retryable = True
@@ -104,12 +105,12 @@ class RequestTooSlow(HoldfastError):
     seconds: float
 
     def __str__(self) -> str:
-        return f"the body of a request must be here within {self.seconds:g} seconds"
+        return f"the request body did not arrive within {self.seconds:g} seconds: retry"
 
 
 @dataclass(eq=False, kw_only=True)
 class RateLimited(HoldfastError):
-    """Too much at once: `limit` of `what` are allowed. Try again in `retry_after` seconds."""
+    """A rate limit was exceeded: `limit` of `what`. Retry in `retry_after` seconds."""
 
     code = "rate_limited"
     retryable = True
@@ -119,24 +120,25 @@ class RateLimited(HoldfastError):
     retry_after: float
 
     def __str__(self) -> str:
-        return f"{self.limit:g} {self.what} are allowed: try again in {self.retry_after:g} seconds"
+        limit = f"{self.limit:g} {self.what}"
+        return f"the limit of {limit} is exceeded: retry in {self.retry_after:g} seconds"
 
 
 @dataclass(eq=False, kw_only=True)
 class KeyReused(HoldfastError):
-    """The idempotency key stands for another request already; nothing was done."""
+    """The idempotency key was already used for another request; nothing was done."""
 
     code = "key_reused"
 
     key: str
 
     def __str__(self) -> str:
-        return f"key {self.key!r} was used for another request: use a new key for a new request"
+        return f"idempotency key {self.key!r} was used for another request: use a new key"
 
 
 @dataclass(eq=False, kw_only=True)
 class UnknownEngine(HoldfastError):
-    """No engine of this name runs here: ask for one of `available`."""
+    """The server has no such engine: use one of `available`."""
 
     code = "unknown_engine"
 
@@ -144,12 +146,12 @@ class UnknownEngine(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"there is no engine {self.engine!r}; {instead(self.engine, self.available)}"
+        return f"unknown engine {self.engine!r}; {instead(self.engine, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)
 class UnknownAgent(HoldfastError):
-    """No agent of this name is served here: ask for one of `available`."""
+    """The server has no such agent: use one of `available`."""
 
     code = "unknown_agent"
 
@@ -157,12 +159,12 @@ class UnknownAgent(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"there is no agent {self.agent!r}; {instead(self.agent, self.available)}"
+        return f"unknown agent {self.agent!r}; {instead(self.agent, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)
 class UnknownLoader(HoldfastError):
-    """Agents are not loaded in this way here: use one of `available`."""
+    """The server has no such loader of agents: use one of `available`."""
 
     code = "unknown_loader"
 
@@ -170,13 +172,13 @@ class UnknownLoader(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"there is no loader {self.loader!r}; {instead(self.loader, self.available)}"
+        return f"unknown loader {self.loader!r}; {instead(self.loader, self.available)}"
 
 
 @dataclass(eq=False, kw_only=True)
 class ServerError(HoldfastError):
-    """A server failed, or said something that this client does not know: `reason` is the code
-    that it gave, `status` that of HTTP."""
+    """A server failed, or gave an error code that this client does not know: `reason` is the code,
+    `status` the HTTP status."""
 
     code = "server_error"
 
@@ -190,8 +192,8 @@ class ServerError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class ServerUnavailable(ServerError):
-    """A server could not be reached, or did not answer, for as long as the client was to try. What
-    was sent may have arrived: the same call, with the same key, may be made again."""
+    """A server could not be reached, or did not respond, until the client's timeout. The request
+    may have arrived: retry the same call with the same idempotency key."""
 
     code = "server_unavailable"
     retryable = True
@@ -201,9 +203,9 @@ class ServerUnavailable(ServerError):
 
 @dataclass(eq=False, kw_only=True)
 class WrongServer(ServerError):
-    """What answers a client at its address is no Holdfast server: another program, a page of a
-    proxy, or an address that sends elsewhere."""
+    """The program at this address is not a Holdfast server: another program, a proxy's page, or a
+    redirect."""
 
     code = "wrong_server"
 
-    problem: str = "what answers is no Holdfast server"
+    problem: str = "the program at this address is not a Holdfast server"

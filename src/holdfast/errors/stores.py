@@ -1,4 +1,4 @@
-"""What a store, a log or a life cycle refuses, and how a database fails."""
+"""Errors about sessions, logs and stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .root import HoldfastError, instead
 
 @dataclass(eq=False, kw_only=True)
 class SessionNotFound(HoldfastError):
-    """No log has this key in this tenant: never made, or deleted."""
+    """The tenant has no such thread: it was never created, or it was deleted."""
 
     code = "session_not_found"
 
@@ -20,13 +20,13 @@ class SessionNotFound(HoldfastError):
     def __str__(self) -> str:
         return (
             f"no thread {self.thread!r} of session {self.session!r} in tenant {self.tenant!r}: "
-            "check the id, or begin the session first"
+            "check the id, or create the session first"
         )
 
 
 @dataclass(eq=False, kw_only=True)
 class SessionExists(HoldfastError):
-    """The key that should begin a log has one already."""
+    """A log that should be created already exists."""
 
     code = "session_exists"
 
@@ -35,12 +35,12 @@ class SessionExists(HoldfastError):
     thread: str = "main"
 
     def __str__(self) -> str:
-        return f"thread {self.thread!r} of session {self.session!r} exists already"
+        return f"thread {self.thread!r} of session {self.session!r} already exists"
 
 
 @dataclass(eq=False, kw_only=True)
 class SessionMoved(HoldfastError):
-    """The log was sealed because its session continues elsewhere."""
+    """The log is sealed because its session was moved elsewhere."""
 
     code = "session_moved"
 
@@ -50,12 +50,12 @@ class SessionMoved(HoldfastError):
     to: str
 
     def __str__(self) -> str:
-        return f"session {self.session!r} was moved to {self.to!r} and takes no new events here"
+        return f"session {self.session!r} was moved to {self.to!r} and accepts no events here"
 
 
 @dataclass(eq=False, kw_only=True)
 class PhaseError(HoldfastError):
-    """The session's phase does not allow this."""
+    """The phase of the session does not allow this operation."""
 
     code = "phase_error"
 
@@ -70,7 +70,7 @@ class PhaseError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class SurfaceTaken(HoldfastError):
-    """Another live session has this surface: move it on purpose, or leave it there."""
+    """Another live session has this surface; `move=True` takes it over."""
 
     code = "surface_taken"
 
@@ -80,12 +80,12 @@ class SurfaceTaken(HoldfastError):
     address: str
 
     def __str__(self) -> str:
-        return f"{self.surface} {self.address!r} is attached to session {self.session!r}"
+        return f"surface {self.surface} {self.address!r} belongs to session {self.session!r}"
 
 
 @dataclass(eq=False, kw_only=True)
 class DeletionRefused(HoldfastError):
-    """The session must be kept: what keeps it is `reason`."""
+    """The session cannot be deleted now, for example because of a legal hold."""
 
     code = "deletion_refused"
 
@@ -94,12 +94,12 @@ class DeletionRefused(HoldfastError):
     reason: str
 
     def __str__(self) -> str:
-        return f"session {self.session!r} must be kept: {self.reason}"
+        return f"session {self.session!r} cannot be deleted: {self.reason}"
 
 
 @dataclass(eq=False, kw_only=True)
 class HeadMoved(HoldfastError):
-    """Another writer appended first: read what it wrote, then decide again."""
+    """Another writer appended first: read the new events, then decide again."""
 
     code = "head_moved"
     retryable = True
@@ -119,7 +119,7 @@ class HeadMoved(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class LogReplaced(HoldfastError):
-    """The log under this key is another one than the caller knew: start from its beginning."""
+    """The log was deleted and created again: read it from its beginning."""
 
     code = "log_replaced"
 
@@ -131,13 +131,14 @@ class LogReplaced(HoldfastError):
 
     def __str__(self) -> str:
         return (
-            f"thread {self.thread!r} of session {self.session!r} is not log {self.known!r} any more"
+            f"thread {self.thread!r} of session {self.session!r} is no longer log {self.known!r}: "
+            "it was deleted and created again"
         )
 
 
 @dataclass(eq=False, kw_only=True)
 class LeaseLost(HoldfastError):
-    """The lease was released, or somebody else took the thread over: stop driving."""
+    """The lease was released or taken over by another driver: stop driving."""
 
     code = "lease_lost"
 
@@ -152,13 +153,13 @@ class LeaseLost(HoldfastError):
         holder = f"held by {self.owner!r}" if self.owner else "released"
         return (
             f"lease {self.token} of thread {self.thread!r} of session {self.session!r} "
-            f"is not the newest, which is {self.newest} ({holder})"
+            f"is not valid any more: the newest lease is {self.newest} ({holder})"
         )
 
 
 @dataclass(eq=False, kw_only=True)
 class LeaseHeld(HoldfastError):
-    """Somebody drives this thread: wait, or take over with `steal=reason`."""
+    """Another driver has the lease: wait, or take over with `steal=reason`."""
 
     code = "lease_held"
     retryable = True
@@ -172,14 +173,14 @@ class LeaseHeld(HoldfastError):
 
     def __str__(self) -> str:
         return (
-            f"thread {self.thread!r} of session {self.session!r} is driven by {self.owner!r} "
-            f"since {self.since} for {self.left} ms more"
+            f"thread {self.thread!r} of session {self.session!r} is driven by {self.owner!r}, "
+            f"whose lease lasts {self.left} ms more"
         )
 
 
 @dataclass(eq=False, kw_only=True)
 class BlobNotFound(HoldfastError):
-    """The session owns no blob with this hash."""
+    """The session has no blob with this hash."""
 
     code = "blob_not_found"
 
@@ -193,7 +194,7 @@ class BlobNotFound(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreError(HoldfastError):
-    """The backend failed; the driver's error is `__cause__`."""
+    """The backend failed; the database driver's error is `__cause__`."""
 
     code = "store_error"
 
@@ -205,7 +206,7 @@ class StoreError(HoldfastError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreUnavailable(StoreError):
-    """The backend did not answer or refused to write; the same call may be sent again."""
+    """The backend did not respond or rejected a write; retry the same call."""
 
     code = "store_unavailable"
     retryable = True
@@ -213,7 +214,7 @@ class StoreUnavailable(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreTooNew(StoreError):
-    """A newer Holdfast wrote this store: upgrade this program."""
+    """A newer version of Holdfast wrote this store: upgrade this program."""
 
     code = "store_too_new"
 
@@ -223,16 +224,15 @@ class StoreTooNew(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class StoreDamaged(StoreError):
-    """The database file itself is malformed: `verify` reports what can still be told; put a backup
-    in its place."""
+    """The database file is malformed: restore a backup."""
 
     code = "store_damaged"
 
 
 @dataclass(eq=False, kw_only=True)
 class StoreReplaced(StoreError):
-    """The file at `path` was removed or replaced while the store had it open. Nothing more is
-    written or read: close the store, and open it again once the right file is there."""
+    """The file at `path` was removed or replaced while the store was open. Nothing is read or
+    written any more: close the store, restore the file, and open the store again."""
 
     code = "store_replaced"
 
@@ -241,8 +241,8 @@ class StoreReplaced(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class LogDamaged(StoreError):
-    """One event cannot be read, or is missing. Nothing behind it was given before this was raised;
-    `after=seq` continues behind it."""
+    """One event cannot be read, or is missing. No later event was returned before this error;
+    `after=seq` continues after it."""
 
     code = "log_damaged"
 
@@ -254,8 +254,7 @@ class LogDamaged(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class KeyMissing(StoreError):
-    """What is asked for, or event `seq` of it, is encrypted by a key that the vault does not
-    have."""
+    """The data, or event `seq` of it, is encrypted with a key that the vault does not have."""
 
     code = "key_missing"
 
@@ -266,7 +265,7 @@ class KeyMissing(StoreError):
 
 @dataclass(eq=False, kw_only=True)
 class UnknownStore(HoldfastError):
-    """No store of this kind is to be had here: ask for one of `available`."""
+    """This kind of store is not available here: use one of `available`."""
 
     code = "unknown_store"
 
@@ -274,4 +273,4 @@ class UnknownStore(HoldfastError):
     available: list[str]
 
     def __str__(self) -> str:
-        return f"there is no store of kind {self.kind!r}; {instead(self.kind, self.available)}"
+        return f"unknown kind of store {self.kind!r}; {instead(self.kind, self.available)}"

@@ -11,7 +11,7 @@ from ..errors import ToolError
 from .loop.tool_context import Acting
 from .tools.definition import Tool, ToolContext, tool
 from .tools.tasks import GivenTask, changed, completed, summary, written
-from .tools.values import Answer, Park, ToolResult
+from .tools.values import CallAnswer, Park, ToolResult
 
 Selection = Literal["single_select", "multi_select"]
 
@@ -58,7 +58,7 @@ def _answers(options: list[Option] | None, selection: Selection) -> dict[str, An
     return one if selection == "single_select" else {"type": "array", "items": one}
 
 
-def _said(answer: Answer) -> ToolResult:
+def _said(answer: CallAnswer) -> ToolResult:
     if answer.outcome == "denied":
         return ToolResult(content=f"The person would not say. {answer.reason or ''}".strip())
     value = answer.value

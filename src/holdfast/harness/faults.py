@@ -34,7 +34,7 @@ TRACE = 20_000  # characters of a traceback
 WORDS = 20_000  # characters of what an error says
 
 
-class Kind(Struct, frozen=True):
+class FaultKind(Struct, frozen=True):
     """What is true of every fault with one code."""
 
     category: Category
@@ -44,28 +44,40 @@ class Kind(Struct, frozen=True):
     public_message: str
 
 
-CODES: dict[str, Kind] = {
-    "run_failed": Kind("run", "fatal", False, False, "The run failed."),
-    "run_aborted": Kind("run", "warn", False, False, "The run was stopped."),
-    "limit_steps": Kind("run", "warn", False, False, "The run took too many steps."),
-    "limit_tokens": Kind("run", "warn", False, False, "The run used too many tokens."),
-    "limit_cost": Kind("run", "warn", False, False, "The run cost too much."),
-    "limit_time": Kind("run", "warn", False, False, "The run took too long."),
-    "limit_size": Kind("run", "warn", False, False, "The model's answer was too long."),
-    "no_output": Kind("run", "error", False, False, "The model gave no answer of the wanted kind."),
-    "crash_loop": Kind("run", "fatal", False, False, "The run broke off too often."),
-    "model_failed": Kind("model", "error", False, False, "The model call failed."),
-    "model_rate_limited": Kind("model", "warn", False, True, "The model is busy; try again later."),
-    "model_timeout": Kind("model", "warn", False, True, "The model did not answer in time."),
-    "model_unavailable": Kind("model", "warn", False, True, "The model cannot be reached."),
-    "tool_failed": Kind("tool", "error", True, False, "A tool failed."),
-    "bad_arguments": Kind("tool", "error", True, False, "A tool was called with bad arguments."),
-    "denied": Kind("approval", "warn", True, False, "A tool call was denied."),
-    "context_failed": Kind("context", "error", False, False, "The context could not be built."),
-    "storage_failed": Kind("storage", "error", True, False, "The conversation could not be saved."),
-    "store_unavailable": Kind("storage", "error", True, True, "The storage cannot be reached."),
-    "sandbox_failed": Kind("sandbox", "error", True, False, "A command could not be run."),
-    "runtime_failed": Kind("runtime", "fatal", False, False, "Something went wrong."),
+CODES: dict[str, FaultKind] = {
+    "run_failed": FaultKind("run", "fatal", False, False, "The run failed."),
+    "run_aborted": FaultKind("run", "warn", False, False, "The run was stopped."),
+    "limit_steps": FaultKind("run", "warn", False, False, "The run took too many steps."),
+    "limit_tokens": FaultKind("run", "warn", False, False, "The run used too many tokens."),
+    "limit_cost": FaultKind("run", "warn", False, False, "The run cost too much."),
+    "limit_time": FaultKind("run", "warn", False, False, "The run took too long."),
+    "limit_size": FaultKind("run", "warn", False, False, "The model's answer was too long."),
+    "no_output": FaultKind(
+        "run", "error", False, False, "The model gave no answer of the wanted kind."
+    ),
+    "crash_loop": FaultKind("run", "fatal", False, False, "The run broke off too often."),
+    "model_failed": FaultKind("model", "error", False, False, "The model call failed."),
+    "model_rate_limited": FaultKind(
+        "model", "warn", False, True, "The model is busy; try again later."
+    ),
+    "model_timeout": FaultKind("model", "warn", False, True, "The model did not answer in time."),
+    "model_unavailable": FaultKind("model", "warn", False, True, "The model cannot be reached."),
+    "tool_failed": FaultKind("tool", "error", True, False, "A tool failed."),
+    "bad_arguments": FaultKind(
+        "tool", "error", True, False, "A tool was called with bad arguments."
+    ),
+    "denied": FaultKind("approval", "warn", True, False, "A tool call was denied."),
+    "context_failed": FaultKind(
+        "context", "error", False, False, "The context could not be built."
+    ),
+    "storage_failed": FaultKind(
+        "storage", "error", True, False, "The conversation could not be saved."
+    ),
+    "store_unavailable": FaultKind(
+        "storage", "error", True, True, "The storage cannot be reached."
+    ),
+    "sandbox_failed": FaultKind("sandbox", "error", True, False, "A command could not be run."),
+    "runtime_failed": FaultKind("runtime", "fatal", False, False, "Something went wrong."),
 }
 
 DEFAULTS: dict[Source, str] = {
@@ -93,7 +105,7 @@ _PASSING: dict[Source, tuple[str, str]] = {
 }
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class RunFault(Struct, frozen=True, kw_only=True):
     """One thing that went wrong. `message`, `stack` and `details` are for operators alone;
     `recoverable` says that the run goes on, `retryable` that the same call may succeed."""
 
@@ -160,7 +172,7 @@ class Retry(Struct, frozen=True, kw_only=True):
     storage: Attempts = Attempts(5, backoff=0.1)
 
 
-Hook: TypeAlias = Callable[[BaseException, Fault], "Fault | dict[str, Any] | None"]
+Hook: TypeAlias = Callable[[BaseException, RunFault], "RunFault | dict[str, Any] | None"]
 
 
 class ErrorPolicy(Struct, frozen=True, kw_only=True):
@@ -191,11 +203,11 @@ DEFAULT = ErrorPolicy()
 _MASK = Redactor()
 
 
-def make(code: str, message: str = "", *, source: Source = "run", **fields: Any) -> Fault:
+def make(code: str, message: str = "", *, source: Source = "run", **fields: Any) -> RunFault:
     """A fault that no exception tells of, as a limit; the rest is what its code says, or what
     is usual at `source` where the code is the program's own."""
     kind = CODES.get(code) or CODES[DEFAULTS[source]]
-    return Fault(
+    return RunFault(
         **{
             "code": code,
             "message": message or kind.public_message,
@@ -206,7 +218,7 @@ def make(code: str, message: str = "", *, source: Source = "run", **fields: Any)
     )
 
 
-def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFAULT) -> Fault:
+def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFAULT) -> RunFault:
     """The fault that `error` is, where it came from `source`. Users are also told what to do, where
     our own error says that."""
     code = _code(error, source)
@@ -241,7 +253,9 @@ def remedy(error: BaseException) -> str | None:
     return f"{said[0].upper()}{said[1:].rstrip('.')}." if said else None
 
 
-def public(fault: Fault, policy: ErrorPolicy = DEFAULT, redactor: Redactor | None = None) -> Fault:
+def public(
+    fault: RunFault, policy: ErrorPolicy = DEFAULT, redactor: Redactor | None = None
+) -> RunFault:
     """The fault as users see it: in the status, in events and on streams. Even where the
     policy exposes what is inside, secrets are masked."""
     mask = redactor or _MASK
@@ -259,12 +273,12 @@ def public(fault: Fault, policy: ErrorPolicy = DEFAULT, redactor: Redactor | Non
     )
 
 
-def retryable(fault: Fault) -> bool:
+def retryable(fault: RunFault) -> bool:
     """Whether the same call may be made again: only what passes by itself."""
     return fault.retryable and fault.severity != "fatal" and fault.code != "run_aborted"
 
 
-def retry_after(fault: Fault) -> float | None:
+def retry_after(fault: RunFault) -> float | None:
     """The seconds that the provider asked to wait, if it did."""
     asked = fault.details.get("retry_after")
     return float(asked) if isinstance(asked, (int, float)) and math.isfinite(asked) else None
@@ -309,10 +323,10 @@ def _known(error: HoldfastError) -> str | None:
     return None
 
 
-def _changed(fault: Fault, answer: Fault | dict[str, Any] | None) -> Fault:
+def _changed(fault: RunFault, answer: RunFault | dict[str, Any] | None) -> RunFault:
     if answer is None:
         return fault
-    if isinstance(answer, Fault):
+    if isinstance(answer, RunFault):
         return answer
     changes = dict(answer)
     kind = CODES.get(changes.get("code", fault.code))
@@ -321,13 +335,13 @@ def _changed(fault: Fault, answer: Fault | dict[str, Any] | None) -> Fault:
     return _Strict.check(whole)
 
 
-class _Strict(Fault, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Strict(RunFault, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault whose fields someone else gave."""
 
     @classmethod
-    def check(cls, fields: dict[str, Any]) -> Fault:
+    def check(cls, fields: dict[str, Any]) -> RunFault:
         found = msgspec.convert(fields, cls)
-        return Fault(**msgspec.structs.asdict(found))
+        return RunFault(**msgspec.structs.asdict(found))
 
 
 def _trace(error: BaseException) -> str | None:

@@ -33,14 +33,14 @@ from .agents.sources import ToolSource, gather, release
 from .agents.subagents import models_of, tools_named
 from .faults import ErrorPolicy
 from .idle_sessions import evict
-from .listeners import Listener, Notices
+from .listeners import Listener, Listeners
 from .live.inbox import settle
 from .live.inputs import check_entries, check_seconds
 from .open_sessions import GRACE, OpenSessions
 from .prices import price
 from .sandbox.port import Reason, Sandbox
-from .sandbox.removal import Swept, cleared, condemn
-from .session.message_stream import Stream
+from .sandbox.removal import SweptFolders, cleared, condemn
+from .session.message_stream import MessageStream
 from .session.session import Session
 from .session.subagents import holder
 from .setup import prepare
@@ -94,7 +94,7 @@ class Harness:
         self.agent, self.tenant, self._source = agent, tenant, store
         self._recovery = recovery
         self._logs: Logs = (logging or LogConfig()).open()
-        self._notices = Notices(self._logs.log)
+        self._notices = Listeners(self._logs.log)
         self._opened: OpenSessions | None = None
         self._sources: list[ToolSource] = []
         self._starting = asyncio.Lock()
@@ -217,12 +217,12 @@ class Harness:
         program itself chooses is not limited."""
         self._settings["offered"] = frozenset(refs)
 
-    async def sweep_folders(self) -> Swept:
+    async def sweep_folders(self) -> SweptFolders:
         """Remove the work folders that deleted sessions have left, as a process that was killed
         or a file that could not be removed leaves them; done at each start too. Nothing for a
         sandbox that has no `sweep`."""
         sweep = getattr(self._sessions().config.sandbox, "sweep", None)
-        return Swept() if sweep is None else await sweep(self._is_gone)
+        return SweptFolders() if sweep is None else await sweep(self._is_gone)
 
     async def _is_gone(self, scope: Scope, store: str) -> bool | None:
         """Whether a session is gone that was being deleted; None for one of another store."""
@@ -392,7 +392,7 @@ class Harness:
         *,
         output_type: Any = None,
         **options: Unpack[SendOptions],
-    ) -> Stream:
+    ) -> MessageStream:
         """`session.stream` of the session with this id."""
         check_options(options)
         session = await self.get_or_create(id)

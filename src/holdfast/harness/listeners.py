@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ..errors import InvalidValue
-from .telemetry.logs import Log
+from .telemetry.logs import BoundLog
 
 Listener: TypeAlias = Callable[[str, str, Any], Any]
 
 
-class Notices:
+class Listeners:
     """Plain functions that are called with an event, the id of a session and a value. What one
     raises is logged, and hurts nobody else."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: BoundLog) -> None:
         self._log = log
         self._listeners: list[Listener] = []
 

@@ -15,10 +15,10 @@ from ..log.events import Event, Key, NewEvent, key
 from ..stores.port import Store
 from ..values.records import Receipt
 from .agents.config import Config
-from .agents.runtime import Runtime
+from .agents.runtime import HarnessRuntime
 from .agents.subagents import family
 from .faults import CODES
-from .listeners import Notices
+from .listeners import Listeners
 from .live.log import Hearer, Live
 from .live.open_logs import Lives
 from .sandbox.port import Reason
@@ -34,9 +34,9 @@ class OpenSessions:
     """The live sessions of one tenant, their logs, and who drives them. It is what each of
     these sessions asks of its harness."""
 
-    def __init__(self, config: Config, store: Store, tenant: str, notices: Notices) -> None:
+    def __init__(self, config: Config, store: Store, tenant: str, notices: Listeners) -> None:
         self.config, self.store, self.tenant = config, store, tenant
-        self.runtime = Runtime(config, store, self._nudge)
+        self.runtime = HarnessRuntime(config, store, self._nudge)
         self.lives = Lives(store, self._happened)
         self._leaving: dict[str, asyncio.Future[None]] = {}  # sessions that are being closed
         self.drivers = Drivers(

@@ -11,7 +11,7 @@ from ..models import registry
 from ..values.options import RunLimits
 from .agents import settings
 from .agents.agent import Agent, faults
-from .agents.limits import Bounds
+from .agents.limits import RunBounds
 from .agents.subagents import family, models_of
 from .faults import ErrorPolicy
 from .loop.typed_output import output_tool
@@ -47,8 +47,8 @@ def prepare(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _bounds(given: Mapping[str, Any]) -> Bounds:
-    return Bounds(
+def _bounds(given: Mapping[str, Any]) -> RunBounds:
+    return RunBounds(
         limits=given["limits"] or RunLimits(),
         tokens=given["window_tokens"],
         turns=given["window_turns"],

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from . import events as ev
 from .codec import check_count, typed
-from .events import Event, Payload
+from .events import Event, Payload, ids
 from .state import State, fold
 
 ROLES: dict[str, Literal["user", "assistant"]] = {
@@ -177,7 +177,7 @@ def _outcome(event: Event) -> tuple[str, Outcome]:
     how = {"outcome": "unknown", "result": _raw(event)}
     if _erased(event) is not None:
         how = {"outcome": "erased"}
-    return event.id.removeprefix("done:"), Outcome(seq=event.seq, at=event.at, **how)
+    return ids.done_call(event.id), Outcome(seq=event.seq, at=event.at, **how)
 
 
 def _change(calls: list[ToolCall], place: int, **changes: Any) -> None:

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from ..log import events as ev
 from ..log.codec import typed
-from ..log.events import Event
-from ..log.state import CHILD, CallStatus, FileChanges, State, fold
+from ..log.events import Event, ids
+from ..log.state import CallStatus, FileChanges, State, fold
 from .delta import Delta, TextPieces
 from .risk import risk
 from .usage import Usage, spent
@@ -193,7 +193,7 @@ def phase(state: State) -> str:
     if run is None or not run.open:
         failed = run is not None and run.status == "failed"
         return "queued" if state.queue else "error" if failed else "idle"
-    if state.pending and all(id.endswith(CHILD) for id in state.pending):
+    if state.pending and all(ids.is_child(id) for id in state.pending):
         return "running_tool"
     if state.pending and run.status == "waiting":
         return "waiting_approval"
@@ -340,7 +340,7 @@ def _progress_reported(display: Display, event: Event, p: ev.ProgressReported | 
 
 def _tool_finished(display: Display, event: Event, p: ev.ToolFinished | None) -> Display:
     if p is None:
-        return _told(display, event.id.removeprefix("done:"), status="unknown", over=True)
+        return _told(display, ids.done_call(event.id), status="unknown", over=True)
     result = p.content if p.result is None else p.result
     error = None if p.outcome == "ok" else p.error or p.content or p.code
     status = ENDED[p.outcome]
@@ -357,8 +357,8 @@ def _told(display: Display, call: str, **changes: Any) -> Display:
 def _pending_opened(display: Display, event: Event, p: ev.PendingOpened | None) -> Display:
     if p is None or p.id in display.pending:
         return display
-    if p.id.endswith(CHILD):
-        call = p.id.removesuffix(CHILD)
+    if ids.is_child(p.id):
+        call = ids.child_call(p.id)
         return _told(display, call, thread=f"sub/{call}")
     item = ItemShown(
         what=p.what,
@@ -418,9 +418,8 @@ def _chosen(display: Display, state: State) -> dict[str, str | None]:
     modes = display.modes
     mode = state.mode if state.mode in modes or not modes else next(iter(modes))
     run = state.active.model if state.active is not None else None
-    chosen = state.models.get("" if state.mode is None else mode or "")
-    refs = (run, chosen, modes.get(mode or ""), state.model, display.default)
-    return {"mode": mode, "model": next((ref for ref in refs if ref), None)}
+    model = state.next_model(mode, modes.get(mode or ""), display.default, run)
+    return {"mode": mode, "model": model}
 
 
 def _tools(display: Display, state: State) -> dict[str, ToolShown]:
@@ -435,7 +434,7 @@ def _pending(display: Display, state: State) -> dict[str, ItemShown]:
     """The items that a person can answer; calls that wait for a sub-agent are not among them."""
     found: dict[str, ItemShown] = {}
     for id, item in state.pending.items():
-        if not id.endswith(CHILD):
+        if not ids.is_child(id):
             shown = display.pending.get(id) or ItemShown(
                 what=item.what, title=item.what, call=item.call
             )

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from ..log import events as ev
 from ..log.codec import typed
-from ..log.events import Event, Key
-from ..log.state import CHILD, FINAL, State
+from ..log.events import Event, Key, ids
+from ..log.state import FINAL, State
 from .metrics import RunTally
 from .pending import Ask
 from .result import Result, ResultStatus
@@ -69,7 +69,7 @@ class MessageWatch:
         elif isinstance(payload, ev.PendingOpened):
             self._open.add(payload.id)
         elif item.kind == "pending.settled":
-            self._open.discard(item.id.removeprefix("settle:"))
+            self._open.discard(ids.settled_item(item.id))
         if self.run is None or item.run != self.run:
             return self.run is not None
         self._tally.add(item)
@@ -187,4 +187,4 @@ def asks_within(state: State) -> bool:
 
 def _all_children(items: set[str] | dict[str, Any]) -> bool:
     """Whether all that is pending is the work of sub-agents, so that nobody has to answer."""
-    return bool(items) and all(id.endswith(CHILD) for id in items)
+    return bool(items) and all(ids.is_child(id) for id in items)

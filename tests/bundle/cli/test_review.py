@@ -36,7 +36,7 @@ def test_a_review_shows_each_replacement_and_each_doubt_and_writes_nothing(cli: 
         "$.threads[0].events[1].data.text" in line and "password" in line for line in replaced
     )
     assert PASSWORD not in ended.out + ended.err
-    assert "nothing was written" in ended.err
+    assert "no file was written" in ended.err
     assert list(Path().glob("*.zip")) == []
 
 

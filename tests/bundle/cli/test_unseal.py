@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Event, Row, Store, connect, key
-from holdfast.cli import bundlefiles
+from holdfast.cli import bundle_files
 from tests.cli.conftest import Cli, created, said, write
 from tests.copy.scene import events_of
 
@@ -60,7 +60,7 @@ def test_a_move_is_taken_back_and_the_log_says_by_whom_and_why(cli: Cli, url: st
 
 def test_people_are_told_in_a_line(cli: Cli, url: str) -> None:
     cli(*MOVE)
-    assert cli("unseal", "s", *WHY, "-y").out == "s  goes on here  1 thread\n"
+    assert cli("unseal", "s", *WHY, "-y").out == "s  reopened  1 thread\n"
     actor = look(url)[1][-1].actor
     assert actor is not None
     assert actor.startswith("cli:")
@@ -111,13 +111,13 @@ def test_a_wrong_call_opens_nothing(cli: Cli, url: str, options: list[str], code
 def test_a_move_whose_file_cannot_be_put_there_has_not_happened(
     cli: Cli, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = bundlefiles._put
+    put = bundle_files._put_new
 
-    def late(draft: Path, target: Path, force: bool) -> None:
+    def late(draft: Path, target: Path) -> None:
         target.write_text("somebody was quicker")
-        put(draft, target, force)
+        put(draft, target)
 
-    monkeypatch.setattr(bundlefiles, "_put", late)
+    monkeypatch.setattr(bundle_files, "_put_new", late)
     ended = cli(*MOVE)
     assert ended.code == 1
     assert Path("s.zip").read_text() == "somebody was quicker"

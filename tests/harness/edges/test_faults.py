@@ -17,8 +17,8 @@ from holdfast.harness.faults import (
     CODES,
     Attempts,
     ErrorPolicy,
-    Fault,
     Retry,
+    RunFault,
     Source,
     classify,
     context_outcome,
@@ -176,7 +176,7 @@ def test_a_stop_is_never_tried_again_whatever_a_fault_says() -> None:
 # What users see
 
 
-def secret_fault() -> Fault:
+def secret_fault() -> RunFault:
     try:
         raise RuntimeError(f"login with {SECRET} failed")
     except RuntimeError as error:
@@ -231,7 +231,7 @@ def test_users_see_what_the_policy_lets_out_and_never_a_secret(expose: bool, sta
 def test_the_hook_has_the_last_word(answer: Any, expected: dict[str, Any]) -> None:
     seen = []
 
-    def hook(error: BaseException, fault: Fault) -> Any:
+    def hook(error: BaseException, fault: RunFault) -> Any:
         seen.append((str(error), fault.code))
         return answer
 
@@ -247,7 +247,7 @@ def test_a_changed_code_decides_about_retries() -> None:
     assert not retryable(classify(error, source="model", policy=policy))
 
 
-def failing(error: BaseException, fault: Fault) -> Any:
+def failing(error: BaseException, fault: RunFault) -> Any:
     raise RuntimeError(SECRET)
 
 

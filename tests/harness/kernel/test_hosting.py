@@ -133,7 +133,7 @@ async def test_a_stored_session_is_opened_and_one_that_is_not_there_is_named(
         session = await harness.open("customer-42")
         assert harness.get("customer-42") is session
         assert [m.text for m in await session.transcript()] == ["go", "hi"]
-        with pytest.raises(SessionNotFound, match=r"session 'nobody'.*: check the id, or begin"):
+        with pytest.raises(SessionNotFound, match=r"session 'nobody'.*: check the id, or create"):
             await harness.open("nobody")
         assert (await harness.list()).items[0].session == "customer-42"
         assert len((await harness.list()).items) == 1
@@ -146,5 +146,5 @@ def test_so_it_is_without_await(tmp_path: Path) -> None:
     with sync.Harness(helper(), default_model=script("hi"), store=store) as harness:
         assert harness.get("customer-42") is None
         assert len(harness.open("customer-42").transcript()) == 2
-        with pytest.raises(SessionNotFound, match=r"session 'nobody'.*: check the id, or begin"):
+        with pytest.raises(SessionNotFound, match=r"session 'nobody'.*: check the id, or create"):
             harness.open("nobody")

@@ -199,9 +199,9 @@ async def test_the_command_line_says_who_is_still_to_come(
 
         assert "approval by 2" in await run("pending")
         said = await run("approve", "s", waiting.id, "--actor", "ann")
-        assert "yes of ann" in said
-        assert "1 more must approve it" in said
+        assert "approval of ann" in said
+        assert "1 more person must approve it" in said
         assert "approved" in await run("approve", "s", waiting.id, "--actor", "bob")
         await until(lambda: paid.done)
-        assert "yes to" in await run("show", "s")
+        assert "approval of" in await run("show", "s")
     assert len(paid.done) == 1

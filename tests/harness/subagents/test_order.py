@@ -10,10 +10,10 @@ import pytest
 
 from holdfast import Harness, Key, LeaseHeld, NewEvent, connect
 from holdfast.events import Appended, Event, key
-from holdfast.harness.agents.limits import Bounds
+from holdfast.harness.agents.limits import RunBounds
 from holdfast.harness.host import sessions_of
 from holdfast.harness.loop.decide import decide
-from holdfast.harness.loop.steps import Idle, Plan, Report, RunTools, Start, Step
+from holdfast.harness.loop.steps import Idle, Report, RunTools, SetDue, Start, Step
 from holdfast.harness.session.session import core_of
 from holdfast.log.state import fold
 from holdfast.models.scripted import Say
@@ -178,12 +178,12 @@ OPENED = ("pending.opened", {"id": "c!sub", "what": "external", "call": "c", "pa
         ([*ASKED, OPENED, ("run.waiting", {}), ANSWER], RunTools(("c",))),
         (
             [*ASKED, OPENED, ("run.waiting", {}), ("message.received", {"how": "steer"})],
-            Plan(None),
+            SetDue(None),
         ),
     ],
 )
 def test_what_is_next(facts: list[Fact], step: Step) -> None:
-    assert decide(log(*facts), Bounds(), NOW) == step
+    assert decide(log(*facts), RunBounds(), NOW) == step
 
 
 def test_an_answer_that_comes_first_is_the_answer() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ...log import events as ev
+from ...log.events import ids
 from ..conversion_loss import Losses
 from ..foreign_log import Telling, as_name, new_call_id
 from .stream import AgentEvent, text_of
@@ -282,7 +283,7 @@ class Stream:
         del self._asked[id]
         outcome: Any = SETTLED.get(how, "answered")
         settled = ev.PendingSettled(id=id, outcome=outcome, reason=how)
-        self._log.add("pending.settled", settled, id=f"settle:{id}", at=event.occurred_at_ms)
+        self._log.add("pending.settled", settled, id=ids.settle_id(id), at=event.occurred_at_ms)
         self._losses.add(self._path, "an answer to a question", "its events do not have it")
 
     def _iteration(self, event: AgentEvent) -> None:

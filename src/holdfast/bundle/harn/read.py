@@ -18,7 +18,7 @@ import msgspec
 from ...errors import InvalidValue
 from ...log import events as ev
 from ...log.codec import LIMITS, check_name
-from ...log.events import Scope
+from ...log.events import Scope, ids
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
 from ..foreign_bundle import Packed, packed
@@ -220,7 +220,7 @@ def _stream(log: Telling, events: list[Any], losses: Losses, path: str, *, close
     told.tell(read)
     for id in told.asked if closed else ():
         settled = ev.PendingSettled(id=id, outcome="abandoned", reason="closed")
-        log.add("pending.settled", settled, id=f"settle:{id}")
+        log.add("pending.settled", settled, id=ids.settle_id(id))
 
 
 def _thread(name: str, title: str, agent: str | None = None) -> Telling:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec.structs import fields
 
 from ...log import events as ev
+from ...log.events import ids
 
 What: TypeAlias = Literal[
     "keep",  # structure: a number, a literal
@@ -31,9 +32,9 @@ What: TypeAlias = Literal[
     "value",  # content as JSON
 ]
 
-# Prefixes and suffixes of derived ids: see docs/formats/log.md.
-BEFORE = r"(?:(?:in|settle|done|nest|began|grant|abort|reported|timer|contact|touch):)*"
-BEHIND = r"(?:!sub|:\d{1,9})*"
+# How ids begin and end that derive from another one: see docs/formats/log.md.
+BEFORE = rf"(?:(?:{'|'.join(ids.DERIVED)}):)*"
+BEHIND = rf"(?:{ids.CHILD}|:\d{{1,9}})*"
 
 _IDS = {"id", "call", "item", "parent", "provider_id", "run", "key"}
 _NAMES = {"agent", "model", "mode", "left", "name", "code", "on", "tool", "category", "surface"}

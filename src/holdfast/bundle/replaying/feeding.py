@@ -9,7 +9,7 @@ import msgspec
 
 from ...harness.live.log import Live
 from ...log import events as ev
-from ...log.events import Event, NewEvent, new_id
+from ...log.events import Event, NewEvent, ids, new_id
 from .stage import Stage
 from .track import Track
 
@@ -52,7 +52,7 @@ class Feeding:
                     vote = msgspec.Raw(msgspec.json.encode(ev.PendingVoted(id=id)))
                     await self._put("pending.voted", vote, new_id(), actor)
                 data = msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(payload, id=id)))
-                await self._put("pending.settled", data, f"settle:{id}", event.actor)
+                await self._put("pending.settled", data, ids.settle_id(id), event.actor)
                 answered = True
         return answered
 

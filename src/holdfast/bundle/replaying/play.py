@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import InvalidValue
 from ...harness.agents.agent import Agent
 from ...harness.agents.config import Config
-from ...harness.agents.runtime import Runtime
+from ...harness.agents.runtime import HarnessRuntime
 from ...harness.agents.subagents import kin
 from ...harness.live.log import Live
 from ...harness.live.open_logs import Lives
@@ -142,7 +142,7 @@ class _Play:
         if (agent := self._agent_of(track)) is None:
             return
         config = stage.stops.configs[track.key] = self._config(track, agent)
-        runtime = Runtime(config, stage)
+        runtime = HarnessRuntime(config, stage)
         live = await self._lives.open(track.key)
         shared = await self._shared(track, live)
         if stage.plan.terms.masked:  # a schema would refuse what was replaced
@@ -207,7 +207,9 @@ class _Play:
             clock=lambda key: self._stage.tracks[key].clock,
         )
 
-    async def _driven(self, track: Track, runtime: Runtime, live: Live, shared: Live) -> None:
+    async def _driven(
+        self, track: Track, runtime: HarnessRuntime, live: Live, shared: Live
+    ) -> None:
         """Drive the log until it has nothing to do, or nothing comes any more."""
         stage = self._stage
         work = asyncio.create_task(

@@ -17,8 +17,8 @@ from msgspec import Struct
 from ...errors import BlobNotFound, HeadMoved, LeaseLost
 from ...log import events as ev
 from ...log.codec import typed
-from ...log.events import Appended, Event, Key, NewEvent, Scope
-from ...log.state import CHILD, FINAL
+from ...log.events import Appended, Event, Key, NewEvent, Scope, ids
+from ...log.state import FINAL
 from ...stores.memory import MemoryStore
 from ...stores.port import BlobRef, Draft, Lease, Snapshot
 from .stops import Stops
@@ -82,8 +82,8 @@ class Stage(MemoryStore):
         payload = typed(event)
         if self.child is None or not isinstance(payload, ev.PendingSettled):
             return
-        if payload.id.endswith(CHILD):
-            thread = f"sub/{payload.id.removesuffix(CHILD)}"
+        if ids.is_child(payload.id):
+            thread = f"sub/{ids.child_call(payload.id)}"
             await self.child(Key(track.key.tenant, track.key.session, thread), track.key)
 
     async def _play(self, track: Track, *, create: bool = False) -> None:

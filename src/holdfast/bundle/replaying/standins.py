@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import Diverged, HoldfastError, InvalidValue, ModelError, ModelUnavailable
-from ...harness.faults import Attempts, ErrorPolicy, Fault, Retry
+from ...harness.faults import Attempts, ErrorPolicy, Retry, RunFault
 from ...harness.tools import Issue, Park, Tool, ToolResult, tool
 from ...harness.tools.signature import is_async
 from ...harness.tools.values import ROOT
@@ -41,7 +41,7 @@ class Recorded(HoldfastError):
         return f"recorded: {self.fault}"
 
 
-def _classify(error: BaseException, fault: Fault) -> dict[str, Any] | None:
+def _classify(error: BaseException, fault: RunFault) -> dict[str, Any] | None:
     return {"code": error.fault} if isinstance(error, Recorded) else None
 
 

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...harness.agents.limits import Bounds
+from ...harness.agents.limits import RunBounds
 from ...harness.tools import Park, Ref, ToolResult
 from ...log import events as ev
 from ...log.codec import typed
-from ...log.events import Event, Key
-from ...log.state import CHILD, FINAL
+from ...log.events import Event, Key, ids
+from ...log.state import FINAL
 from ...values.options import RunLimits
 
 NEVER = 1 << 62
@@ -205,10 +205,10 @@ class Track:
         said = (p.model for p in self.payloads if isinstance(p, ev.MessageCompleted))
         return list(dict.fromkeys(ref for ref in said if ref and "/" in ref))
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> RunBounds:
         """Bounds within which a driver does what was done: none, but for the one that was met."""
         nothing = RunLimits(steps=None)
-        open = Bounds(limits=nothing, tokens=NEVER, turns=NEVER, crashes=NEVER)
+        open = RunBounds(limits=nothing, tokens=NEVER, turns=NEVER, crashes=NEVER)
         coming = [payload for _, payload in zip(range(2), self._payloads_ahead(), strict=False)]
         if not coming:
             return open
@@ -298,7 +298,7 @@ class Track:
         return any(p.outcome == "unknown" and "cancelled" in str(p.result) for p in ended)
 
 
-def _bounds(open: Bounds, code: str | None) -> Bounds:
+def _bounds(open: RunBounds, code: str | None) -> RunBounds:
     met = {
         "limit_steps": RunLimits(steps=0),
         "limit_tokens": RunLimits(steps=None, tokens=0),
@@ -338,7 +338,7 @@ def parked(opened: ev.PendingOpened) -> Park:
     detail = opened.detail if isinstance(opened.detail, dict) else {}
     own = {name: value for name, value in detail.items() if name not in ("tool", "arguments")}
     what: Any = opened.what
-    known = opened.id if opened.id.endswith(CHILD) else None
+    known = opened.id if ids.is_child(opened.id) else None
     return Park(opened.title or "", what=what, detail=own, id=known)
 
 

@@ -15,10 +15,10 @@ from ...redact import Redactor
 from ...stores.port import wall_clock
 from ..faults import ErrorPolicy
 from ..sandbox.port import Sandbox
-from ..telemetry.logs import Log
+from ..telemetry.logs import BoundLog
 from ..telemetry.spans import Tracing
 from .agent import DELEGATION, Agent, Mode
-from .limits import Bounds
+from .limits import RunBounds
 from .subagents import kin, models_of
 
 PARALLEL = 10  # tools at once, in one run
@@ -43,8 +43,8 @@ class Config:
     sandbox: Sandbox
     resources: Any
     policy: ErrorPolicy
-    bounds: Bounds
-    log: Log
+    bounds: RunBounds
+    log: BoundLog
     redactor: Redactor
     tracing: Tracing
     owner: str
@@ -75,11 +75,9 @@ class Config:
         return self.agent.mode(state.mode)
 
     def model_ref(self, state: State, run: str | None = None) -> str | None:
-        """Which model speaks next: the run's, the one chosen in this mode, the mode's own, the
-        one chosen last in any, the agent's, ours."""
-        mode, agent = self.mode(state), self.agent.model
-        chosen = (run, self.chosen(state), mode.model, state.model, agent, self.default_model)
-        return next((ref for ref in chosen if ref), None)
+        """The model of the next call; by default the agent's, then the harness's."""
+        mode, default = self.mode(state), self.agent.model or self.default_model
+        return state.next_model(mode.name, mode.model, default, run)
 
     def chosen(self, state: State, mode: str | None = None) -> str | None:
         """The model that was chosen in a mode; without a name, in the one that is current."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from ...values.options import RunLimits
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
+class RunBounds(Struct, frozen=True, kw_only=True):
     """All that a decision depends on beside the state: the limits of a run, how much of the
     conversation a model reads (`tokens` and `turns`, before older turns are put away), how
     often a lost driver is replaced, and whether at all."""

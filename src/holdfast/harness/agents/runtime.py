@@ -24,7 +24,7 @@ class Outputs(dict[tuple[str, int], Any]):
             del self[next(iter(self))]
 
 
-class Runtime:
+class HarnessRuntime:
     """The store, the open sandboxes and the output types of one harness. `nudge` wakes a driver
     for a log that may not be open in this process."""
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from ...errors import ToolError
 from ...log.state import Sub
-from ..tools import Answer, Tool, ToolContext, ToolResult, tool
+from ..tools import CallAnswer, Tool, ToolContext, ToolResult, tool
 from .agent import DELEGATION, Agent, Instructions, Mode, faults
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -242,7 +242,7 @@ Args:
     return tool(subagent, name=DELEGATION, repeat_safe=True, category="agents", risk="safe")
 
 
-def told(answer: Answer) -> ToolResult:
+def told(answer: CallAnswer) -> ToolResult:
     """What came of a task, in words that the parent's model reads: how it ended is never left
     out where that was not well."""
     said = answer.value if isinstance(answer.value, dict) else {"text": answer.value}

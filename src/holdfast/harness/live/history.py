@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ...log import events as ev
 from ...log.codec import typed
-from ...log.events import Event
+from ...log.events import Event, ids
 from ...log.transcript import Message, Outcome, ToolCall, reworded, transcript
 from ...models.port import Answered, Asked, FromModel, FromTools, FromUser, PromptMessage, Text
 from ...values.media import Media
@@ -40,7 +40,7 @@ _KEPT = {
 }
 
 
-class Turn(Struct, frozen=True):
+class HistoryTurn(Struct, frozen=True):
     """A turn that is over: it ends with event `end`, and is about so many tokens. `edits` are
     the events that changed words of its messages while they waited."""
 
@@ -58,7 +58,7 @@ class History:
     ) -> None:
         self.upto = upto
         self.summary = summary
-        self.turns: list[Turn] = []
+        self.turns: list[HistoryTurn] = []
         self._open = list(carried)
         self._calls: set[str] = set()
         self._taken: set[int] = set()
@@ -172,7 +172,7 @@ class History:
         read, left = {m.seq for m in messages}, {e.seq for e in waiting}
         edits = [e for e in mine if e.kind == "queue.changed"]
         used = tuple(e.seq for e in edits if _edited(e) & read)
-        self.turns.append(Turn(event.seq, _tokens(mine), messages, used))
+        self.turns.append(HistoryTurn(event.seq, _tokens(mine), messages, used))
         self._open = [*waiting, *(e for e in edits if _edited(e) & left)]
         self._taken.clear()
 
@@ -196,7 +196,7 @@ def _calls(event: Event) -> set[str]:
 
 def _ended(event: Event) -> str:
     payload = typed(event)
-    return payload.call if isinstance(payload, ev.ToolFinished) else event.id.removeprefix("done:")
+    return payload.call if isinstance(payload, ev.ToolFinished) else ids.done_call(event.id)
 
 
 def _ends_turn(event: Event) -> bool:

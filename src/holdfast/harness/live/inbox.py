@@ -3,7 +3,6 @@ agree to a call, by the last of those, and a no of any one is a no."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -11,7 +10,7 @@ from ...errors import AlreadyDecided, HeadMoved, InvalidValue, NotPending
 from ...log import events as ev
 from ...log.catalog import Row
 from ...log.codec import typed
-from ...log.events import Event, Key, NewEvent
+from ...log.events import Event, Key, NewEvent, ids
 from ...stores.port import Store, wall_clock
 from ...stores.rules import found
 from ...values.pending import Decision
@@ -58,7 +57,7 @@ async def settle(
         return await _vote(store, row, opened, payload, actor)
     if late:  # nobody was there to say so
         payload, actor = ev.PendingSettled(id=item, outcome="expired"), None
-    event = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
+    event = NewEvent.of("pending.settled", payload, id=ids.settle_id(item), actor=actor)
     done = await store.append(key, [event], log=row.log if row is not None else None)
     if late or not done.fresh:
         raise await _decided(store, key, item, done.seqs[0])
@@ -78,8 +77,8 @@ async def _vote(
         raise InvalidValue(field="arguments", problem=problem, remedy=remedy)
     item, key = opened.id, row.key
     said = ev.PendingVoted(id=item, reason=payload.reason, channel=payload.channel)
-    vote = NewEvent.of("pending.voted", said, id=_vote_id(item, actor), actor=actor)
-    decided = NewEvent.of("pending.settled", payload, id=f"settle:{item}", actor=actor)
+    vote = NewEvent.of("pending.voted", said, id=ids.vote_id(item, actor), actor=actor)
+    decided = NewEvent.of("pending.settled", payload, id=ids.settle_id(item), actor=actor)
     while True:
         if item not in row.pending:
             raise await _settled(store, key, item)
@@ -98,11 +97,6 @@ async def _vote(
             return Decision(item, "voted" if left else "approved", actor, done.seqs[-1], left)
 
 
-def _vote_id(item: str, actor: str) -> str:
-    """One for each person and item, whatever their lengths."""
-    return "vote:" + hashlib.sha256(f"{item}\n{actor}".encode()).hexdigest()[:32]
-
-
 async def _votes(store: Store, row: Row, item: str) -> list[Event]:
     """Who said yes to an item that is open, oldest first."""
     voted: list[Event] = []
@@ -117,7 +111,7 @@ async def _votes(store: Store, row: Row, item: str) -> list[Event]:
 async def _settled(store: Store, key: Key, item: str) -> AlreadyDecided:
     """That an item was decided meanwhile."""
     async for event in store.read(key, reverse=True):
-        if event.kind == "pending.settled" and event.id == f"settle:{item}":
+        if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return await _decided(store, key, item, event.seq)
     return AlreadyDecided(session=key.session, item=item, outcome="decided", by=None, at=0)
 
@@ -199,7 +193,7 @@ def _wrong(tool: Tool, arguments: Any) -> InvalidValue | None:
 async def was(store: Store, key: Key, item: str) -> bool:
     """Whether there ever was such an item: then its decision is in the log."""
     async for event in store.read(key, reverse=True):
-        if event.kind == "pending.settled" and event.id == f"settle:{item}":
+        if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return True
         if event.kind == "pending.opened":
             opened = typed(event)

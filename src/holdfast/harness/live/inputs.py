@@ -11,7 +11,7 @@ import msgspec
 from ...errors import HeadMoved, InvalidValue, QueueFull, SessionBusy
 from ...log import events as ev
 from ...log.codec import check_name
-from ...log.events import NewEvent, new_id
+from ...log.events import NewEvent, ids, new_id
 from ...models.port import split_ref
 from ...stores.port import Store
 from ...values.media import Media
@@ -56,7 +56,7 @@ async def accept(
         limits=_limits(limits),
         output=output,
     )
-    event = NewEvent.of("message.received", payload, id=input_id(key), actor=actor)
+    event = NewEvent.of("message.received", payload, id=message_id(key), actor=actor)
     return await _put(store, live, event, busy)
 
 
@@ -99,17 +99,17 @@ async def _same(live: Live, event: NewEvent, seq: int) -> None:
     if known is not None and (known.text, known.parts) != (given.text, given.parts):
         raise InvalidValue(
             field="key",
-            problem=f"{event.id.removeprefix('in:')!r} was used for another message",
+            problem=f"{ids.input_key(event.id)!r} was used for another message",
             remedy="use a new key for a new message",
         )
 
 
-def input_id(key: str | None) -> str:
+def message_id(key: str | None) -> str:
     """The id of an input: the same for the same key, or new."""
     if key is None:
         return new_id()
     check_name("key", key, limit=KEY)
-    return f"in:{key}"
+    return ids.input_id(key)
 
 
 async def _content(store: Store, live: Live, content: Content) -> tuple[str, list[Any]]:

@@ -29,7 +29,7 @@ from ...values.stream_items import Trouble
 from .debounce import Later
 from .drafts import Speech
 from .history import History
-from .log_loader import Loading, Snapshots, payload_of
+from .log_loader import LogLoader, Snapshots, payload_of
 from .subscribers import BUFFER, Audience, Hearer, Listener, size
 
 __all__ = ["BUFFER", "Hearer", "Listener", "Live"]
@@ -79,7 +79,7 @@ class Live:
                 tenant=self.key.tenant, session=self.key.session, thread=self.key.thread
             )
         self.log, self.row = row.log, row
-        loaded = await Loading(self.store, self.key, self.log).load()
+        loaded = await LogLoader(self.store, self.key, self.log).load()
         self.state, self.history = loaded.state, loaded.history
         self.snapshots.note(loaded.saved)
         self.stage.begin(loaded.state, loaded.shown)
@@ -181,7 +181,7 @@ class Live:
         (`listening.is_apart`)."""
         if (event := self._recent.event(seq)) is not None:
             return event
-        return await Loading(self.store, self.key, self.log).event(seq, inline=whole)
+        return await LogLoader(self.store, self.key, self.log).event(seq, inline=whole)
 
     async def payload(self, seq: int, type: type[P]) -> P | None:
         """Its payload, or None where it is gone or cannot be read."""

@@ -25,7 +25,7 @@ BATCH = 512  # events that are folded at once, and kept for the display
 SNAPSHOT = 512  # events between two snapshots
 
 
-class Loaded(NamedTuple):
+class LoadedLog(NamedTuple):
     """A log as far as it was read. `saved` is the state of its snapshot, `shown` the events
     that a display of it needs."""
 
@@ -35,13 +35,13 @@ class Loaded(NamedTuple):
     shown: list[Event]
 
 
-class Loading:
+class LogLoader:
     """Reads one log, of one incarnation."""
 
     def __init__(self, store: Store, key: Key, log: str) -> None:
         self._store, self._key, self._log = store, key, log
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedLog:
         """All that is there now."""
         saved = state = await self._saved()
         history = await self._history(saved)
@@ -55,7 +55,7 @@ class Loading:
             if len(batch) == BATCH:
                 state, batch = fold(batch, state), []
         state = fold(batch, state)
-        return Loaded(saved, state, history, await self._shown(state, kept))
+        return LoadedLog(saved, state, history, await self._shown(state, kept))
 
     async def event(self, seq: int, *, inline: bool = True) -> Event | None:
         """The event with this number."""

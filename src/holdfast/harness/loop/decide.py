@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from msgspec import UnsetType
 
-from ...log.state import CHILD, OpenCall, OpenItem, Run, State
+from ...log.events import ids
+from ...log.state import OpenCall, OpenItem, Run, State
 from ...values.options import STEPS
 from ...values.watch import Rest, rest
-from ..agents.limits import Bounds
+from ..agents.limits import RunBounds
 from .steps import (
     AskOutcome,
     CallModel,
@@ -22,10 +23,10 @@ from .steps import (
     Finish,
     Fire,
     Idle,
-    Plan,
     Refuse,
     Report,
     RunTools,
+    SetDue,
     Start,
     Step,
     Supersede,
@@ -38,7 +39,7 @@ SETTLED = ("denied", "answered", "expired", "superseded", "abandoned")
 ANSWERS = ("approved", "denied", "answered")
 
 
-def decide(state: State, bounds: Bounds, now: int) -> Step:
+def decide(state: State, bounds: RunBounds, now: int) -> Step:
     """The next step of a log at `now` (ms)."""
     if (step := _by_the_clock(state, now)) is not None:
         return step
@@ -60,16 +61,16 @@ def _by_the_clock(state: State, now: int) -> Step | None:
     return None
 
 
-def _idle(state: State, bounds: Bounds) -> Step:
+def _idle(state: State, bounds: RunBounds) -> Step:
     if state.owes and (state.run is not None or (state.due is not None and not state.queue)):
         return Report()
     if state.queue:
         return Start(state.queue[0].seq, _full(state, bounds, more=1))
     due = next_due(state)
-    return Idle() if due == state.due else Plan(due)
+    return Idle() if due == state.due else SetDue(due)
 
 
-def _running(state: State, run: Run, bounds: Bounds, now: int) -> Step:
+def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
     if (excess := state.excess) is not None:
         return Refuse(excess.seq, excess.left)  # first: no other step knows these calls
     if (end := _ending(state, run, bounds, now)) is not None:
@@ -86,13 +87,13 @@ def _running(state: State, run: Run, bounds: Bounds, now: int) -> Step:
     return CallModel(run.steps + 1, steering)
 
 
-def _full(state: State, bounds: Bounds, more: int = 0) -> bool:
+def _full(state: State, bounds: RunBounds, more: int = 0) -> bool:
     """Whether a model would read more than it should, with so many turns more."""
     window = state.window
     return window.tokens > bounds.tokens or window.turns + more > bounds.turns
 
 
-def _ending(state: State, run: Run, bounds: Bounds, now: int) -> Finish | None:
+def _ending(state: State, run: Run, bounds: RunBounds, now: int) -> Finish | None:
     if state.abort is not None:
         by_message = any(q.seq == state.abort for q in state.queue)
         return Finish("interrupted", "interrupted") if by_message else Finish("aborted", "aborted")
@@ -132,13 +133,13 @@ def _begun(calls: Mapping[str, OpenCall]) -> Step:
 def _asking(state: State) -> Step:
     """Wait for a person, or for sub-agents; unless somebody says something instead."""
     asked = (id for id, item in state.pending.items() if item.call in state.calls)
-    instead = tuple(id for id in asked if not id.endswith(CHILD))  # who works is not asked
+    instead = tuple(id for id in asked if not ids.is_child(id))  # who works is not asked
     if instead and any(q.how == "steer" for q in state.queue):
         return Supersede(instead)
     due = next_due(state)
     if state.run is None or state.run.status != "waiting":
         return Wait(due)
-    return Idle() if due == state.due else Plan(due)
+    return Idle() if due == state.due else SetDue(due)
 
 
 def _ready(call: OpenCall) -> bool:
@@ -149,7 +150,7 @@ def _ready(call: OpenCall) -> bool:
     return call.status in (ANSWERS if call.parked else ("proposed", "approved"))
 
 
-def _spent(run: Run, bounds: Bounds) -> str | None:
+def _spent(run: Run, bounds: RunBounds) -> str | None:
     limits = bounds.limits
     steps = STEPS if isinstance(limits.steps, UnsetType) else limits.steps
     for code, used, most in (
@@ -162,7 +163,7 @@ def _spent(run: Run, bounds: Bounds) -> str | None:
     return None
 
 
-def deadline(run: Run, bounds: Bounds) -> int | None:
+def deadline(run: Run, bounds: RunBounds) -> int | None:
     """When a run that is driven without a break has used up its time (ms)."""
     seconds = run.limits.get("seconds", bounds.limits.seconds)
     if seconds is None or run.status != "running":
@@ -178,9 +179,9 @@ def next_due(state: State) -> int | None:
     return min(times, default=None)
 
 
-def rest_of(state: State, bounds: Bounds, now: int) -> Rest | None:
+def rest_of(state: State, bounds: RunBounds, now: int) -> Rest | None:
     """Whether a driver has nothing to do in a log, nor a sub-agent of it; see `rest`."""
-    return rest(state, idle=isinstance(decide(state, bounds, now), (Idle, Plan)))
+    return rest(state, idle=isinstance(decide(state, bounds, now), (Idle, SetDue)))
 
 
 def _warning(item: OpenItem) -> int | None:

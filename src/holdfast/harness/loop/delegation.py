@@ -15,8 +15,8 @@ from typing import Any
 from ...errors import HeadMoved, HoldfastError, SessionNotFound, ToolError
 from ...log import events as ev
 from ...log.codec import typed
-from ...log.events import Event, Key, NewEvent
-from ...log.state import CHILD, State
+from ...log.events import Event, Key, NewEvent, ids
+from ...log.state import State
 from ...values.watch import MessageWatch
 from ..agents.agent import DELEGATION
 from ..agents.config import check_offered
@@ -42,7 +42,7 @@ def thread_of(call: str) -> str:
 
 def child_of(item: str) -> str | None:
     """The thread of the sub-agent that an item stands for, if it does."""
-    call = item.removesuffix(CHILD)
+    call = ids.child_call(item)
     return None if call == item else thread_of(call)
 
 
@@ -90,7 +90,7 @@ async def begin(
         f"{sub.name}: {task}"[:TITLE],
         what="external",
         detail={"thread": thread, "agent": sub.name, "forked": copy},
-        id=f"{call}{CHILD}",
+        id=ids.child_item(call),
     )
 
 
@@ -121,7 +121,7 @@ async def _make(
         "agent": f"{config.agent.key}/{sub.name}",
         "parent": live.key.thread,
         "title": f"{sub.name}: {task}"[:TITLE],
-        "item": f"{call}{CHILD}",
+        "item": ids.child_item(call),
         "call": call,
         "approval": config.mode(driving.state).approval,
     }
@@ -131,14 +131,18 @@ async def _make(
         model=model,
         limits={} if sub.steps is None else {"steps": sub.steps},
     )
-    received = NewEvent.of("message.received", message, id=f"in:{thread}", actor=config.agent.key)
+    received = NewEvent.of(
+        "message.received", message, id=ids.input_id(thread), actor=config.agent.key
+    )
     if forked:
         at = driving.state.calls[call].seq - 1  # before the message that made this call
-        first = NewEvent.of("thread.forked", ev.ThreadForked(at=at, **about), id=f"began:{thread}")
+        first = NewEvent.of(
+            "thread.forked", ev.ThreadForked(at=at, **about), id=ids.began_id(thread)
+        )
         await live.store.fork(live.key, thread, at=at, first=first)
         await live.store.append(where, [received])
         return
-    first = NewEvent.of("thread.created", ev.ThreadCreated(**about), id=f"began:{thread}")
+    first = NewEvent.of("thread.created", ev.ThreadCreated(**about), id=ids.began_id(thread))
     events = [first, *_granted(driving, thread), received]
     with contextlib.suppress(HeadMoved):  # it was begun before, with all of them
         await live.store.append(where, events, create=True, expected=0)
@@ -153,7 +157,7 @@ def _granted(driving: Driving, thread: str) -> list[NewEvent]:
         NewEvent.of(
             "grant.given",
             ev.GrantGiven(driver=grants.driver or "", **one),
-            id=f"grant:{thread}:{n}",
+            id=ids.grant_id(thread, n),
         )
         for n, one in enumerate(given)
     ]
@@ -171,7 +175,7 @@ async def stop(driving: Driving, calls: list[str]) -> None:
         event = NewEvent.of(
             "abort.requested",
             ev.AbortRequested(reason="the parent does not wait for it any more"),
-            id=f"abort:{where.thread}",
+            id=ids.abort_id(where.thread),
             actor=driving.config.agent.key,
         )
         with contextlib.suppress(SessionNotFound):  # it had not begun
@@ -184,7 +188,7 @@ async def stop_all(driving: Driving) -> None:
     state = driving.state
     begun = [id for id, call in state.calls.items() if call.name == DELEGATION]
     # Any tool may hand a task on: then its call waits for the sub-agent.
-    begun += [id.removesuffix(CHILD) for id in state.pending if id.endswith(CHILD)]
+    begun += [ids.child_call(id) for id in state.pending if ids.is_child(id)]
     await stop(driving, [*dict.fromkeys(begun)])
 
 
@@ -197,12 +201,12 @@ async def report(driving: Driving, step: Report) -> None:
     parent = _key(driving, sub.parent)
     payload = ev.PendingSettled(id=sub.item, outcome="answered", answer=await _outcome(driving))
     event = NewEvent.of(
-        "pending.settled", payload, id=f"settle:{sub.item}", actor=driving.config.agent.key
+        "pending.settled", payload, id=ids.settle_id(sub.item), actor=driving.config.agent.key
     )
     with contextlib.suppress(SessionNotFound):  # the parent was deleted
         await driving.live.store.append(parent, [event])
     done = ev.ThreadReported(item=sub.item, due=_due(driving))
-    await driving.write(NewEvent.of("thread.reported", done, id=f"reported:{sub.item}"))
+    await driving.write(NewEvent.of("thread.reported", done, id=ids.reported_id(sub.item)))
     driving.runtime.nudge(parent)
 
 
@@ -238,7 +242,7 @@ def _used(event: Event) -> dict[str, int]:
     payload = typed(event)
     if isinstance(payload, ev.MessageCompleted):
         return payload.usage
-    if isinstance(payload, ev.PendingSettled) and payload.id.endswith(CHILD):
+    if isinstance(payload, ev.PendingSettled) and ids.is_child(payload.id):
         answer = payload.answer if isinstance(payload.answer, dict) else {}
         used = answer.get("usage")
         return used if isinstance(used, dict) else {}

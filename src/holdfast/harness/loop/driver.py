@@ -16,10 +16,10 @@ from ...log.state import Run, State
 from ...stores.port import Lease
 from ...values.delta import Growing
 from ..agents.config import Config
-from ..agents.limits import Bounds
-from ..agents.runtime import Runtime
+from ..agents.limits import RunBounds
+from ..agents.runtime import HarnessRuntime
 from ..live.log import Live
-from ..telemetry.logs import Log
+from ..telemetry.logs import BoundLog
 from ..telemetry.spans import RunSpan
 from .cancellation import Stoppable
 from .decide import deadline, decide
@@ -46,12 +46,12 @@ class Driving(Stoppable):
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: HarnessRuntime,
         config: Config,
         live: Live,
         shared: Live,
         lease: Lease,
-        log: Log,
+        log: BoundLog,
         invoke: Callable[..., Awaitable[Any]],
     ) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Driving(Stoppable):
         return run
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> RunBounds:
         """The bounds of what is decided next. Where nothing can be put away, the window has
         none: what is too much for a model is for the model to say."""
         bounds, run = self.config.bounds, self.state.active

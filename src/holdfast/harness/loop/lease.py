@@ -12,7 +12,7 @@ from ...stores.port import Lease
 from ..agents.config import Config
 from ..live.debounce import Later
 from ..live.log import Live
-from ..telemetry.logs import Log
+from ..telemetry.logs import BoundLog
 
 
 class Hold:
@@ -24,7 +24,7 @@ class Hold:
         config: Config,
         live: Live,
         lease: Lease,
-        log: Log,
+        log: BoundLog,
         lost: Callable[[BaseException], None],
     ) -> None:
         self.lease = lease

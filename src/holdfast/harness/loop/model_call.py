@@ -17,10 +17,10 @@ from ...log.events import NewEvent, new_id
 from ...models.port import Model, ModelCall, TextChunk, ThoughtChunk, ToolSpec
 from ...stores.port import BlobRef
 from ...values.usage import normalised
-from ..faults import Fault, classify, make, public, retry_after, retryable
+from ..faults import RunFault, classify, make, public, retry_after, retryable
 from ..live.debounce import Later
 from .driver import Driving, Flight
-from .model_stream import AnswerTooLong, Said, heard
+from .model_stream import AnswerTooLong, ModelOutput, heard
 from .policy import hidden
 from .prompt_context import Built, ContextFailed, build
 from .proposed_calls import proposed
@@ -31,10 +31,10 @@ DRAFT = 0.25  # seconds between two writes of a draft
 PIECE = LIMITS.draft_bytes // 8  # characters of a draft that are written at a time
 
 
-class Failure(NamedTuple):
+class CallFailure(NamedTuple):
     """Why no model could answer: the fault, what raised it, and which model was asked last."""
 
-    fault: Fault
+    fault: RunFault
     error: BaseException | None
     model: str | None = None
 
@@ -45,7 +45,7 @@ async def call_model(driving: Driving) -> None:
     answer = await driving.watch(_answer(driving))
     if answer is None:
         return  # stopped; the flight has what was said, and what is decided next keeps it
-    if isinstance(answer, Failure):
+    if isinstance(answer, CallFailure):
         await fail(driving, *answer)
         return
     built, ref, said = answer
@@ -72,23 +72,23 @@ async def _unkept(driving: Driving, ref: str, error: Exception) -> None:
         await fail(driving, fault, lost, ref)
 
 
-async def _answer(driving: Driving) -> tuple[Built, str, Said] | Failure:
+async def _answer(driving: Driving) -> tuple[Built, str, ModelOutput] | CallFailure:
     """What the model says, or what went wrong when no model could say it."""
     policy = driving.config.policy
     try:
         built = await build(driving)
     except ContextFailed as failed:
-        return Failure(failed.fault, failed.__cause__)
-    failure: Failure | None = None
+        return CallFailure(failed.fault, failed.__cause__)
+    failure: CallFailure | None = None
     first = driving.config.model_ref(driving.state, driving.run.model)
     refs = [*dict.fromkeys(filter(None, (first, *driving.config.fallbacks)))]
     for ref, then in zip(refs, [*refs[1:], None], strict=True):
         try:
             return built, ref, await _patiently(driving, _model(driving, ref), built)
         except AnswerTooLong as error:  # another model would be asked for the same
-            return Failure(make("limit_size", str(error)), error, ref)
+            return CallFailure(make("limit_size", str(error)), error, ref)
         except Exception as error:  # a model of the program's own may raise anything
-            failure = Failure(classify(error, source="model", policy=policy), error, ref)
+            failure = CallFailure(classify(error, source="model", policy=policy), error, ref)
             if then is None or (driving.flight is not None and driving.flight.text):
                 break  # a person has read some of it: another model would say it again
             driving.log.warning("model_failed", category="model", error=failure.fault, model=ref)
@@ -97,7 +97,7 @@ async def _answer(driving: Driving) -> tuple[Built, str, Said] | Failure:
     if failure is None:
         remedy = "give the harness a default_model"
         nobody = ModelError(model="none", problem="no model was chosen", remedy=remedy)
-        failure = Failure(classify(nobody, source="model", policy=policy), nobody)
+        failure = CallFailure(classify(nobody, source="model", policy=policy), nobody)
     return failure
 
 
@@ -110,12 +110,12 @@ def _model(driving: Driving, ref: str) -> Model:
         raise ModelError(model=ref, problem="it is not served here", remedy=remedy) from error
 
 
-async def _patiently(driving: Driving, model: Model, built: Built) -> Said:
+async def _patiently(driving: Driving, model: Model, built: Built) -> ModelOutput:
     """One answer of one model, tried again as the policy says, as long as nothing was said."""
     attempts, aborted = driving.config.policy.retry.model, driving.aborted
     call = await _call(driving, model, built)
     for n in range(1, attempts.times + 1):
-        said = Said()
+        said = ModelOutput()
         driving.flight = Flight(new_id(), model.ref)
         try:
             await _stream(driving, model, call, said)
@@ -168,10 +168,10 @@ async def _blobs(driving: Driving, model: Model) -> dict[str, bytes]:
     return driving.blobs
 
 
-async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -> None:
+async def _stream(driving: Driving, model: Model, call: ModelCall, said: ModelOutput) -> None:
     flight = driving.flight
     assert flight is not None
-    drafts = Drafts(driving, flight)
+    drafts = DraftWriter(driving, flight)
     config, aborted = driving.config, driving.aborted
     namespace, _, name = model.ref.partition("/")
     with config.tracing.chat(namespace, name, driving.run.steps) as span:
@@ -195,7 +195,7 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: Said) -
         span.finish(said.end.reason)
 
 
-class Drafts:
+class DraftWriter:
     """Writes the text in flight beside the log, so that any process can show it. The stream never
     waits for it; what completes the message does."""
 
@@ -228,7 +228,7 @@ class Drafts:
         await self._later.end()
 
 
-async def _log(driving: Driving, built: Built, ref: str, said: Said) -> None:
+async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> None:
     """The message, and what is decided about each of its calls, in one append; with it the end
     of the run, where nothing is left to do."""
     flight, state = driving.flight, driving.state
@@ -292,7 +292,7 @@ def _over(driving: Driving) -> bool:
     return state.abort is None and not any(q.how == "steer" for q in state.queue)
 
 
-def _end(driving: Driving, fault: Fault | None) -> NewEvent:
+def _end(driving: Driving, fault: RunFault | None) -> NewEvent:
     if fault is None:
         return finished(driving, "done")
     shown = public(fault, driving.config.policy, driving.config.redactor)
@@ -315,7 +315,7 @@ def finished(
 
 
 async def fail(
-    driving: Driving, fault: Fault, error: BaseException | None = None, model: str | None = None
+    driving: Driving, fault: RunFault, error: BaseException | None = None, model: str | None = None
 ) -> None:
     """End the run because of a fault, and what raised it; what was said so far is kept."""
     driving.live.failed(driving.run.id, error)

@@ -45,7 +45,7 @@ class AnswerTooLong(Exception):
         super().__init__(f"{ref}: the answer is longer than {ANSWER} characters")
 
 
-class Said(Struct):
+class ModelOutput(Struct):
     """What a model said, as far as it came."""
 
     text: list[str] = []

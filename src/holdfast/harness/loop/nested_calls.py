@@ -10,7 +10,7 @@ import msgspec
 
 from ...errors import ToolError
 from ...log import events as ev
-from ...log.events import NewEvent
+from ...log.events import NewEvent, ids
 from ...log.state import OpenCall
 from ..tools import Tool, ToolResult, as_result
 from ..tools.values import UNKNOWN
@@ -39,7 +39,7 @@ async def invoke(
         payload = ev.ToolNested(call=call, parent=outer.call)
         about = await judged(driving, call, tool)
         driving.judged.add(id)
-        await driving.write(driving.event("tool.nested", payload, id=f"nest:{id}"), *about)
+        await driving.write(driving.event("tool.nested", payload, id=ids.nest_id(id)), *about)
     return await _settled(driving, outer, call)
 
 
@@ -100,7 +100,7 @@ async def _waits(driving: Driving, id: str) -> bool:
             await driving.live.until(lambda: driving.state.head > head)
     except TimeoutError:
         late = ev.PendingSettled(id=open.item or "", outcome="expired")
-        event = driving.event("pending.settled", late, id=f"settle:{open.item}")
+        event = driving.event("pending.settled", late, id=ids.settle_id(late.id))
         await driving.write(event, expected=head)  # it may have been extended
     return True
 
@@ -111,11 +111,11 @@ async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
     live, id = driving.live, call.id
     given = msgspec.json.decode(msgspec.json.encode(call.arguments))
     async for event in live.store.read(live.key, after=driving.run.seq, log=live.log):
-        if event.kind == "tool.nested" and event.id == f"nest:{id}":
+        if event.kind == "tool.nested" and event.id == ids.nest_id(id):
             made = event.payload(ev.ToolNested).call
             if (made.name, made.arguments) != (call.name, given):
                 raise ToolError(problem=f"call {id} was {made.name!r} with other arguments before")
-        if event.kind == "tool.finished" and event.id == f"done:{id}":
+        if event.kind == "tool.finished" and event.id == ids.done_id(id):
             said = event.payload(ev.ToolFinished)
             text = said.content if said.content is not None else said.result
             return ToolResult(

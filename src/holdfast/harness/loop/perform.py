@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...log import events as ev
 from ...log.codec import LIMITS
-from ...log.events import NewEvent, new_id
+from ...log.events import NewEvent, ids, new_id
 from ...log.state import OpenCall
 from ...models.port import FromUser, ModelCall, Text, TextChunk
 from ..agents.agent import settled
@@ -34,10 +34,10 @@ from .steps import (
     Expire,
     Finish,
     Fire,
-    Plan,
     Refuse,
     Report,
     RunTools,
+    SetDue,
     Start,
     Step,
     Supersede,
@@ -235,14 +235,14 @@ async def _fire(driving: Driving, step: Fire) -> None:
         text = told.text if told else ""
         metadata = {**(told.metadata if told else {}), "timer": id}
         message = ev.MessageReceived(text=text, metadata=metadata)
-        rest: dict[str, Any] = {"id": f"timer:{timer.seq}", "actor": "timer"}
+        rest: dict[str, Any] = {"id": ids.timer_id(timer.seq), "actor": "timer"}
         events.append(NewEvent.of("message.received", message, **rest))
         events.append(NewEvent.of("timer.fired", ev.TimerFired(id=id)))
     if driving.still(step):
         await driving.write(*events, expected=driving.state.head)
 
 
-async def _plan(driving: Driving, step: Plan) -> None:
+async def _plan(driving: Driving, step: SetDue) -> None:
     event = NewEvent.of("timer.planned", ev.TimerPlanned(due=step.due))
     await driving.write(event, expected=driving.state.head)
 
@@ -343,11 +343,11 @@ def _settle(
     driving: Driving, id: str, how: Literal["expired", "superseded", "abandoned"]
 ) -> NewEvent:
     payload = ev.PendingSettled(id=id, outcome=how)
-    return driving.event("pending.settled", payload, id=f"settle:{id}")
+    return driving.event("pending.settled", payload, id=ids.settle_id(id))
 
 
 _STEPS: dict[type[Any], Callable[[Driving, Any], Awaitable[None]]] = {
-    Plan: _plan,
+    SetDue: _plan,
     Fire: _fire,
     Warn: _warn,
     Expire: _expire,

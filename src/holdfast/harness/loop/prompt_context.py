@@ -20,14 +20,14 @@ from ...log.state import State
 from ...log.transcript import Message, transcript
 from ..agents.agent import ROLES, Agent, Context, Instructions, Mode, settled
 from ..agents.config import CONTEXT
-from ..faults import Fault, classify, context_outcome
+from ..faults import RunFault, classify, context_outcome
 from ..tools.values import clean
 from .driver import Driving
 
 _rendering: ContextVar[tuple[str, ...]] = ContextVar("rendering", default=())
 
 
-class Part(Struct, frozen=True, omit_defaults=True):
+class ContextPart(Struct, frozen=True, omit_defaults=True):
     """What one context said."""
 
     name: str
@@ -41,8 +41,8 @@ class Built(Struct, frozen=True):
 
     system: str
     notes: tuple[str, ...]
-    parts: tuple[Part, ...]
-    skipped: tuple[Fault, ...] = ()
+    parts: tuple[ContextPart, ...]
+    skipped: tuple[RunFault, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -53,7 +53,7 @@ class Built(Struct, frozen=True):
 class ContextFailed(Exception):
     """A context that is needed could not be rendered."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: RunFault) -> None:
         super().__init__(fault.message)
         self.fault = fault
 
@@ -107,7 +107,7 @@ async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] =
         _rendering.reset(token)
 
 
-def _parts(name: str, role: str, said: Any) -> list[Part]:
+def _parts(name: str, role: str, said: Any) -> list[ContextPart]:
     """What a context returned, by where it goes: several things, each perhaps with a role of its
     own, are several parts."""
     if isinstance(said, dict) and "content" in said:
@@ -118,15 +118,15 @@ def _parts(name: str, role: str, said: Any) -> list[Part]:
     if isinstance(said, (list, tuple)) and any(isinstance(p, dict) and "role" in p for p in said):
         return [part for item in said for part in _parts(name, role, item)]
     text = as_text(said)
-    return [Part(name, role, text)] if text.strip() else []
+    return [ContextPart(name, role, text)] if text.strip() else []
 
 
 async def build(driving: Driving) -> Built:
     """Render everything. Raises `ContextFailed` where what failed is needed."""
     mode, reading = driving.config.mode(driving.state), Reading(driving)
     policy = driving.config.policy
-    parts: list[Part] = []
-    skipped: list[Fault] = []
+    parts: list[ContextPart] = []
+    skipped: list[RunFault] = []
     for item in driving.config.agent.contexts_in(mode):
         try:
             said = _parts(item.label or item.name, item.role, await rendered(reading, item))
@@ -163,14 +163,14 @@ def check_length(what: str, size: int) -> None:
         )
 
 
-async def _added(driving: Driving, state: State) -> list[Part]:
+async def _added(driving: Driving, state: State) -> list[ContextPart]:
     """What tools and hooks added, as long as it lasts."""
     found = []
     for id, shown in state.contexts.items():
         if shown.active:
             added = await driving.live.payload(shown.seq, ev.ContextAdded)
             if added is not None:
-                found.append(Part(id, added.role, added.content))
+                found.append(ContextPart(id, added.role, added.content))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ...log import events as ev
-from ...log.events import NewEvent, new_id
+from ...log.events import NewEvent, ids, new_id
 from ...log.state import FINAL, OPEN_CALLS, Grants
 from ...models.port import CallChunk
 from ...values.risk import level
@@ -173,7 +173,7 @@ def outcome(
         code=result.code or ("tool_failed" if result.failed else None),
         **more,
     )
-    return driving.event("tool.finished", payload, id=f"done:{call}")
+    return driving.event("tool.finished", payload, id=ids.done_id(call))
 
 
 async def _nudged(driving: Driving) -> int:

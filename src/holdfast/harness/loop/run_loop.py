@@ -10,7 +10,7 @@ from ...cancellation import cancellable
 from ...errors import HoldfastError, InvalidValue, LeaseHeld, LeaseLost, LogDamaged
 from ...log.events import Key
 from ..agents.config import Config
-from ..agents.runtime import Runtime
+from ..agents.runtime import HarnessRuntime
 from ..faults import classify
 from ..live.log import Live
 from .decide import decide
@@ -23,7 +23,7 @@ from .tool_call import check_tools
 
 
 async def drive(
-    runtime: Runtime, config: Config, live: Live, shared: Live, drives: dict[Key, Driving]
+    runtime: HarnessRuntime, config: Config, live: Live, shared: Live, drives: dict[Key, Driving]
 ) -> int:
     """Drive a log until it waits or is done. Where somebody else drives it: how long that one's
     lease lasts (ms), unless it is renewed."""

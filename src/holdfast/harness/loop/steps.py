@@ -11,7 +11,7 @@ class Idle(Struct, frozen=True):
     """There is nothing to do until something comes."""
 
 
-class Plan(Struct, frozen=True):
+class SetDue(Struct, frozen=True):
     """Write down when to look again."""
 
     due: int | None
@@ -103,7 +103,7 @@ class Finish(Struct, frozen=True):
 
 Step: TypeAlias = (
     Idle
-    | Plan
+    | SetDue
     | Fire
     | Warn
     | Expire
@@ -121,4 +121,4 @@ Step: TypeAlias = (
 )
 
 # These need no run, or leave the one that waits as it is.
-BESIDE = (Idle, Plan, Fire, Warn, Expire, Start, Report)
+BESIDE = (Idle, SetDue, Fire, Warn, Expire, Start, Report)

@@ -17,7 +17,7 @@ from ...log.codec import typed
 from ...log.events import NewEvent
 from ...log.state import FINAL, OpenCall
 from ..faults import classify
-from ..tools import Answer, BadArguments, Park, Tool, ToolResult
+from ..tools import BadArguments, CallAnswer, Park, Tool, ToolResult
 from ..tools.allowance import Allowance
 from ..tools.signature import is_async
 from ..tools.thread_runner import asked_to_stop, escaped
@@ -41,7 +41,7 @@ class Ready(Struct, frozen=True):
     arguments: Any
     by: str
     edited: bool = False
-    answer: Answer | None = None
+    answer: CallAnswer | None = None
 
 
 async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
@@ -127,13 +127,13 @@ async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, 
     return arguments, by, edited
 
 
-async def _answer(driving: Driving, open: OpenCall) -> Answer | None:
+async def _answer(driving: Driving, open: OpenCall) -> CallAnswer | None:
     """What was said to a call that had asked."""
     event = None if open.answer is None else await driving.live.event(open.answer)
     said = typed(event) if event is not None else None
     if event is None or not isinstance(said, ev.PendingSettled):
         return None
-    return Answer(outcome=said.outcome, value=said.answer, reason=said.reason, by=event.actor)
+    return CallAnswer(outcome=said.outcome, value=said.answer, reason=said.reason, by=event.actor)
 
 
 async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:

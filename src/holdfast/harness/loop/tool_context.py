@@ -12,7 +12,7 @@ from ...log import events as ev
 from ...log.codec import LIMITS
 from ..agents.subagents import told
 from ..sandbox.port import Place, Ran, Reason
-from ..tools import Answer, Tool, ToolResult
+from ..tools import CallAnswer, Tool, ToolResult
 from ..tools.allowance import Allowance
 from ..tools.tasks import summary
 from .delegation import begin, stop
@@ -34,7 +34,7 @@ class Acting(Effects):
         self.sandbox = LazyPlace(driving)
         self.log = driving.log.bind(call=call, tool=name)
         self.aborted: asyncio.Event = driving.aborted
-        self.answer: Answer | None = None
+        self.answer: CallAnswer | None = None
         self.time = Allowance()
         self._depth, self._nested = depth, 0
         self.open = False  # whether it is a call in the log, which has an end

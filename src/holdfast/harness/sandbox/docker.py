@@ -22,10 +22,10 @@ from ...errors import InvalidValue, OutsideSandbox, SandboxError
 from ...log.events import Key, Scope, new_id
 from .dockercli import DEAD, END, MISSING, TAKEN, DockerCli, flags, limits, mount, variables
 from .files import Files
-from .folder import Folder
+from .folder import SandboxFolder
 from .port import Command, Ran, Reason, digest
 from .process import MARK, Running
-from .removal import IsGone, Swept, WorkFolders, sweep
+from .removal import IsGone, SweptFolders, WorkFolders, sweep
 
 WORKSPACE = "/workspace"
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,44}[a-z0-9])?")
@@ -136,9 +136,11 @@ class DockerSandbox:
         if not self._shared:
             await asyncio.to_thread(self._sessions.condemn, session, store)
 
-    async def sweep(self, is_gone: IsGone) -> Swept:
+    async def sweep(self, is_gone: IsGone) -> SweptFolders:
         """Remove what deleted sessions have left."""
-        return Swept() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
+        return (
+            SweptFolders() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
+        )
 
     async def leave(self, name: str, reason: Reason) -> None:
         """One place of a container is closed; the last of this process ends the container."""
@@ -155,15 +157,15 @@ class DockerSandbox:
     def _lock(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
 
-    def _folder(self, scope: Scope) -> Folder:
+    def _folder(self, scope: Scope) -> SandboxFolder:
         mine = self._workspace if self._shared else self._sessions.of(scope)
         try:
             mine.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return Folder(str(mine.resolve()), seen_as=WORKSPACE)
+            return SandboxFolder(str(mine.resolve()), seen_as=WORKSPACE)
         except OSError as error:
             raise SandboxError(problem=f"cannot make a folder: {error.strerror}") from error
 
-    def _arguments(self, name: str, folder: Folder, mounts: Sequence[Mount]) -> list[str]:
+    def _arguments(self, name: str, folder: SandboxFolder, mounts: Sequence[Mount]) -> list[str]:
         """What is said to `docker create`."""
         env = {"HOME": WORKSPACE, **self._env}
         where = [mount(folder.path, WORKSPACE, read_only=self.read_only)]
@@ -188,7 +190,7 @@ class DockerPlace(Files):
     folder = WORKSPACE
 
     def __init__(
-        self, sandbox: DockerSandbox, name: str, folder: Folder, arguments: Sequence[str]
+        self, sandbox: DockerSandbox, name: str, folder: SandboxFolder, arguments: Sequence[str]
     ) -> None:
         super().__init__(folder, read_only=sandbox.read_only)
         self._sandbox = sandbox
@@ -275,7 +277,7 @@ class DockerPlace(Files):
         await self._sandbox.leave(self._name, reason)
 
 
-def _source(folder: Folder, mount: Mount) -> str:
+def _source(folder: SandboxFolder, mount: Mount) -> str:
     if mount.source.startswith("/"):
         return mount.source
     found = os.path.realpath(os.path.join(folder.path, mount.source))

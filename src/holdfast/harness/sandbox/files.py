@@ -6,14 +6,14 @@ import asyncio
 import builtins
 
 from ...errors import SandboxError
-from .folder import Folder
+from .folder import SandboxFolder
 from .port import Entry
 
 
 class Files:
     """What a `Place` does with files, in one folder. Each call is made in a thread."""
 
-    def __init__(self, folder: Folder, *, read_only: bool = False) -> None:
+    def __init__(self, folder: SandboxFolder, *, read_only: bool = False) -> None:
         self._folder = folder
         self._read_only = read_only
 

@@ -28,7 +28,7 @@ NOT_EMPTY = "Directory not empty: remove what is in it first, or ask for all of 
 _PIECE = 1 << 20
 
 
-class Folder:
+class SandboxFolder:
     """The files below `path`. Absolute paths and links are taken as seen from `seen_as`, which
     is where a command finds the same folder."""
 
@@ -165,7 +165,7 @@ def _told(path: str) -> Iterator[None]:
 class _Walk:
     """A way down from the root: the folders open, and their names."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: SandboxFolder) -> None:
         self._folder = folder
         self._open = [os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
         self.names: list[str] = []

@@ -19,10 +19,10 @@ from typing import Any, Literal
 from ...errors import InvalidValue, SandboxError
 from ...log.events import Key, Scope
 from .files import Files
-from .folder import Folder
+from .folder import SandboxFolder
 from .port import Command, Ran, Reason
 from .process import Running
-from .removal import IsGone, Swept, WorkFolders, sweep
+from .removal import IsGone, SweptFolders, WorkFolders, sweep
 
 
 class LocalSandbox:
@@ -79,9 +79,11 @@ class LocalSandbox:
         if not self._shared:
             await asyncio.to_thread(self._sessions.remove, session)
 
-    async def sweep(self, is_gone: IsGone) -> Swept:
+    async def sweep(self, is_gone: IsGone) -> SweptFolders:
         """Remove what deleted sessions have left."""
-        return Swept() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
+        return (
+            SweptFolders() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
+        )
 
     def _open(self, scope: Scope) -> LocalPlace:
         try:
@@ -89,7 +91,7 @@ class LocalSandbox:
         except OSError as error:
             raise SandboxError(problem=f"cannot make a folder: {error.strerror}") from error
         return LocalPlace(
-            Folder(str(home)),
+            SandboxFolder(str(home)),
             env=self._environment(home, temporary),
             shell=self._shell or shutil.which("bash") or "/bin/sh",
             timeout=self._timeout,
@@ -124,7 +126,7 @@ class LocalPlace(Files):
 
     def __init__(
         self,
-        folder: Folder,
+        folder: SandboxFolder,
         *,
         env: Mapping[str, str],
         shell: str,

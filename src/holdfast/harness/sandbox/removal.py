@@ -54,7 +54,7 @@ class Intent(Struct, frozen=True):
         return Scope(self.tenant, self.session)
 
 
-class Swept(Struct, frozen=True):
+class SweptFolders(Struct, frozen=True):
     """What a sweep did: how many folders it removed, and what it could not remove."""
 
     folders: int = 0
@@ -285,7 +285,7 @@ class WorkFolders:
                 found.append(intent)
         return found
 
-    def remove_gone(self) -> Swept:
+    def remove_gone(self) -> SweptFolders:
         """Remove all folders whose removal was begun, and the intents of those that are gone."""
         names = [name for name in self._gone() if _GONE.fullmatch(name)]
         failures = [error for name in names for error in self._remove(name)]
@@ -294,7 +294,7 @@ class WorkFolders:
         for intent in self.intents():
             if self.of(intent.scope).name not in there:
                 self.spare(intent.scope)
-        return Swept(folders=len(names) - len(failures), remains=remains)
+        return SweptFolders(folders=len(names) - len(failures), remains=remains)
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
@@ -333,7 +333,7 @@ async def cleared(sandbox: Any, scope: Scope) -> tuple[Remains, ...]:
     return ()
 
 
-async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> Swept:
+async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> SweptFolders:
     """Finish the deletions that were begun, of those sessions that `is_gone` says are gone: True
     for gone, False for there, None for unknown here. Then remove what removals left."""
     done = 0
@@ -346,7 +346,7 @@ async def sweep(folders: WorkFolders, destroy: Any, is_gone: IsGone) -> Swept:
         elif gone is False:
             await asyncio.to_thread(folders.spare, intent.scope)
     swept = await asyncio.to_thread(folders.remove_gone)
-    return Swept(folders=done + swept.folders, remains=swept.remains)
+    return SweptFolders(folders=done + swept.folders, remains=swept.remains)
 
 
 def remaining(problem: str) -> Remains:

@@ -8,13 +8,13 @@ from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from ...errors import HarnessClosed, HeadMoved, PhaseError
 from ...log import events as ev
-from ...log.events import Key, NewEvent, Payload, new_id
+from ...log.events import Key, NewEvent, Payload, ids, new_id
 from ...log.state import State
 from ...stores.event_loop import OwnLoop
 from ...stores.port import Store
 from ...values.options import Content, SendOptions, check_options
 from ..agents.config import Config
-from ..agents.runtime import Runtime
+from ..agents.runtime import HarnessRuntime
 from ..live.inputs import accept
 from ..live.log import Hearer, Live
 from ..loop.typed_output import output_tool, wish
@@ -31,7 +31,7 @@ class SessionHost(Protocol[S]):
     def config(self) -> Config: ...
 
     @property
-    def runtime(self) -> Runtime: ...
+    def runtime(self) -> HarnessRuntime: ...
 
     @property
     def store(self) -> Store: ...
@@ -158,7 +158,7 @@ class SessionCore(Generic[S]):
         event = NewEvent.of(
             "abort.requested",
             ev.AbortRequested(run=active.id, reason=reason),
-            id=new_id() if key is None else f"abort:{key}",
+            id=new_id() if key is None else ids.abort_id(key),
             actor=actor,
         )
         await self.append(event)

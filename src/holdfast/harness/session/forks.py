@@ -13,7 +13,7 @@ from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFoun
 from ...log import events as ev
 from ...log.catalog import Parent, Row
 from ...log.codec import check_name
-from ...log.events import Key, NewEvent, key, new_id
+from ...log.events import Key, NewEvent, ids, key, new_id
 from ...log.state import VERSION, State, fold
 from ...stores.port import Snapshot, Store
 from ..live.inputs import check_text
@@ -143,7 +143,7 @@ class Forks(SessionPart, Generic[S]):
                 raise
         forked = await core.host.open(where.session, where.thread)
         told = enumerate(back.events(text, actor))
-        events = [replace(event, id=f"again:{where.thread}:{n}") for n, event in told]
+        events = [replace(event, id=ids.again_id(where.thread, n)) for n, event in told]
         last = await forked.append(*events)
         for number, one in enumerate(reversed(back.asked)):
             if (known := outputs.get((core.live.log, one.seq))) is not None:

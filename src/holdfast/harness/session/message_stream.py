@@ -31,10 +31,10 @@ class Streaming(SessionPart):
 
     def __call__(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
-    ) -> Stream:
+    ) -> MessageStream:
         """Send a message and see everything that its run does, as it happens."""
         check_options(options)
-        return Stream(self._core, content, output_type, options)
+        return MessageStream(self._core, content, output_type, options)
 
     @property
     def active_run_id(self) -> str | None:
@@ -51,7 +51,7 @@ class Streaming(SessionPart):
         await self._core.abort(reason)
 
 
-class Stream:
+class MessageStream:
     """What becomes of one message: events and deltas, in order, until its run waits or has
     ended; then `result`. Leaving the loop stops nothing; `cancel` does."""
 

@@ -12,9 +12,9 @@ from msgspec import Struct
 from ...errors import HeadMoved, InvalidValue
 from ...log import events as ev
 from ...log.codec import check_name, typed
-from ...log.events import Event, NewEvent, new_id
+from ...log.events import Event, NewEvent, ids, new_id
 from ...log.state import ENTRIES
-from ..live.inputs import check_text, input_id
+from ..live.inputs import check_text, message_id
 from .base import SessionPart
 
 NAME = 128  # bytes of the source, of the kind, and of what a notice is about
@@ -58,7 +58,7 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 Policy: TypeAlias = Callable[[Notice, bool], Route]
 
 
-class Delivery(Struct, frozen=True):
+class NoticeDelivery(Struct, frozen=True):
     """What became of a notice. `seq` is the event that carries it; a notice that was dropped at
     once has none."""
 
@@ -88,7 +88,7 @@ class Notifications(SessionPart):
         key: str | None = None,
         about: str | None = None,
         policy: Policy = route,
-    ) -> Delivery:
+    ) -> NoticeDelivery:
         """Tell the model of something. `steer`: the run that is going reads it at its next safe
         point; `queue`: it has a run of its own; `mention`: the model reads the summary with its
         next call, whatever that is for; `drop`: nothing is written.
@@ -104,8 +104,8 @@ class Notifications(SessionPart):
             remedy = "return steer, queue, mention or drop"
             raise InvalidValue(field="policy", problem=f"returned {chosen!r}", remedy=remedy)
         if chosen == "drop":
-            return Delivery(notice, chosen, "dropped")
-        key = None if key is None else f"notice:{source}:{key}"
+            return NoticeDelivery(notice, chosen, "dropped")
+        key = None if key is None else ids.notice_id(source, key)
         if chosen == "mention":
             seq = await self._mention(notice, key)
         else:
@@ -115,13 +115,13 @@ class Notifications(SessionPart):
         event = await self._core.live.event(seq)
         known = None if event is None else _carried(event)
         if event is None or known is None:
-            return Delivery(notice, chosen, "pending", seq)
-        return Delivery(*known, self._status(event), seq, event.at)
+            return NoticeDelivery(notice, chosen, "pending", seq)
+        return NoticeDelivery(*known, self._status(event), seq, event.at)
 
-    async def list(self, limit: int = 50) -> list[Delivery]:
+    async def list(self, limit: int = 50) -> list[NoticeDelivery]:
         """The latest notices, oldest first, and what became of each."""
         self._core.check_open()
-        live, found = self._core.live, list[Delivery]()
+        live, found = self._core.live, list[NoticeDelivery]()
         removed, later = set[int](), dict[str, bool]()
         async for event in live.store.read(live.key, reverse=True, log=live.log):
             if event.kind == "message.completed":
@@ -136,7 +136,7 @@ class Notifications(SessionPart):
                 if later.get(payload.id) is False:
                     status = "replaced"
                 later[payload.id] = False
-            found.append(Delivery(*carried, status, event.seq, event.at))
+            found.append(NoticeDelivery(*carried, status, event.seq, event.at))
             if len(found) == limit:
                 break
         return found[::-1]
@@ -151,14 +151,14 @@ class Notifications(SessionPart):
         a call that is going on."""
         live, store = self._core.live, self._core.host.store
         payload = ev.ContextAdded(
-            id=f"notice:{notice.source}:{notice.about or new_id()}",
+            id=ids.notice_id(notice.source, notice.about or new_id()),
             content=notice.text,
             role="message",
             scope="session",
             on="model.called",
             metadata=_marked(notice),
         )
-        event = NewEvent.of("context.added", payload, id=input_id(key), actor=notice.source)
+        event = NewEvent.of("context.added", payload, id=message_id(key), actor=notice.source)
         while True:
             state = live.state
             full = len(state.contexts) >= ENTRIES and payload.id not in state.contexts

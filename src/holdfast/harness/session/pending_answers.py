@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 from ...errors import AlreadyDecided, InvalidValue, NotPending
 from ...log import events as ev
-from ...log.events import NewEvent
-from ...log.state import CHILD, OpenItem
+from ...log.events import NewEvent, ids
+from ...log.state import OpenItem
 from ...stores.port import wall_clock
 from ...values.pending import Ask, Decision, ask
 from ..agents.subagents import tools_named
@@ -26,7 +26,7 @@ async def asks(core: SessionCore[Any]) -> tuple[Ask, ...]:
     """What is pending in this thread, oldest first, then in those of its sub-agents."""
     found, children = [], Subagents(core)
     for id, item in core.live.state.pending.items():
-        if not id.endswith(CHILD) or await children.gone(id):
+        if not ids.is_child(id) or await children.gone(id):
             opened = await core.live.payload(item.seq, ev.PendingOpened)
             found.append(ask(id, item, opened, core.key.thread))
     return (*found, *await children.asks())
@@ -85,7 +85,7 @@ class _PendingPart(SessionPart):
     def _items(self) -> list[OpenItem]:
         """The items of this thread alone."""
         pending = self._state.pending.items()
-        return [item for id, item in pending if self._matches(item.what) and not id.endswith(CHILD)]
+        return [item for id, item in pending if self._matches(item.what) and not ids.is_child(id)]
 
     async def list(self) -> list[Ask]:
         """The items, oldest first, then those of sub-agents that work for this thread."""

@@ -15,7 +15,7 @@ from ...log.state import QueuedInput, State, fold
 from ..live.log import Live
 
 
-class Asked(Struct, frozen=True):
+class SentMessage(Struct, frozen=True):
     """A message as it was read, and who sent it."""
 
     seq: int
@@ -23,12 +23,12 @@ class Asked(Struct, frozen=True):
     actor: str | None = None
 
 
-class Again(Struct, frozen=True):
+class Regeneration(Struct, frozen=True):
     """Fork at event `at`; there the messages `dropped` are not waited for; `asked` are sent."""
 
     at: int
     dropped: tuple[int, ...]
-    asked: tuple[Asked, ...]
+    asked: tuple[SentMessage, ...]
 
     def events(self, text: str | None = None, actor: str | None = None) -> Iterator[NewEvent]:
         """What to write into the fork; `text` are other words for the last message, and `actor`
@@ -43,12 +43,12 @@ class Again(Struct, frozen=True):
             yield NewEvent.of("message.received", message, actor=who)
 
 
-async def again(live: Live, seq: int) -> Again:
+async def again(live: Live, seq: int) -> Regeneration:
     """How to ask message `seq` again. One that came while something else went on is asked where
     a run took it up; if it joined a run, all that the run had read before is asked too.
     `InvalidValue` where event `seq` is no message of a person."""
     check_count("seq", seq, least=1)
-    found: dict[int, Asked] = {}
+    found: dict[int, SentMessage] = {}
     state = before = begun = State()
     read: list[int] = []  # by the run that is going
     async for event in live.store.read(live.key, log=live.log):
@@ -68,20 +68,20 @@ async def again(live: Live, seq: int) -> Again:
     else:
         if seq not in found:
             raise _refused(seq, f"there is no event {seq}")
-        return Again(seq - 1, _numbers(before.queue), (found[seq],))
+        return Regeneration(seq - 1, _numbers(before.queue), (found[seq],))
     if before.safe and not before.queue:
-        return Again(seq - 1, (), (found[seq],))
+        return Regeneration(seq - 1, (), (found[seq],))
     asked = [number for number in read[: read.index(seq) + 1] if number in found]
-    return Again(begun.head, _numbers(begun.queue), tuple(found[number] for number in asked))
+    return Regeneration(begun.head, _numbers(begun.queue), tuple(found[number] for number in asked))
 
 
 _TOLD = ("message.received", "queue.changed", "run.started", "model.called")
 
 
-def _note(found: dict[int, Asked], event: Event, payload: ev.Payload | None) -> None:
+def _note(found: dict[int, SentMessage], event: Event, payload: ev.Payload | None) -> None:
     """Keep what was sent, in the words that it had at last."""
     if isinstance(payload, ev.MessageReceived):
-        found[event.seq] = Asked(event.seq, payload, event.actor)
+        found[event.seq] = SentMessage(event.seq, payload, event.actor)
     elif isinstance(payload, ev.QueueChanged):
         for number, one in found.items():
             if (text := payload.texts.get(str(number))) is not None:

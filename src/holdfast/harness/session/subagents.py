@@ -13,8 +13,7 @@ from ...cancellation import ended
 from ...errors import InvalidValue, NotPending, SessionNotFound
 from ...log import events as ev
 from ...log.catalog import Query, Row
-from ...log.events import Key, NewEvent
-from ...log.state import CHILD
+from ...log.events import Key, NewEvent, ids
 from ...stores.port import Store
 from ...values.pending import Ask
 from ...values.result import Result
@@ -39,7 +38,7 @@ class SubagentSession(Protocol):
 S = TypeVar("S", bound=SubagentSession)
 
 
-class Child(Struct, frozen=True):
+class SubagentStatus(Struct, frozen=True):
     """A sub-agent that works or has worked: `status` is how its run stands, `calls` how often
     it used tools."""
 
@@ -64,7 +63,7 @@ class Subagents(Generic[S]):
         found = (child_of(id) for id in self._live.state.pending)
         return [thread for thread in found if thread is not None]
 
-    async def list(self) -> list[Child]:
+    async def list(self) -> list[SubagentStatus]:
         """All that this thread has begun, oldest first."""
         mine = self._live.key.thread
         rows = [row for row in await rows_of(self._live) if row.thread.startswith("sub/")]
@@ -135,8 +134,8 @@ class Subagents(Generic[S]):
         return False
 
 
-def _child(row: Row) -> Child:
-    return Child(
+def _child(row: Row) -> SubagentStatus:
+    return SubagentStatus(
         thread=row.thread,
         agent=(row.agent or "").rpartition("/")[2],
         title=row.title or "",
@@ -174,7 +173,7 @@ async def holder(store: Store, key: Key, item: str | None) -> tuple[Key, str | N
     """The thread in which an item waits, from `key` down through the sub-agents that work for
     it; and the item, if it is the only one. `NotPending` where none is meant."""
     rows = await _down(store, key)
-    open = [(row.key, id) for row in rows for id in row.pending if not id.endswith(CHILD)]
+    open = [(row.key, id) for row in rows for id in row.pending if not ids.is_child(id)]
     if item is None:
         if len(open) == 1:
             return open[0]

@@ -42,11 +42,11 @@ from .sinks import (
 
 __all__ = [
     "CATEGORIES",
+    "BoundLog",
     "Deltas",
     "JSONLFormatter",
     "LastResort",
     "LineFormatter",
-    "Log",
     "LogConfig",
     "Logs",
     "MemorySink",
@@ -123,7 +123,7 @@ class Logs:
         self._least = min((outlet.level for outlet in self._outlets), default=LEVELS["silent"])
         self._unheard = LEVELS["silent" if config.sinks else config.level]
         self._drain = Drain(lambda record: self._give(self._slow, record), self.close)
-        self.log = Log(self)
+        self.log = BoundLog(self)
 
     @property
     def failures(self) -> dict[str, int]:
@@ -183,7 +183,7 @@ class Logs:
         await self.aclose()
 
 
-class Log:
+class BoundLog:
     """Writes records with bound fields: `log.bind(run=run).info("started", category="run")`.
 
     `event` is a short name; `error` may be a fault or an exception. Fields that every record
@@ -194,10 +194,12 @@ class Log:
         self._logs = logs
         self._fields = dict(fields or {})
 
-    def bind(self, **fields: Any) -> Log:
+    def bind(self, **fields: Any) -> BoundLog:
         """A log whose records also have these; None takes one away."""
         both = {**self._fields, **fields}
-        return Log(self._logs, {name: value for name, value in both.items() if value is not None})
+        return BoundLog(
+            self._logs, {name: value for name, value in both.items() if value is not None}
+        )
 
     def debug(self, event: str, /, *, message: str | None = None, **fields: Any) -> None:
         self._write(logging.DEBUG, event, message, fields)
@@ -231,7 +233,7 @@ class Deltas:
     """The text of one model call as it comes. In full it is logged by whole lines, so that a
     secret is not cut in two where no rule would know it."""
 
-    def __init__(self, log: Log, mode: Literal["none", "summary", "full"]) -> None:
+    def __init__(self, log: BoundLog, mode: Literal["none", "summary", "full"]) -> None:
         self._log, self._mode = log, mode
         self._rest = ""
         self._count = self._characters = 0

@@ -39,7 +39,7 @@ def _apart() -> Iterator[None]:
         LOGGER.warning("a tracer failed (%s)", type(error).__name__)
 
 
-class Span:
+class OpenSpan:
     """One span while it is open; without OpenTelemetry, nothing at all."""
 
     def __init__(self, span: OtelSpan | None = None) -> None:
@@ -76,7 +76,7 @@ class Span:
                 self._span.set_status(Status(StatusCode.ERROR, code))
 
 
-SILENT = Span()
+SILENT = OpenSpan()
 
 
 class Tracing:
@@ -97,7 +97,7 @@ class Tracing:
     @contextmanager
     def run(
         self, session: str, agent: str | None, run: str, thread: str | None = None
-    ) -> Iterator[Span]:
+    ) -> Iterator[OpenSpan]:
         """One run of an agent."""
         with self._span(
             f"invoke_agent {agent}" if agent else "invoke_agent",
@@ -117,7 +117,7 @@ class Tracing:
 
     def chat(
         self, provider: str, model: str, step: int | None = None
-    ) -> AbstractContextManager[Span]:
+    ) -> AbstractContextManager[OpenSpan]:
         """One call of a model."""
         return self._span(
             f"chat {model}",
@@ -130,7 +130,7 @@ class Tracing:
             remote=True,
         )
 
-    def tool(self, name: str, call: str) -> AbstractContextManager[Span]:
+    def tool(self, name: str, call: str) -> AbstractContextManager[OpenSpan]:
         """One call of a tool."""
         return self._span(
             f"execute_tool {name}",
@@ -145,7 +145,7 @@ class Tracing:
     @contextmanager
     def _span(
         self, name: str, attributes: dict[str, Any], *, remote: bool = False
-    ) -> Iterator[Span]:
+    ) -> Iterator[OpenSpan]:
         if self._tracer is None:
             yield SILENT
             return
@@ -160,7 +160,7 @@ class Tracing:
                 record_exception=False,  # its text may hold what was said
                 set_status_on_exception=False,
             )
-            span = Span(opened.__enter__())
+            span = OpenSpan(opened.__enter__())
         try:
             yield span
         except BaseException as error:
@@ -178,7 +178,7 @@ class RunSpan:
     def __init__(self, tracing: Tracing, key: Key, agent: str) -> None:
         self._tracing, self._key, self._agent = tracing, key, agent
         self._stack = ExitStack()
-        self._span: Span | None = None
+        self._span: OpenSpan | None = None
 
     def begin(self, run: str) -> None:
         """A run is driven now."""

@@ -8,9 +8,9 @@ and `tasks` those that are here.
 
 from .definition import Approve, Tool, ToolContext, tool
 from .values import (
-    Answer,
     Approval,
     BadArguments,
+    CallAnswer,
     Issue,
     Park,
     Permission,
@@ -21,10 +21,10 @@ from .values import (
 )
 
 __all__ = [
-    "Answer",
     "Approval",
     "Approve",
     "BadArguments",
+    "CallAnswer",
     "Issue",
     "Park",
     "Permission",

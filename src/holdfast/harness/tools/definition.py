@@ -25,8 +25,8 @@ from .signature import is_async, signature_of
 from .thread_runner import apart
 from .values import (
     ROOT,
-    Answer,
     Approval,
+    CallAnswer,
     Issue,
     Permission,
     Risk,
@@ -40,7 +40,7 @@ MOST_APPROVALS = 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Form(Protocol):
+class ArgumentForm(Protocol):
     """How arguments come to a function: by a signature, or as one dict by a JSON Schema."""
 
     @property
@@ -66,7 +66,7 @@ class Tool:
 
     name: str
     description: str
-    form: Form = field(repr=False)
+    form: ArgumentForm = field(repr=False)
     function: Callable[..., Any] = field(repr=False)
     category: str | None = None
     risk: Risk | None = None
@@ -197,7 +197,7 @@ class ToolContext(Protocol):
     sandbox: Any
     log: Any
     aborted: asyncio.Event
-    answer: Answer | None
+    answer: CallAnswer | None
 
     @property
     def state(self) -> dict[str, Any]: ...

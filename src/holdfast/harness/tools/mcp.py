@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ...errors import InvalidValue, MissingExtra
 from .definition import Approve, Tool, ToolContext
-from .mcp_connection import Line, ServerFailed, http_transport
+from .mcp_connection import McpLink, ServerFailed, http_transport
 from .mcp_values import result_of, risk_of, tool_name
 from .values import ToolResult
 
@@ -51,7 +51,7 @@ class MCPServer:
         connect_timeout: float = 30,
     ) -> None:
         self.name = name
-        self._line = Line(transport, name, secrets, connect_timeout)
+        self._line = McpLink(transport, name, secrets, connect_timeout)
         self._prefix = prefix
         self._category = category
         self._approval = approval

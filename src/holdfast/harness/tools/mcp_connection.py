@@ -31,7 +31,7 @@ class ServerFailed(HoldfastError):
         return f"MCP server {self.server!r} {self.problem}"
 
 
-class Connection:
+class McpConnection:
     """Opened once, over once: by `close`, or when the server ends it."""
 
     def __init__(self, transport: Transport, name: str) -> None:
@@ -87,7 +87,7 @@ class Connection:
             yield Watched(incoming, self._over.set), outgoing
 
 
-class Line:
+class McpLink:
     """The way to one server. From `open` to `close`, a server that died is connected again when
     it is needed. No credential shows in the errors that are raised here."""
 
@@ -96,7 +96,7 @@ class Line:
     ) -> None:
         self._transport, self._name, self._patience = transport, name, patience
         self._secrets = sorted({s for s in secrets if len(s) > 3}, key=len, reverse=True)
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self._lock = asyncio.Lock()
         self._open = False
 
@@ -136,7 +136,7 @@ class Line:
         except Exception as error:
             raise self._failed(f"failed: {type(error).__name__}: {error}") from None
 
-    async def _live(self) -> Connection:
+    async def _live(self) -> McpConnection:
         """The connection, made anew if the last one is over."""
         async with self._lock:
             if not self._open:
@@ -145,7 +145,7 @@ class Line:
                 return self._connection
             if self._connection is not None:
                 await self._connection.close()
-            connection = Connection(self._transport, self._name)
+            connection = McpConnection(self._transport, self._name)
             try:
                 await connection.open(self._patience)
             except TimeoutError:

@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...errors import InvalidValue
-from .definition import Form, Tool, ToolContext, tool
+from .definition import ArgumentForm, Tool, ToolContext, tool
 from .values import Issue, ToolResult
 
 STATE = "skills"
@@ -162,7 +162,7 @@ class Skills:
 class _Gated:
     """The form of a tool whose function is given everything, to decide."""
 
-    inner: Form
+    inner: ArgumentForm
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Park(Exception):
         self.detail = {**(detail or {}), **({"schema": schema} if schema else {})}
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class CallAnswer(Struct, frozen=True, kw_only=True):
     """What a person said to a call that was parked: `approved`, `denied` or `answered`."""
 
     outcome: str

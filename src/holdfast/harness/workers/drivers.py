@@ -14,13 +14,13 @@ from ...log.events import Event, Key, RunWaiting
 from ...log.state import State
 from ...stores.port import wall_clock
 from ...values.watch import asks_within
-from ..agents.runtime import Runtime
+from ..agents.runtime import HarnessRuntime
 from ..agents.subagents import family
 from ..live.log import Live
 from ..live.open_logs import Lives
 from ..loop.driver import Driving
 from ..loop.run_loop import drive
-from .recovery import Slots, Work
+from .recovery import DueLogs, Slots
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
 SOON, TRIES = 0.05, 40  # seconds between two looks at a lease that is about to be given back
@@ -33,7 +33,7 @@ class Drivers:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: HarnessRuntime,
         tenant: str,
         lives: Lives,
         kept: Callable[[Key], bool],
@@ -46,7 +46,7 @@ class Drivers:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
         self._drives: dict[Key, Driving] = {}
-        self._work = Work(runtime.store, tenant, [*family(config.agent)])
+        self._work = DueLogs(runtime.store, tenant, [*family(config.agent)])
         self._slots = Slots(config.recovering)
         self._hurry = asyncio.Event()  # there is more than the last look took up
         self._one = asyncio.Lock()  # look at a time

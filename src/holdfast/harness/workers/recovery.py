@@ -45,7 +45,7 @@ class Slots:
             await self._freed.wait()
 
 
-class Work:
+class DueLogs:
     """What is left undone of some agents. A log that cannot be driven is left alone until it
     grows; in one sweep each log is taken up once."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import events as ev
 from ..codec import typed
-from ..events import Event
+from ..events import Event, ids
 from .encrypted_preview import BOXED, PREVIEW, as_shown
 from .rows import Op, RowChange, surface_name
 
@@ -60,7 +60,7 @@ def _without_data(event: Event, ops: list[Op]) -> None:
     """What an event still says after its data was erased: what was settled must not wait
     again, and what was moved must not go on here."""
     if event.kind == "pending.settled":
-        ops.append(Op("drop", "pending", event.id.removeprefix("settle:")))
+        ops.append(Op("drop", "pending", ids.settled_item(event.id)))
         ops.append(Op("set", "due", value=event.at))
     elif event.kind in ("pending.extended", "timer.set", "timer.cleared"):
         ops.append(Op("set", "due", value=event.at))

@@ -20,12 +20,12 @@ from .payloads import KINDS, Payload
 _ERASED = "erased"  # the only field of the data of an event that was erased
 
 
-class Shape(NamedTuple):
+class PayloadShape(NamedTuple):
     """What a payload type has beside its required fields: the encoded default of each optional
     field, and the shape of each field that holds other payloads, one or a list."""
 
     defaults: dict[str, Raw]
-    nested: dict[str, Shape]
+    nested: dict[str, PayloadShape]
 
 
 def complete(event: Event) -> Event:
@@ -47,11 +47,11 @@ def compact(event: Event) -> Event:
 
 
 @cache
-def shape_of(payload: type[Payload]) -> Shape:
+def shape_of(payload: type[Payload]) -> PayloadShape:
     """The optional and the nested fields of a payload type."""
     hints = get_type_hints(payload)
     optional = [one for one in fields(payload) if not one.required]
-    return Shape(
+    return PayloadShape(
         defaults={one.encode_name: Raw(msgspec.json.encode(_default(one))) for one in optional},
         nested={
             one.encode_name: shape_of(inner)
@@ -72,7 +72,7 @@ def _payloads(hint: Any) -> list[type[Payload]]:
     return [one for one in found if isinstance(one, type) and issubclass(one, Payload)]
 
 
-def _filled(data: Raw, shape: Shape) -> Raw:
+def _filled(data: Raw, shape: PayloadShape) -> Raw:
     try:
         found = msgspec.json.decode(data, type=dict[str, Raw])
     except msgspec.MsgspecError:  # not an object, so no payload of this kind
@@ -87,7 +87,7 @@ def _filled(data: Raw, shape: Shape) -> Raw:
     return Raw(msgspec.json.encode(found | added))
 
 
-def _emptied(data: Raw, shape: Shape) -> Raw:
+def _emptied(data: Raw, shape: PayloadShape) -> Raw:
     try:
         found = msgspec.json.decode(data, type=dict[str, Raw])
     except msgspec.MsgspecError:
@@ -98,7 +98,7 @@ def _emptied(data: Raw, shape: Shape) -> Raw:
     return Raw(msgspec.json.encode(kept))
 
 
-def _each(data: Raw, shape: Shape, change: Callable[[Raw, Shape], Raw]) -> Raw:
+def _each(data: Raw, shape: PayloadShape, change: Callable[[Raw, PayloadShape], Raw]) -> Raw:
     if bytes(memoryview(data)[:1]) != b"[":
         return change(data, shape)
     items = msgspec.json.decode(data, type=list[Raw])

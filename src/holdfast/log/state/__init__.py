@@ -6,7 +6,6 @@ same state. The transcript is no part of it.
 
 from .fold import fold
 from .values import (
-    CHILD,
     ENTRIES,
     FINAL,
     OPEN_CALLS,
@@ -31,7 +30,6 @@ from .values import (
 )
 
 __all__ = [
-    "CHILD",
     "ENTRIES",
     "FINAL",
     "OPEN_CALLS",

@@ -12,10 +12,10 @@ from .. import events as ev
 from ..codec import LIMITS
 from ..events import Event
 from .values import ENTRIES, Grants, Rules, Shown, Timer, Window
-from .work import Step, Work
+from .work import StateDraft, Step
 
 
-def _mode_changed(work: Work, event: Event, p: ev.ModeChanged | None) -> None:
+def _mode_changed(work: StateDraft, event: Event, p: ev.ModeChanged | None) -> None:
     if p is None:
         return
     if work.mode is None and p.left is not None:
@@ -23,7 +23,7 @@ def _mode_changed(work: Work, event: Event, p: ev.ModeChanged | None) -> None:
     work.mode = p.mode
 
 
-def _model_changed(work: Work, event: Event, p: ev.ModelChanged | None) -> None:
+def _model_changed(work: StateDraft, event: Event, p: ev.ModelChanged | None) -> None:
     if p is None:
         return
     if p.mode is None:
@@ -34,7 +34,7 @@ def _model_changed(work: Work, event: Event, p: ev.ModelChanged | None) -> None:
     work.models = dict(list(kept.items())[-ENTRIES:])
 
 
-def _state_changed(work: Work, event: Event, p: ev.StateChanged | None) -> None:
+def _state_changed(work: StateDraft, event: Event, p: ev.StateChanged | None) -> None:
     if p is None:
         return
     data = {} if p.replace else {k: v for k, v in work.data.items() if k not in p.drop}
@@ -43,7 +43,7 @@ def _state_changed(work: Work, event: Event, p: ev.StateChanged | None) -> None:
         work.data = data
 
 
-def _permission_changed(work: Work, event: Event, p: ev.PermissionChanged | None) -> None:
+def _permission_changed(work: StateDraft, event: Event, p: ev.PermissionChanged | None) -> None:
     if p is not None:
         tools = _merged(work.rules.tools, p.tools)
         work.rules = Rules(tools, _merged(work.rules.categories, p.categories))
@@ -59,7 +59,7 @@ def _merged(known: dict[str, str], changes: Mapping[str, str | None]) -> dict[st
     return after
 
 
-def _grant_given(work: Work, event: Event, p: ev.GrantGiven | None) -> None:
+def _grant_given(work: StateDraft, event: Event, p: ev.GrantGiven | None) -> None:
     if p is None:
         return
     known = work.grants if work.grants.driver == p.driver else Grants(p.driver)
@@ -69,7 +69,7 @@ def _grant_given(work: Work, event: Event, p: ev.GrantGiven | None) -> None:
     work.grants = Grants(p.driver, tuple(tools)[-most:], tuple(categories)[-most:])
 
 
-def _grant_revoked(work: Work, event: Event, p: ev.GrantRevoked | None) -> None:
+def _grant_revoked(work: StateDraft, event: Event, p: ev.GrantRevoked | None) -> None:
     if p is None or (p.tool is None and p.category is None):
         work.grants = Grants()
         return
@@ -78,56 +78,56 @@ def _grant_revoked(work: Work, event: Event, p: ev.GrantRevoked | None) -> None:
     work.grants = Grants(work.grants.driver, tools, categories)
 
 
-def _task_changed(work: Work, event: Event, p: ev.TaskChanged | None) -> None:
+def _task_changed(work: StateDraft, event: Event, p: ev.TaskChanged | None) -> None:
     if p is not None:
         work.tasks_before, work.tasks = work.tasks, tuple(p.tasks[:ENTRIES])
 
 
-def _context_built(work: Work, event: Event, p: ev.ContextBuilt | None) -> None:
+def _context_built(work: StateDraft, event: Event, p: ev.ContextBuilt | None) -> None:
     work.context = p.hash if p else None
 
 
-def _context_added(work: Work, event: Event, p: ev.ContextAdded | None) -> None:
+def _context_added(work: StateDraft, event: Event, p: ev.ContextAdded | None) -> None:
     if p is not None and (p.id in work.contexts or len(work.contexts) < ENTRIES):
         shown = Shown(event.seq, p.scope, p.consume, p.on, p.on is None)
         work.contexts[p.id] = shown
 
 
-def _context_removed(work: Work, event: Event, p: ev.ContextRemoved | None) -> None:
+def _context_removed(work: StateDraft, event: Event, p: ev.ContextRemoved | None) -> None:
     for id in p.ids if p else ():
         work.contexts.pop(id, None)
 
 
-def _compaction_made(work: Work, event: Event, p: ev.CompactionMade | None) -> None:
+def _compaction_made(work: StateDraft, event: Event, p: ev.CompactionMade | None) -> None:
     if p is not None:
         work.window = Window(p.upto, event.seq, p.tokens, p.turns)
 
 
-def _timer_set(work: Work, event: Event, p: ev.TimerSet | None) -> None:
+def _timer_set(work: StateDraft, event: Event, p: ev.TimerSet | None) -> None:
     work.due = event.at
     if p is not None and (p.id in work.timers or len(work.timers) < ENTRIES):
         work.timers[p.id] = Timer(event.seq, p.at)
 
 
-def _timer_gone(work: Work, event: Event, p: ev.TimerCleared | ev.TimerFired | None) -> None:
+def _timer_gone(work: StateDraft, event: Event, p: ev.TimerCleared | ev.TimerFired | None) -> None:
     if event.kind == "timer.cleared":
         work.due = event.at
     if p is not None:
         work.timers.pop(p.id, None)
 
 
-def _timer_planned(work: Work, event: Event, p: ev.TimerPlanned | None) -> None:
+def _timer_planned(work: StateDraft, event: Event, p: ev.TimerPlanned | None) -> None:
     work.due = p.due if p else None
 
 
-def _checkpoint_made(work: Work, event: Event, p: ev.CheckpointMade | None) -> None:
+def _checkpoint_made(work: StateDraft, event: Event, p: ev.CheckpointMade | None) -> None:
     if p is not None:
         work.checkpoints[p.id] = event.seq
         while len(work.checkpoints) > ENTRIES:
             del work.checkpoints[next(iter(work.checkpoints))]
 
 
-def _checkpoint_dropped(work: Work, event: Event, p: ev.CheckpointDropped | None) -> None:
+def _checkpoint_dropped(work: StateDraft, event: Event, p: ev.CheckpointDropped | None) -> None:
     if p is not None:
         work.checkpoints.pop(p.id, None)
 

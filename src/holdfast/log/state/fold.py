@@ -14,7 +14,7 @@ from ..codec import typed, understood
 from ..events import CORE_NAMESPACES, Event
 from . import choices, life, runs
 from .values import State
-from .work import Step, Work
+from .work import StateDraft, Step
 
 STEPS: dict[str, Step] = {**life.STEPS, **runs.STEPS, **choices.STEPS}
 
@@ -22,14 +22,14 @@ STEPS: dict[str, Step] = {**life.STEPS, **runs.STEPS, **choices.STEPS}
 def fold(events: Iterable[Event], start: State | None = None) -> State:
     """The state after `events`, which follow those of `start`; what `start` has seen is
     passed over. Never raises for what an event holds."""
-    work = Work(start or State())
+    work = StateDraft(start or State())
     for event in events:
         if event.seq > work.head:
             _add(work, event)
     return work.state()
 
 
-def _add(work: Work, event: Event) -> None:
+def _add(work: StateDraft, event: Event) -> None:
     work.head = event.seq
     if understood(event):
         if (step := STEPS.get(event.kind)) is not None:

@@ -12,29 +12,29 @@ from .. import events as ev
 from ..codec import LIMITS
 from ..events import Event
 from .values import Sub
-from .work import Step, Work
+from .work import StateDraft, Step
 
 
-def _session_expired(work: Work, event: Event, p: ev.SessionExpired | None) -> None:
+def _session_expired(work: StateDraft, event: Event, p: ev.SessionExpired | None) -> None:
     work.expired = True
 
 
-def _session_reopened(work: Work, event: Event, p: ev.SessionReopened | None) -> None:
+def _session_reopened(work: StateDraft, event: Event, p: ev.SessionReopened | None) -> None:
     work.expired = False
 
 
-def _thread_created(work: Work, event: Event, p: ev.ThreadCreated | None) -> None:
+def _thread_created(work: StateDraft, event: Event, p: ev.ThreadCreated | None) -> None:
     if p is not None and p.item is not None and p.agent is not None:
         work.sub = Sub(p.agent, p.parent or "main", p.item, approval=p.approval)
 
 
-def _thread_reported(work: Work, event: Event, p: ev.ThreadReported | None) -> None:
+def _thread_reported(work: StateDraft, event: Event, p: ev.ThreadReported | None) -> None:
     work.due = p.due if p else None
     if work.sub is not None:
         work.sub = replace(work.sub, reported=True)
 
 
-def _thread_forked(work: Work, event: Event, p: ev.ThreadForked | None) -> None:
+def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) -> None:
     if p is not None and p.item is not None and p.agent is not None:
         work.sub = Sub(p.agent, p.parent, p.item, forked=True, approval=p.approval)
     elif work.sub is not None:
@@ -46,17 +46,17 @@ def _thread_forked(work: Work, event: Event, p: ev.ThreadForked | None) -> None:
     work.drop_contexts("step", "run")
 
 
-def _session_created(work: Work, event: Event, p: ev.SessionCreated | None) -> None:
+def _session_created(work: StateDraft, event: Event, p: ev.SessionCreated | None) -> None:
     if p is not None:
         _set_up(work, p.metadata)
 
 
-def _metadata_changed(work: Work, event: Event, p: ev.MetadataChanged | None) -> None:
+def _metadata_changed(work: StateDraft, event: Event, p: ev.MetadataChanged | None) -> None:
     if p is not None:
         _set_up(work, p.set, p.drop)
 
 
-def _set_up(work: Work, entries: dict[str, Any], drop: Sequence[str] = ()) -> None:
+def _set_up(work: StateDraft, entries: dict[str, Any], drop: Sequence[str] = ()) -> None:
     kept = {name: value for name, value in work.settings.items() if name not in drop}
     kept.update(entries)
     # The row refuses more than this, but that of a fork does not count what it inherited.

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from .. import events as ev
 from ..codec import LIMITS
-from ..events import Event
+from ..events import Event, ids
 from .values import (
-    CHILD,
     ENTRIES,
     FINAL,
     OPEN_CALLS,
@@ -30,10 +29,10 @@ from .values import (
     QueuedInput,
     Run,
 )
-from .work import Step, Work
+from .work import StateDraft, Step
 
 
-def _message_received(work: Work, event: Event, p: ev.MessageReceived | None) -> None:
+def _message_received(work: StateDraft, event: Event, p: ev.MessageReceived | None) -> None:
     work.due = event.at
     if p is None:
         return
@@ -48,7 +47,7 @@ def _message_received(work: Work, event: Event, p: ev.MessageReceived | None) ->
         work.queue = work.queue[-QUEUED:]
 
 
-def _message_completed(work: Work, event: Event, p: ev.MessageCompleted | None) -> None:
+def _message_completed(work: StateDraft, event: Event, p: ev.MessageCompleted | None) -> None:
     if p is None:
         return
     work.read(event)
@@ -74,12 +73,12 @@ def _message_completed(work: Work, event: Event, p: ev.MessageCompleted | None) 
     }
 
 
-def _message_interrupted(work: Work, event: Event, p: ev.MessageInterrupted | None) -> None:
+def _message_interrupted(work: StateDraft, event: Event, p: ev.MessageInterrupted | None) -> None:
     if p is not None and p.shown:
         work.read(event)
 
 
-def _open_calls(work: Work, event: Event, calls: list[ev.Call]) -> None:
+def _open_calls(work: StateDraft, event: Event, calls: list[ev.Call]) -> None:
     for call in calls[:OPEN_CALLS]:
         work.calls.setdefault(call.id, OpenCall(call.name, event.seq, "proposed", event.seq))
     # In a log that nobody drives outcomes may never come: then the oldest calls go.
@@ -90,7 +89,7 @@ def _open_calls(work: Work, event: Event, calls: list[ev.Call]) -> None:
     work.excess = Excess(event.seq, left) if left > 0 and going else None
 
 
-def _run_started(work: Work, event: Event, p: ev.RunStarted | None) -> None:
+def _run_started(work: StateDraft, event: Event, p: ev.RunStarted | None) -> None:
     p = p or ev.RunStarted()
     work.run = Run(
         event.run,
@@ -111,7 +110,7 @@ def _run_started(work: Work, event: Event, p: ev.RunStarted | None) -> None:
     work.window = replace(work.window, turns=work.window.turns + 1)
 
 
-def _run_resumed(work: Work, event: Event, p: ev.RunResumed | None) -> None:
+def _run_resumed(work: StateDraft, event: Event, p: ev.RunResumed | None) -> None:
     if (run := work.run) is not None and run.open:
         lost = run.crashes + (run.status == "running")
         # Its last driver was lost after its last event: since then nobody has driven it.
@@ -122,7 +121,7 @@ def _run_resumed(work: Work, event: Event, p: ev.RunResumed | None) -> None:
         work.driven_by(driver)
 
 
-def _run_waiting(work: Work, event: Event, p: ev.RunWaiting | None) -> None:
+def _run_waiting(work: StateDraft, event: Event, p: ev.RunWaiting | None) -> None:
     work.due = p.due if p else None
     if (run := work.run) is not None and run.open:
         work.amend(status="waiting", crashes=0, spent=run.spent + event.at - run.since)
@@ -130,7 +129,7 @@ def _run_waiting(work: Work, event: Event, p: ev.RunWaiting | None) -> None:
         work.run = Run(event.run, "waiting", seq=event.seq, at=event.at)
 
 
-def _run_finished(work: Work, event: Event, p: ev.RunFinished | None) -> None:
+def _run_finished(work: StateDraft, event: Event, p: ev.RunFinished | None) -> None:
     run = work.run or Run(event.run, "running", seq=event.seq, at=event.at)
     status, code = ("interrupted", None) if p is None else (p.status, p.code)
     work.run = replace(run, id=event.run, status=status, code=code)
@@ -138,7 +137,7 @@ def _run_finished(work: Work, event: Event, p: ev.RunFinished | None) -> None:
     work.drop_contexts("step", "run")
 
 
-def _abort_requested(work: Work, event: Event, p: ev.AbortRequested | None) -> None:
+def _abort_requested(work: StateDraft, event: Event, p: ev.AbortRequested | None) -> None:
     work.due = event.at
     run = work.run
     if run is not None and run.open and (p is None or p.run in (None, run.id)):
@@ -147,13 +146,13 @@ def _abort_requested(work: Work, event: Event, p: ev.AbortRequested | None) -> N
         work.queue = ()  # a sub-agent that is stopped before it began does not begin
 
 
-def _model_called(work: Work, event: Event, p: ev.ModelCalled | None) -> None:
+def _model_called(work: StateDraft, event: Event, p: ev.ModelCalled | None) -> None:
     work.take(p.inputs if p else ())
     if work.run is not None:
         work.amend(steps=work.run.steps + 1, answered=False)
 
 
-def _tool_started(work: Work, event: Event, p: ev.ToolStarted | None) -> None:
+def _tool_started(work: StateDraft, event: Event, p: ev.ToolStarted | None) -> None:
     # Which one was erased: any open call may have acted, but for those that were kept back.
     able = [id for id, call in work.calls.items() if call.status not in ("waiting", "denied")]
     more = {"repeat": p.repeat, "tell": p.tell} if p else {"repeat": False}
@@ -161,15 +160,15 @@ def _tool_started(work: Work, event: Event, p: ev.ToolStarted | None) -> None:
         work.mark(id, event, "started", started=event.seq, **more)
 
 
-def _tool_nested(work: Work, event: Event, p: ev.ToolNested | None) -> None:
+def _tool_nested(work: StateDraft, event: Event, p: ev.ToolNested | None) -> None:
     if p is not None:
         call = OpenCall(p.call.name, event.seq, "proposed", event.seq, parent=p.parent)
         work.calls.setdefault(p.call.id, call)
 
 
-def _tool_finished(work: Work, event: Event, p: ev.ToolFinished | None) -> None:
+def _tool_finished(work: StateDraft, event: Event, p: ev.ToolFinished | None) -> None:
     work.read(event)
-    call = work.calls.pop(event.id.removeprefix("done:") if p is None else p.call, None)
+    call = work.calls.pop(ids.done_call(event.id) if p is None else p.call, None)
     if call is None and (excess := work.excess) is not None:
         work.excess = replace(excess, left=excess.left - 1) if excess.left > 1 else None
     if p is None or p.outcome != "ok":
@@ -180,7 +179,7 @@ def _tool_finished(work: Work, event: Event, p: ev.ToolFinished | None) -> None:
         _file_changed(work, event, ref)
 
 
-def _file_changed(work: Work, event: Event, ref: Any) -> None:
+def _file_changed(work: StateDraft, event: Event, ref: Any) -> None:
     known = ref if isinstance(ref, dict) and ref.get("kind") == "file" else {}
     path, role = known.get("value"), known.get("role")
     if role in ("created", "modified") and isinstance(path, str) and len(path) <= PATH:
@@ -190,7 +189,7 @@ def _file_changed(work: Work, event: Event, ref: Any) -> None:
         work.files = dict(list(files.items())[-ENTRIES:])
 
 
-def _pending_opened(work: Work, event: Event, p: ev.PendingOpened | None) -> None:
+def _pending_opened(work: StateDraft, event: Event, p: ev.PendingOpened | None) -> None:
     if p is None or p.id in work.pending:
         return
     work.pending[p.id] = OpenItem(
@@ -199,15 +198,15 @@ def _pending_opened(work: Work, event: Event, p: ev.PendingOpened | None) -> Non
     work.mark(p.call, event, "waiting", item=p.id, parked=p.parked)
 
 
-def _pending_voted(work: Work, event: Event, p: ev.PendingVoted | None) -> None:
+def _pending_voted(work: StateDraft, event: Event, p: ev.PendingVoted | None) -> None:
     item = work.pending.get(p.id) if p is not None else None
     if p is not None and item is not None and event.actor not in (None, *item.voters):
         work.pending[p.id] = replace(item, voters=(*item.voters, event.actor))
 
 
-def _pending_settled(work: Work, event: Event, p: ev.PendingSettled | None) -> None:
+def _pending_settled(work: StateDraft, event: Event, p: ev.PendingSettled | None) -> None:
     work.due = event.at
-    id = event.id.removeprefix("settle:") if p is None else p.id
+    id = ids.settled_item(event.id) if p is None else p.id
     item = work.pending.pop(id, None)
     if item is None:
         _answered_early(work, event, id, p)
@@ -225,26 +224,26 @@ def _pending_settled(work: Work, event: Event, p: ev.PendingSettled | None) -> N
         work.mark(item.call, event, outcome, item=id, **more)
 
 
-def _answered_early(work: Work, event: Event, id: str, p: ev.PendingSettled | None) -> None:
+def _answered_early(work: StateDraft, event: Event, id: str, p: ev.PendingSettled | None) -> None:
     """A sub-agent may have ended before its call has come to wait for it."""
-    call = id.removesuffix(CHILD)
+    call = ids.child_call(id)
     if call != id and call in work.calls and work.calls[call].status == "started":
         outcome: CallStatus = "abandoned" if p is None else p.outcome
         work.mark(call, event, outcome, item=id, parked=True, answer=event.seq)
 
 
-def _pending_warned(work: Work, event: Event, p: ev.PendingWarned | None) -> None:
+def _pending_warned(work: StateDraft, event: Event, p: ev.PendingWarned | None) -> None:
     if p is not None and (item := work.pending.get(p.id)) is not None:
         work.pending[p.id] = replace(item, warned=True)
 
 
-def _pending_extended(work: Work, event: Event, p: ev.PendingExtended | None) -> None:
+def _pending_extended(work: StateDraft, event: Event, p: ev.PendingExtended | None) -> None:
     work.due = event.at
     if p is not None and (item := work.pending.get(p.id)) is not None:
         work.pending[p.id] = replace(item, expires=p.expires, warned=False)
 
 
-def _queue_changed(work: Work, event: Event, p: ev.QueueChanged | None) -> None:
+def _queue_changed(work: StateDraft, event: Event, p: ev.QueueChanged | None) -> None:
     work.due = event.at
     if p is None:
         return

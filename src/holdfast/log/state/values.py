@@ -16,7 +16,6 @@ QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each
 OPERATIONS = 10  # on one file that are kept
 PATH = 256  # characters of a file's path; a longer one is not kept
-CHILD = "!sub"  # a call's id and this is the item by which it waits for its sub-agent
 FINAL = "final_result"  # the tool whose call is the answer of a run that wants a typed one
 
 CallStatus: TypeAlias = Literal[
@@ -218,6 +217,14 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def active(self) -> Run | None:
         """The run that is going, or waits."""
         return self.run if self.run is not None and self.run.open else None
+
+    def next_model(
+        self, mode: str | None, own: str | None, default: str | None, run: str | None = None
+    ) -> str | None:
+        """The model of the next call: the run's, the one chosen in this mode, the mode's own, the
+        latest choice in any mode, the default."""
+        chosen = self.models.get("" if self.mode is None else mode or "")
+        return run or chosen or own or self.model or default or None
 
     @property
     def owes(self) -> bool:

@@ -11,7 +11,7 @@ from ..events import Event
 from .values import CallStatus, Grants, State
 
 
-class Work:
+class StateDraft:
     """A state that may change: one copy per fold instead of one per event."""
 
     def __init__(self, start: State) -> None:
@@ -60,4 +60,4 @@ class Work:
         self.contexts = {id: c for id, c in self.contexts.items() if c.scope not in scopes}
 
 
-Step: TypeAlias = Callable[[Work, Event, Any], None]  # what one kind of event changes
+Step: TypeAlias = Callable[[StateDraft, Event, Any], None]  # what one kind of event changes

@@ -18,7 +18,7 @@ from ...errors import InvalidValue, MissingExtra
 from ..port import Chunk, ModelCall
 
 if TYPE_CHECKING:
-    from .calls import Connection
+    from .calls import VendorConnection
 
 TIMEOUT = 600.0
 PACKAGE = "pydantic_ai"
@@ -85,7 +85,7 @@ class PydanticAIProvider:
         given = {"api_key": api_key, "base_url": base_url, "http_client": http_client}
         self._options = {name: value for name, value in given.items() if value is not None}
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
+        self._connection: VendorConnection | None = None
 
     def __repr__(self) -> str:
         return f"PydanticAIProvider({self.namespace!r})"
@@ -96,7 +96,7 @@ class PydanticAIProvider:
             raise MissingExtra(extra="models", needed_for=f"{self.namespace}/{name}")
         return PydanticAIModel(self, name)
 
-    async def connection(self, name: str) -> Connection:
+    async def connection(self, name: str) -> VendorConnection:
         """What calls go through on this event loop; `name` is the model that needs it."""
         loop = asyncio.get_running_loop()
         connection = self._connection
@@ -105,7 +105,7 @@ class PydanticAIProvider:
         await connection.open()
         return connection
 
-    def _connect(self, name: str, loop: asyncio.AbstractEventLoop) -> Connection:
+    def _connect(self, name: str, loop: asyncio.AbstractEventLoop) -> VendorConnection:
         ref = f"{self.namespace}/{name}"
         try:
             from .calls import connect  # noqa: PLC0415 - brings pydantic-ai, so only when used

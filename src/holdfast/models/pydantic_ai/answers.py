@@ -39,7 +39,7 @@ REASONS: dict[str | None, Reason] = {
 MADE_UP = "pyd_ai_"  # how pydantic-ai begins the id of a call that the vendor gave none
 
 
-class Answer:
+class VendorAnswer:
     """One answer as it comes in."""
 
     def __init__(self, ref: str) -> None:

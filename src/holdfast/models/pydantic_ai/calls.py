@@ -20,7 +20,7 @@ from pydantic_ai.settings import ModelSettings
 
 from ...errors import HoldfastError, MissingExtra, ModelError
 from ..port import Chunk, ModelCall
-from .answers import Answer
+from .answers import VendorAnswer
 from .failures import while_asking, while_reading
 from .prompts import messages, parameters
 
@@ -32,7 +32,7 @@ GOOGLE = ("google", "google-cloud")
 _responses: ContextVar[list[Any] | None] = ContextVar("_responses", default=None)
 
 
-class Connection:
+class VendorConnection:
     """A vendor's client on one event loop, and its models."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Connection:
                 model = self._model(name)
                 silence = _silence(model, settings)
                 stream = await _ask(stack, model, call, settings, silence)
-            answer = Answer(ref)
+            answer = VendorAnswer(ref)
             with while_reading(ref):
                 async with aclosing(_events(stream, silence)) as events:
                     async for event in events:
@@ -90,7 +90,7 @@ class Connection:
 
 def connect(
     ref: str, kind: str, options: Mapping[str, Any], loop: asyncio.AbstractEventLoop
-) -> Connection:
+) -> VendorConnection:
     """A client of the vendor that pydantic-ai knows as `kind`. Blocks."""
     try:
         vendor = infer_provider_class(kind)
@@ -115,7 +115,7 @@ def connect(
         problem = f"the provider {kind!r} cannot be made with {' and '.join(options) or 'nothing'}"
         remedy = f"check the environment variables for {kind!r}, or {_way(kind)}"
         raise ModelError(model=ref, problem=problem, remedy=remedy) from error
-    return Connection(kind, provider, loop, client)
+    return VendorConnection(kind, provider, loop, client)
 
 
 def _unset(ref: str, kind: str, said: str) -> ModelError:

@@ -13,7 +13,7 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from ...cancellation import ended
 from ...errors import InvalidValue, KeyReused
-from ...harness.session.message_stream import Stream
+from ...harness.session.message_stream import MessageStream
 from ...harness.session.session import Session, core_of
 from ...harness.session.threads import messages_of
 from ...log import events as ev
@@ -143,7 +143,7 @@ async def _post(
     return Response(accepted, status_code=202)
 
 
-async def _read(ctx: RequestContext, stream: Stream) -> tuple[int, bool]:
+async def _read(ctx: RequestContext, stream: MessageStream) -> tuple[int, bool]:
     """Read a stream to its end, or until the wait times out or the server shuts down; the run
     continues then. Returns the number of the message, and whether the end was reached."""
     reading = asyncio.create_task(_drain(stream))
@@ -165,7 +165,7 @@ async def _read(ctx: RequestContext, stream: Stream) -> tuple[int, bool]:
         await ended(reading, leaving)
 
 
-async def _drain(stream: Stream) -> None:
+async def _drain(stream: MessageStream) -> None:
     async with aclosing(aiter(stream)) as items:
         async for _ in items:
             pass

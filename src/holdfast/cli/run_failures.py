@@ -1,5 +1,4 @@
-"""Why runs fail, for whoever drives them from the command line: each reason is shown once, with the
-end of its run or beside the conversation."""
+"""Why runs fail: each reason is shown once, with the end of its run or as a remark."""
 
 from __future__ import annotations
 
@@ -15,18 +14,17 @@ from ..log.codec import typed
 from ..log.events import Event
 from ..redact import describe
 
-ENDS = "run_failed"  # what is logged of a run that fails
+ENDS = "run_failed"  # the log record of a failed run
 
 
 @contextmanager
 def shown(tell: Callable[[str], None], *, ends: bool) -> Iterator[None]:
-    """Show warnings and errors that are logged meanwhile, unless the agent's program has set up
-    logging of its own. With `ends`, also those that say how a run failed, where its end is not
-    shown to a person."""
+    """Show warnings and errors that are logged meanwhile, unless the agent's program has configured
+    logging. With `ends`, include the records of failed runs, for output that does not show them."""
     if configured(LOGGER):
         yield
         return
-    handler = _Telling(tell, ends)
+    handler = _Handler(tell, ends)
     LOGGER.addHandler(handler)
     try:
         yield
@@ -34,7 +32,7 @@ def shown(tell: Callable[[str], None], *, ends: bool) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
-class _Telling(logging.Handler):
+class _Handler(logging.Handler):
     def __init__(self, tell: Callable[[str], None], ends: bool) -> None:
         super().__init__(logging.WARNING)
         self._tell, self._ends = tell, ends
@@ -48,12 +46,12 @@ class _Telling(logging.Handler):
 
 
 def reason(session: Session, event: Event) -> str | None:
-    """What a run failed by in this process, where the event that ends it does not say so."""
+    """Return why a run failed in this process, if the event that ends it does not say so."""
     ended = typed(event) if event.kind == "run.finished" else None
     cause = core_of(session).live.failures.get(event.run or "")
     if not isinstance(ended, ev.RunFinished) or ended.status != "failed" or cause is None:
         return None
     kind = CODES.get(ended.code or "")
     if kind is None or ended.error != kind.public_message:
-        return None  # it says what to do
+        return None  # the event has its own message
     return core_of(session).config.redactor.text(describe(cause))

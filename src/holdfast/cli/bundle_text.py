@@ -1,4 +1,4 @@
-"""What the verbs of `holdfast bundle` say: bundles, comparisons and replays in words."""
+"""Bundles, comparisons and replays as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..bundle.format import Document
 from ..bundle.replaying import Divergence, Replayed
 from ..bundle.replaying.values import said
 from ..log.events import Event
-from .bundlefiles import Read
-from .output import json_text, plain
+from .bundle_files import ReadBundle
+from .output import json_text
 from .render import fact, number, size
 
-SHOWN = 300  # characters of a value that people are shown
+SHOWN = 300  # characters of a value that are shown
 ENDS = {
-    "no_answer": "it ends there: no answer was recorded for a call",
-    "waiting": "it ends there: nobody has decided on what waits",
-    "erased": "it ends there: what followed was erased",
+    "no_answer": "stopped: no answer was recorded for a call",
+    "waiting": "stopped: a pending item was not decided",
+    "erased": "stopped: the events after it were erased",
 }
 
 
 def summary(document: Document) -> dict[str, Any]:
-    """What a program is told of a bundle."""
+    """Summarize a bundle, for JSON."""
     facts = document.session
     return {
         "bundle_id": document.bundle_id,
@@ -39,45 +39,45 @@ def summary(document: Document) -> dict[str, Any]:
     }
 
 
-def lines(found: Read) -> Iterator[Text]:
-    """A bundle as people read it."""
+def bundle_lines(found: ReadBundle) -> Iterator[Text]:
+    """Describe a bundle."""
     document = found.bundle.document
     source = document.source
     yield fact("bundle", document.bundle_id)
-    yield fact("session", plain(f"{document.session.session} of {document.session.tenant}"))
+    yield fact("session", f"{document.session.session} of {document.session.tenant}")
     if found.format != "holdfast":
         yield fact("format", found.format)
     yield fact("mode", f"{document.mode}, {document.purpose}, {document.liveness}")
     for name, value in (("agent", source.agent), ("title", document.session.title)):
         if value:
-            yield fact(name, plain(value))
+            yield fact(name, value)
     if source.task:
-        yield fact("task", plain(source.task))
+        yield fact("task", source.task)
     yield fact("times", f"{source.started_at} to {source.finished_at or document.created_at}")
     for thread in document.threads:
         count = number(thread.head - thread.shared, "event")
-        since = f", after {thread.shared} of another" if thread.shared else ""
-        yield fact("thread", plain(f"{thread.thread}: {count}{since}"))
+        since = f", after {thread.shared} shared ones" if thread.shared else ""
+        yield fact("thread", f"{thread.thread}: {count}{since}")
     if document.runtime.models:
-        yield fact("models", plain(", ".join(document.runtime.models)))
+        yield fact("models", ", ".join(document.runtime.models))
     yield fact("calls", number(document.tools.total, "tool call"))
     if document.blobs:
         total = sum(blob.size for blob in document.blobs)
         left = sum(blob.part is None for blob in document.blobs)
-        out = f", {left} left out" if left else ""
+        out = f", {left} omitted" if left else ""
         yield fact("blobs", f"{len(document.blobs)}, {size(total)}{out}")
     for item in document.pending:
-        yield fact("pending", plain(f"{item.what} {item.id}"))
+        yield fact("pending", f"{item.what} {item.id}")
     if document.queue:
         yield fact("queue", number(len(document.queue), "message"))
     totals = ", ".join(f"{count} {name}" for name, count in document.redaction.totals.items())
-    yield fact("replaced", plain(totals) or "nothing")
+    yield fact("redacted", totals or "nothing")
 
 
-def compared(found: BundleDiff) -> Iterator[str]:
-    """Two bundles beside each other."""
+def diff_lines(found: BundleDiff) -> Iterator[str]:
+    """Describe the differences of two bundles."""
     if found.same:
-        yield plain(f"same: {found.left}")
+        yield f"same: {found.left}"
         return
     for thread in found.threads:
         yield from _thread(thread)
@@ -90,13 +90,13 @@ def compared(found: BundleDiff) -> Iterator[str]:
 def _thread(thread: ThreadDiff) -> Iterator[str]:
     status = thread.status.replace("_", " ")
     counts = f"{thread.left} and {number(thread.right, 'event')}, the first {thread.same} the same"
-    yield plain(f"thread {thread.thread}: {status} ({counts})")
+    yield f"thread {thread.thread}: {status} ({counts})"
     if thread.first is not None:
         yield f"  event {thread.first.seq}: {_place(thread.first)}"
 
 
 def _place(place: Difference) -> str:
-    return f"{plain(place.path)}: {_short(place.left)} | {_short(place.right)}"
+    return f"{place.path}: {_short(place.left)} | {_short(place.right)}"
 
 
 def _short(value: Any) -> str:
@@ -104,8 +104,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def replayed(told: Replayed) -> Iterator[str]:
-    """What a replay came to."""
+def replay_lines(told: Replayed) -> Iterator[str]:
+    """Describe the result of a replay."""
     counts = (
         f"{number(told.steps, 'model call')}, {number(told.compared, 'event')} compared, "
         f"{number(told.threads, 'thread')}"
@@ -113,39 +113,32 @@ def replayed(told: Replayed) -> Iterator[str]:
     if told.first is None:
         yield f"same: {counts}"
         if told.mode == "replay_only":
-            yield "the bundle has no content: this is true of its structure"
+            yield "the bundle has no content, so only its structure was compared"
         return
     yield f"diverged: {counts}"
     yield from _divergence(told.first)
     for thread, events in told.events.items():
         for event in events:
             if event.kind == "message.completed":
-                yield plain(f"thread {thread} now says: {said(event).get('text', '')}")
+                yield f"thread {thread} answers now: {said(event).get('text', '')}"
     if told.stopped in ENDS:
         yield ENDS[told.stopped]
 
 
 def _divergence(first: Divergence) -> Iterator[str]:
     place = f"thread {first.thread}, step {first.step}, event {first.seq or '?'} ({first.kind})"
-    yield plain(f"{place}: {first.path}")
+    yield f"{place}: {first.path}"
     yield f"  recorded: {_short(first.recorded)}"
-    yield f"  came:     {_short(first.came)}"
+    yield f"  replayed: {_short(first.came)}"
     if first.why:
-        yield plain(f"  {first.why}")
+        yield f"  {first.why}"
 
 
-def replayed_json(told: Replayed) -> dict[str, Any]:
-    """The same for a program."""
+def replay_json(told: Replayed) -> dict[str, Any]:
+    """Return the result of a replay, for JSON."""
+    names = ("same", "first", "stopped", "steps", "compared", "given", "threads", "mode", "others")
     return {
-        "same": told.same,
-        "first": told.first,
-        "stopped": told.stopped,
-        "steps": told.steps,
-        "compared": told.compared,
-        "given": told.given,
-        "threads": told.threads,
-        "mode": told.mode,
-        "others": told.others,
+        **{name: getattr(told, name) for name in names},
         "events": {thread: [_event(e) for e in events] for thread, events in told.events.items()},
     }
 

@@ -1,5 +1,5 @@
-"""Errors as a user meets them: one line that says what happened and what to do, in the words of
-the command line and not in those of the library."""
+"""How the command line reports errors: one line that says what is wrong and what to do, with the
+names of options instead of the library's parameters."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from .render import moment
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 HINTS: dict[type[HoldfastError], str] = {
-    errors.SessionNotFound: "`holdfast sessions` lists what is there",
-    errors.PhaseError: "`holdfast session reopen` opens one that has expired",
-    errors.SurfaceTaken: "--move takes it from there",
-    errors.DeletionRefused: "`holdfast session hold SESSION --lift` ends a hold",
-    errors.LogReplaced: "it was deleted and begun again: run the command again",
+    errors.SessionNotFound: "`holdfast sessions` lists the sessions",
+    errors.PhaseError: "`holdfast session reopen` reopens an expired session",
+    errors.SurfaceTaken: "--move takes it over",
+    errors.DeletionRefused: "`holdfast session hold SESSION --lift` lifts a hold",
+    errors.LogReplaced: "the session was deleted and created again: run the command again",
     errors.LeaseHeld: "wait until its driver is done",
-    errors.NotPending: "`holdfast pending` lists what waits",
-    errors.AlreadyDecided: "`holdfast show SESSION` shows what came of it",
-    errors.StoreError: "`holdfast doctor` looks at the store",
-    errors.StoreUnavailable: "`holdfast doctor` looks at the store",
+    errors.NotPending: "`holdfast pending` lists pending items",
+    errors.AlreadyDecided: "`holdfast show SESSION` shows what happened since",
+    errors.StoreError: "`holdfast doctor` checks the store",
+    errors.StoreUnavailable: "`holdfast doctor` checks the store",
     errors.StoreDamaged: "`holdfast verify` lists the damage",
     errors.StoreReplaced: "run the command again",
     errors.StoreTooNew: "upgrade with: pip install --upgrade holdfast",
     errors.SessionExists: "--as ID imports it under another id",
     errors.LogDamaged: "`holdfast verify` lists all damage",
 }
-# What the library tells programs to do, and what does the same on the command line.
+# Remedies that the library gives to programs, and their equivalents on the command line.
 REMEDIES = {
-    "import it with purpose='read', or replay it": "--read-only imports it to be read, "
+    "import it with purpose='read', or replay it": "--read-only imports it for reading, "
     "`holdfast bundle replay` replays it",
     "export it with purpose='copy' or 'move', or import it with purpose='read'": "export it with "
     "--purpose copy or --purpose move, or import it with --read-only",
-    "pass accept_redacted=True, or purpose='read'": "--accept-redacted goes on with it as it is, "
-    "--read-only imports it to be read",
-    "pass accept_redacted=True, or export it with attachments": "--accept-redacted goes on without "
-    "them; or export it with --attachments",
-    "pass to= with the path of an archive": "leave out --json-file, and name a file with --out",
-    "move with mode='local', without threads and upto; or copy": "add --mode local, and leave out "
+    "pass accept_redacted=True, or purpose='read'": "--accept-redacted continues with the "
+    "redacted content, --read-only imports it for reading",
+    "pass accept_redacted=True, or export it with attachments": "--accept-redacted continues "
+    "without them; or export it with --attachments",
+    "pass to= with the path of an archive": "omit --json-file, and name a file with --out",
+    "move with mode='local', without threads and upto; or copy": "add --mode local, and omit "
     "--thread and --upto; or use --purpose copy",
     "pass connect(url, vault=...), or add ?vault=FILE to the URL": "add ?vault=FILE to its URL",
     "keep large values in events or blobs": "keep large values elsewhere",
 }
-# Arguments of the library that a verb has under another name; the first that it has is meant.
+# Parameters of the library whose option has another name; the first that the verb has counts.
 NAMES = {
     "session": ("as", "sessions"),
     "id": ("session",),
@@ -60,52 +60,50 @@ NAMES = {
     "address": ("surface", "attach", "detach"),
     "to": ("out",),
 }
-
-
-# What stands before the address in a URL: a name and a password.
+# User name and password in a URL.
 _SECRET = re.compile(r"(?<=://)[^\s'\"]*@")
 
 
 class UsageError(Exception):
-    """The command line is wrong in a way that its parser cannot know."""
+    """The command line is invalid in a way that its parser does not check."""
 
 
 def scrubbed(text: str) -> str:
-    """The text without what URLs in it say before their address."""
+    """Return the text without the user names and passwords of the URLs in it."""
     return _SECRET.sub("…@", text)
 
 
 def report(error: HoldfastError, *, json: bool, options: Mapping[str, str] = NOTHING) -> int:
-    """Tell the user of an error; returns the exit code. `options` are the arguments of the verb by
-    name, as they are written on the command line."""
-    message = _words(error, options)
+    """Report an error and return the exit code. `options` maps the verb's parameters to the names
+    that are typed."""
+    message = _message(error, options)
     if json:
-        print(json_text(told_of(error, options)), file=sys.stderr)
+        print(json_text(error_json(error, options)), file=sys.stderr)
     else:
         hint = HINTS.get(type(error))
         away = isinstance(error, errors.StoreUnavailable) and "again" not in message
-        _tell_person("; ".join(filter(None, (message, "try again" if away else None, hint))))
+        _print_error("; ".join(filter(None, (message, "try again" if away else None, hint))))
     return 1
 
 
-def _words(error: HoldfastError, options: Mapping[str, str]) -> str:
-    """The error's text, with times as people read them."""
+def _message(error: HoldfastError, options: Mapping[str, str]) -> str:
+    """Return the message, with readable times."""
     match error:
         case errors.AlreadyDecided():
             by = error.by or "someone"
             return f"item {error.item!r} was {error.outcome} by {by} at {moment(error.at)}"
         case errors.NotPending(item=None, pending=[]):
-            return f"nothing waits in session {error.session!r}"
+            return f"nothing is pending in session {error.session!r}"
     return translated(error, options)
 
 
 def translated(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> str:
-    """The error's text, with arguments and remedies as they are on the command line."""
+    """Return the message, with the parameters and remedies of the command line."""
     match error:
         case errors.InvalidValue():
             names = (error.field, *NAMES.get(error.field, ()))
-            plain_name = "store URL" if error.field == "url" else error.field
-            field = next((options[name] for name in names if name in options), plain_name)
+            default = "store URL" if error.field == "url" else error.field
+            field = next((options[name] for name in names if name in options), default)
             return f"{field}: {error.problem}; {REMEDIES.get(error.remedy, error.remedy)}"
         case errors.NotContinuable():
             remedy = REMEDIES.get(error.remedy, error.remedy)
@@ -114,27 +112,27 @@ def translated(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> st
 
 
 def report_usage(message: str, verb: str | None, *, json: bool) -> int:
-    """Tell the user that the command line is wrong; returns the exit code."""
+    """Report an invalid command line and return the exit code."""
     if json:
         print(json_text(_document("usage", message, {})), file=sys.stderr)
     else:
-        _tell_person(f"{message.rstrip('.')}; see: holdfast {f'{verb} ' if verb else ''}--help")
+        _print_error(f"{message.rstrip('.')}; see: holdfast {f'{verb} ' if verb else ''}--help")
     return 2
 
 
-def _tell_person(message: str) -> None:
-    # A driver's error may have several lines.
+def _print_error(message: str) -> None:
+    # The message of a database driver may have several lines.
     line = " ".join(line.strip() for line in message.splitlines())
     print("error:", plain(scrubbed(line)), file=sys.stderr)
 
 
-def told_of(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> dict[str, Any]:
-    """An error as a program reads it; its fields are the library's."""
+def error_json(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> dict[str, Any]:
+    """Return an error as JSON, with the fields of the library's error."""
     return _document(error.code, translated(error, options), error.fields)
 
 
 def _document(code: str, message: str, fields: dict[str, Any]) -> dict[str, Any]:
-    # Arguments that were not UTF-8 arrive as lone surrogates, which JSON cannot hold.
+    # Arguments that are not UTF-8 arrive as lone surrogates, which JSON cannot hold.
     fields = {k: _whole(v) if isinstance(v, str) else v for k, v in fields.items()}
     return {"code": code, "message": _whole(message), "fields": fields}
 

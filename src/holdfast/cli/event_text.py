@@ -1,7 +1,6 @@
-"""Events as text for people. Pure.
+"""Events as text. Pure.
 
-What this version does not know is shown as the JSON it is; nothing is left out
-without saying so.
+Events of unknown kinds are shown as JSON. Truncated text says so.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from ..log.events import Event
 from .output import json_text, plain
 from .render import moment, size
 
-CUT = 1_000  # characters of an event that are shown, unless all are asked for
+CUT = 1_000  # characters of an event that are shown, unless --full is given
 INDENT = " " * 8
 
 STYLES = {"message": "green", "tool": "yellow", "pending": "magenta", "run": "blue"}
 
 
 def event_text(event: Event, *, full: bool = False) -> Text:
-    """An event: number, time and kind, then what it says."""
+    """Format an event: number, time and kind, then its content."""
     lines = cut("\n".join(describe(event)), full).split("\n")
     style = STYLES.get(event.kind.partition(".")[0], "cyan")
     text = Text.assemble(
@@ -43,7 +42,7 @@ def event_text(event: Event, *, full: bool = False) -> Text:
 
 
 def damaged_text(error: LogDamaged) -> Text:
-    """The place of an event that cannot be read."""
+    """Format an unreadable event."""
     return Text.assemble((f"{error.seq:>6}", "bold"), ("  unreadable  ", "red"), plain(str(error)))
 
 
@@ -52,21 +51,21 @@ def _line(text: str) -> str:
 
 
 def cut(text: str, full: bool) -> str:
-    """The text, or its beginning and how much more there is."""
+    """Return the text, truncated unless `full` is set."""
     if full or len(text) <= CUT:
         return text
     return f"{text[:CUT]}… and {len(text) - CUT:,} more characters (--full shows them)"
 
 
 def describe(event: Event) -> Iterator[str]:
-    """What an event says, without its envelope; the lines may hold line feeds."""
+    """Describe the content of an event; the lines may contain line feeds."""
     data = event.json()
     match data:
         case {"erased": str(reason), **rest} if not rest:
             yield f"erased: {reason}"
             return
         case {"apart": {"size": int(count), "sha256": str()}, **rest} if not rest:
-            yield f"{size(count)} of data (--full shows them)"
+            yield f"{size(count)} of data (--full shows it)"
             return
     payload = typed(event)
     yield from _raw(data) if payload is None else _payload(payload, data)
@@ -90,7 +89,7 @@ def _payload(payload: ev.Payload, data: Any) -> Iterator[str]:
             if payload.detail is not None:
                 yield json_text(payload.detail)
         case ev.PendingVoted():
-            yield f"yes to {payload.id} {payload.reason or ''}".rstrip()
+            yield f"approval of {payload.id} {payload.reason or ''}".rstrip()
         case ev.PendingSettled():
             yield f"{payload.outcome} {payload.id} {payload.reason or ''}".rstrip()
             if payload.answer is not None:

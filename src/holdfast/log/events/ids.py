@@ -1,0 +1,112 @@
+"""Derived ids: the ids of events and pending items that follow from what they are about. Whoever
+writes the same thing twice uses the same id, so it is stored once."""
+
+from __future__ import annotations
+
+import hashlib
+
+CHILD = "!sub"  # ends the id of the item by which a call waits for its sub-agent
+# What ids derived from another id begin with; more than one may stand in front.
+DERIVED = (
+    "in",
+    "settle",
+    "done",
+    "nest",
+    "began",
+    "grant",
+    "abort",
+    "reported",
+    "timer",
+    "contact",
+    "touch",
+)
+
+
+def settle_id(item: str) -> str:
+    """The id of the event that decides on a pending item."""
+    return f"settle:{item}"
+
+
+def settled_item(event: str) -> str:
+    """The pending item that the event with this id decides on."""
+    return event.removeprefix("settle:")
+
+
+def vote_id(item: str, actor: str) -> str:
+    """The id of one person's vote on a pending item; of one length, however long the names are."""
+    return "vote:" + hashlib.sha256(f"{item}\n{actor}".encode()).hexdigest()[:32]
+
+
+def done_id(call: str) -> str:
+    """The id of the event with the outcome of a tool call."""
+    return f"done:{call}"
+
+
+def done_call(event: str) -> str:
+    """The tool call whose outcome the event with this id is."""
+    return event.removeprefix("done:")
+
+
+def nest_id(call: str) -> str:
+    """The id of the event that starts a call within a call."""
+    return f"nest:{call}"
+
+
+def input_id(key: str) -> str:
+    """The id of a message with an idempotency key."""
+    return f"in:{key}"
+
+
+def input_key(event: str) -> str:
+    """The idempotency key of the message with this id."""
+    return event.removeprefix("in:")
+
+
+def abort_id(key: str) -> str:
+    """The id of an abort: by its idempotency key, or by the thread of a sub-agent."""
+    return f"abort:{key}"
+
+
+def began_id(thread: str) -> str:
+    """The id of the first event of a sub-agent's thread."""
+    return f"began:{thread}"
+
+
+def grant_id(thread: str, number: int) -> str:
+    """The id of a grant that a sub-agent's thread takes over from its parent."""
+    return f"grant:{thread}:{number}"
+
+
+def reported_id(item: str) -> str:
+    """The id of the event that a sub-agent has answered the call that it works for."""
+    return f"reported:{item}"
+
+
+def timer_id(seq: int) -> str:
+    """The id of the message of the timer that event `seq` set."""
+    return f"timer:{seq}"
+
+
+def again_id(thread: str, number: int) -> str:
+    """The id of an event with which a message is asked again in a new thread."""
+    return f"again:{thread}:{number}"
+
+
+def notice_id(source: str, name: str) -> str:
+    """The id of a notification from a source: by its key, or by what it is about."""
+    return f"notice:{source}:{name}"
+
+
+def child_item(call: str) -> str:
+    """The pending item by which a call waits for its sub-agent."""
+    return f"{call}{CHILD}"
+
+
+def is_child(item: str) -> bool:
+    """Whether a pending item waits for a sub-agent, not for a person."""
+    return item.endswith(CHILD)
+
+
+def child_call(item: str) -> str:
+    """The call that waits for its sub-agent by this item."""
+    return item.removesuffix(CHILD)
