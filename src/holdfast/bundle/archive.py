@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import os
-import tempfile
 import zipfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
@@ -23,6 +21,7 @@ from msgspec import Raw, Struct
 
 from ..errors import BlobNotFound, InvalidValue, SessionNotFound
 from ..log.events import Event
+from .atomic_file import atomic_file
 from .format import BUNDLE_LIMITS, DOCUMENT, Document, Thread, event_of
 
 PIECE = 256 << 10  # bytes that are read or written at a time
@@ -210,21 +209,12 @@ def _some(events: Iterator[Event]) -> list[Event]:
 def save(bundle: Bundle, path: Path) -> Written:
     """As `Bundle.save`; blocks."""
     form: Literal["json", "archive"] = "json" if path.suffix == ".json" else "archive"
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if form == "json":
-                file.write(bundle.to_json())
-            else:
-                write_archive(bundle, file)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
-        os.replace(name, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+    with atomic_file(path) as file:
+        if form == "json":
+            file.write(bundle.to_json())
+        else:
+            write_archive(bundle, file)
+        size = file.tell()
     return Written(
         path=str(path), bundle_id=bundle.id, form=form, size=size, document=bundle.document
     )

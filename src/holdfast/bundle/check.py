@@ -7,10 +7,7 @@ pieces, in a thread; memory does not grow with the parts.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
-import types
-import typing
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -23,8 +20,10 @@ from ..log.state import State
 from . import format as f
 from .archive import Bundle, Parts
 from .contents import Contents
+from .faults import Faults
 from .liveness import is_quiet
-from .parse import NAMES, Faults, Opened, open_source, opened
+from .parse import NAMES, Opened, open_source, opened
+from .type_check import mismatches
 
 Source: TypeAlias = Bundle | bytes | str | os.PathLike[str]
 
@@ -110,7 +109,8 @@ def _document(raw: dict[str, Any], faults: Faults) -> f.Document:
     except InvalidValue as error:
         problem = f"{error.problem}; {error.remedy}"
         raise faults.stop("unknown_version", error.field, problem) from error
-    shape(made, f.Document, "$", faults)
+    for found in mismatches(made, f.Document, "$"):
+        faults.add("missing" if found.missing else "wrong_type", found.path, found.problem)
     if "bundle_id" in raw and raw["bundle_id"] != _id(raw):
         faults.add("tampered", "$.bundle_id", "is not the hash of the document")
     if faults:
@@ -141,51 +141,6 @@ def _names(document: f.Document) -> Iterator[tuple[str, str]]:
         yield f"$.session.claims[{n}]", claim
     for n, thread in enumerate(document.threads):
         yield f"$.threads[{n}].thread", thread.thread
-
-
-def shape(value: Any, wanted: Any, path: str, faults: Faults) -> None:
-    """Find every place where a value is not of the type that is wanted there."""
-    if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
-        if value is None and types.NoneType in typing.get_args(wanted):
-            return
-        rest = [t for t in typing.get_args(wanted) if t not in (types.NoneType, msgspec.UnsetType)]
-        if len(rest) == 1:
-            shape(value, rest[0], path, faults)
-            return
-    if isinstance(wanted, type) and issubclass(wanted, Struct):
-        _shape_struct(value, wanted, path, faults)
-    elif typing.get_origin(wanted) is list and isinstance(value, list):
-        (of,) = typing.get_args(wanted)
-        for n, item in enumerate(value):
-            shape(item, of, f"{path}[{n}]", faults)
-    else:
-        try:
-            msgspec.convert(value, wanted)
-        except (msgspec.ValidationError, OverflowError):
-            faults.add("wrong_type", path, f"is {_kind(value)}, or none of what it may be")
-
-
-def _shape_struct(value: Any, wanted: Any, path: str, faults: Faults) -> None:
-    if not isinstance(value, dict):
-        faults.add("wrong_type", path, f"is {_kind(value)}, not an object")
-        return
-    for field in _fields(wanted):
-        at = f"{path}.{field.encode_name}"
-        if field.encode_name in value:
-            shape(value[field.encode_name], field.type, at, faults)
-        elif field.required:
-            faults.add("missing", at, "is missing")
-
-
-@functools.cache
-def _fields(wanted: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(wanted)
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
-    kinds |= {int: "a number", float: "a number", types.NoneType: "null"}
-    return kinds.get(type(value), "something else")
 
 
 # Parts

@@ -18,11 +18,13 @@ from ..log.events import Event
 from ..log.state import State
 from . import format as f
 from .archive import PIECE, Parts
+from .faults import Faults
 from .liveness import liveness
-from .parse import UNREADABLE, Faults
+from .parse import UNREADABLE
 from .redaction.sanitizer import LARGEST
 from .redaction.scrub import Scrub, ScrubConfig
 from .sections import Digest
+from .timestamps import rfc3339
 
 REPLACED = "holds what the sanitising rules replace"
 
@@ -198,7 +200,7 @@ class Contents:
         queue = [(d.thread.thread, q.seq) for d in digests for q in d.state.queue]
         if [(item.thread, item.seq) for item in document.queue] != queue:
             self._faults.add("mismatch", "$.queue", "is not what the events say")
-        if document.created_at != f.rfc3339(max(digest.last for digest in digests)):
+        if document.created_at != rfc3339(max(digest.last for digest in digests)):
             self._faults.add("mismatch", "$.created_at", "is not the time of the last event")
 
 

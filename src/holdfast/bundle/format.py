@@ -7,9 +7,9 @@ either way. Pure: knows no store and no file.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -403,15 +403,6 @@ def event_of(line: bytes) -> Event:
     return Event(data=msgspec.Raw(bytes(found.data)), **rest)
 
 
-def rfc3339(ms: int) -> str:
-    """UTC with milliseconds; what no calendar has is its end."""
-    try:
-        moment = datetime.datetime.fromtimestamp(ms // 1000, datetime.UTC)
-    except (OverflowError, ValueError, OSError):
-        return "9999-12-31T23:59:59.999Z"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
-
-
 def id_of(raw: dict[str, Any]) -> str:
     """The id that a document must have: a hash over all of it but the id, with keys in order.
     The parts count by the hashes that stand in it."""
@@ -420,9 +411,16 @@ def id_of(raw: dict[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
-def schema_of(type: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON Schema of a type, the same on every Python: some keep the indent of docstrings."""
-    schema = msgspec.json.schema(type)
+def schema_of(type: type[msgspec.Struct], *, prefix: str) -> dict[str, Any]:
+    """The JSON Schema of a type. Types are published without the `prefix` of their class names.
+    Some versions of Python keep the indentation of docstrings; it is removed."""
+    text = msgspec.json.encode(msgspec.json.schema(type)).decode()
+    for name in re.findall(rf'"#/\$defs/({prefix}\w+)"', text):
+        if name != type.__name__:
+            published = name.removeprefix(prefix)
+            for place in ('"#/$defs/{}"', '"title":"{}"', '"{}":{{"title"'):
+                text = text.replace(place.format(name), place.format(published))
+    schema: dict[str, Any] = msgspec.json.decode(text)
     for one in schema["$defs"].values():
         if "description" in one:
             one["description"] = inspect.cleandoc(one["description"])
@@ -431,7 +429,7 @@ def schema_of(type: type[msgspec.Struct]) -> dict[str, Any]:
 
 def bundle_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a document, made from the types."""
-    schema = schema_of(Document)
+    schema = schema_of(Document, prefix="Bundle")
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID,

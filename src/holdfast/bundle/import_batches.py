@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 
-from ..errors import Fault, InvalidBundle
+from ..errors import InvalidBundle
 from ..log.events import Event
 from .archive import PIECE, Bundle
 from .contents import opened_part
+from .faults import invalid
 from .format import Part, Thread, event_of
 
 
@@ -48,5 +49,4 @@ def _pieces(bundle: Bundle, part: Part) -> Generator[list[Event], None, None]:
 
 def changed(path: str) -> InvalidBundle:
     """What a file is that is another by now than the one that was checked."""
-    fault = Fault(code="tampered", path=path, problem="was changed while it was imported")
-    return InvalidBundle(faults=[fault])
+    return invalid("tampered", path, "was changed while it was imported")

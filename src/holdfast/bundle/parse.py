@@ -25,9 +25,9 @@ from typing import Any, BinaryIO, cast
 import msgspec
 from msgspec import Raw
 
-from ..errors import Fault, InvalidBundle
 from ..log.codec import too_deep, too_many, without_strings
 from .archive import Held, Parts
+from .faults import Faults
 from .format import BUNDLE_LIMITS, DOCUMENT, BundleLimits
 
 NAMES = re.compile(
@@ -46,31 +46,6 @@ UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(KeyError, ValueError, RuntimeError),  # the last for what zipfile cannot do
 )
-
-
-class Faults:
-    """What is wrong so far; `stop` ends the reading at once with all of it."""
-
-    def __init__(self, limit: int) -> None:
-        self.found: list[Fault] = []
-        self.more = 0
-        self._limit = limit
-
-    def __bool__(self) -> bool:
-        return bool(self.found)
-
-    def add(self, code: str, path: str, problem: str) -> None:
-        if len(self.found) >= self._limit:
-            self.more += 1
-        elif (fault := Fault(code=code, path=path, problem=problem)) not in self.found:
-            self.found.append(fault)
-
-    def stop(self, code: str, path: str, problem: str) -> InvalidBundle:
-        self.add(code, path, problem)
-        return self.error()
-
-    def error(self) -> InvalidBundle:
-        return InvalidBundle(faults=list(self.found), more=self.more)
 
 
 class Zipped:

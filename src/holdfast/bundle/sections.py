@@ -24,6 +24,7 @@ from ..log.state import State, fold
 from ..log.transcript import ROLES, Message, transcript
 from . import format as f
 from .liveness import closes, is_closed
+from .timestamps import rfc3339
 
 SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data
 MODELS = 100  # that are listed
@@ -175,7 +176,7 @@ class Digest:
                 provider_id=call.provider_id,
                 arguments_hash=digest(call.arguments),
                 step=len(self.spans),
-                at=f.rfc3339(event.at),
+                at=rfc3339(event.at),
             )
             self.calls.append(called)
         if len(self._open) < f.LISTED:
@@ -212,7 +213,7 @@ class Digest:
                 )
 
     def _run(self, event: Event, p: ev.RunStarted | ev.RunFinished) -> None:
-        thread, at = self.thread.thread, f.rfc3339(event.at)
+        thread, at = self.thread.thread, rfc3339(event.at)
         if isinstance(p, ev.RunStarted):
             self._answer = None
             if len(self.spans) < f.LISTED:
@@ -242,7 +243,7 @@ class Digest:
                 seq=event.seq,
                 id=p.id if isinstance(p, ev.CheckpointMade) else p.mode,
                 label=p.label if isinstance(p, ev.CheckpointMade) else p.left,
-                at=f.rfc3339(event.at),
+                at=rfc3339(event.at),
             )
             marks.append(mark)
 

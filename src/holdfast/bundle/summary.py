@@ -17,6 +17,7 @@ from . import format as f
 from .liveness import liveness
 from .redaction.manifest import Mode, Redaction
 from .sections import Digest
+from .timestamps import rfc3339
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ class Summary:
     def add(self, digest: Digest, section: f.Section) -> None:
         """One more thread, and what there is of its transcript."""
         thread, state, row = digest.thread, digest.state, digest.row
-        shown = {"agent": row.agent, "title": row.title, "created_at": f.rfc3339(digest.first)}
+        shown = {"agent": row.agent, "title": row.title, "created_at": rfc3339(digest.first)}
         self.threads.append(msgspec.structs.replace(thread, **shown))
         self.sections.append(section)
         self.closed[thread.thread] = digest.closed
@@ -133,7 +134,7 @@ class Summary:
             type=f.TYPE,
             version=f.VERSION,
             bundle_id="",
-            created_at=f.rfc3339(self._last),
+            created_at=rfc3339(self._last),
             mode=self.about.mode,
             purpose=self.about.purpose,
             liveness=liveness(self.closed),
@@ -168,7 +169,7 @@ class Summary:
             name=row.title,
             task=row.first_message,
             status=state.run.status if state.run is not None else "idle",
-            started_at=f.rfc3339(first),
+            started_at=rfc3339(first),
             finished_at=spans[-1].finished_at if over and spans else None,
             first_run=spans[0].run if spans else None,
             last_run=state.run.id if state.run is not None else None,
@@ -195,7 +196,7 @@ class Summary:
     def _workspace(self, row: Row, first: int) -> f.Workspace | None:
         if row.workspace is None:
             return None
-        return f.Workspace(primary=row.workspace, anchored_at=f.rfc3339(first))
+        return f.Workspace(primary=row.workspace, anchored_at=rfc3339(first))
 
     def _facts(self, row: Row, first: int, claims: Sequence[str]) -> f.SessionFacts:
         same = (
@@ -206,7 +207,7 @@ class Summary:
             tenant=self.about.tenant,
             session=self.about.session,
             labels=list(row.labels),
-            created_at=f.rfc3339(first),
+            created_at=rfc3339(first),
             claims=list(claims),
             **{name: getattr(row, name) for name in same},
         )

@@ -15,7 +15,7 @@ from ..errors import InvalidValue
 from ..log.catalog import PendingQuery, Query, check_query
 from ..log.codec import LIMITS, check, check_count, check_key, check_name, check_size
 from ..log.events import Key, NewEvent, Scope
-from .port import Lease
+from .port import Lease, StoreInfo
 from .rules import is_sha256
 
 
@@ -25,6 +25,11 @@ class CheckedStore:
     A coroutine raises when it is awaited; `read`, `follow` and `verify` raise when they are
     called.
     """
+
+    info: Callable[..., StoreInfo]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.info().location!r})"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -96,9 +96,6 @@ class MongoStore(CheckedStore):
             raise
         return cls(db, address, own, project)
 
-    def __repr__(self) -> str:
-        return f"MongoStore({self._address.location!r})"
-
     async def _ride(self, attempt: Callable[[], Awaitable[T]], *, long: bool = False) -> T:
         """What an attempt returns, repeated while the server is unavailable; it must know its own
         work when a reply was lost. One without a reply is given up in time for another, which then

@@ -55,9 +55,6 @@ class PostgresStore(CheckedStore):
         self._wakes = Wakes()
         self._notices = PostgresNotices(database, self._wakes)
 
-    def __repr__(self) -> str:
-        return f"PostgresStore({self._database.options.location!r})"
-
     @classmethod
     async def open(
         cls,
