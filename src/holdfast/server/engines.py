@@ -28,7 +28,7 @@ from ..stores.port import Store
 from ..values.options import RunLimits
 from ..values.records import Receipt, Remains
 from .auth.limits import ServerLimits
-from .placement.open_sessions import OpenSessions
+from .placement.open_sessions import SessionsInUse
 from .run_choices import Choices
 from .uploads.variables import SessionVariables, VariablesSandbox
 
@@ -154,7 +154,7 @@ class HoldfastEngine:
                     remedy="serve one of them, or give one another name: Agent(NAME, …)",
                 )
             self._keys[key] = name
-        self._uses = OpenSessions(self.limits)
+        self._uses = SessionsInUse(self.limits)
 
     def _probe(self, name: str, made: Made) -> str:
         """The key of an agent; raises what is wrong with it."""

@@ -265,7 +265,7 @@ class RequestPipeline:
         async def work(record: str, again: bool) -> idempotency.StoredResponse:
             nonlocal done_here
             done_here, state["again"] = True, again
-            caught = Caught()
+            caught = ResponseRecorder()
             try:
                 await next_app(scope, receive, caught.send)
             except Exception as error:
@@ -397,7 +397,7 @@ class RequestPipeline:
         )
 
 
-class Caught:
+class ResponseRecorder:
     """Records a response instead of sending it."""
 
     def __init__(self) -> None:

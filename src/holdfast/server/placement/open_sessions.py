@@ -24,7 +24,7 @@ class _Use:
     last: float = 0.0
 
 
-class OpenSessions:
+class SessionsInUse:
     """The open sessions of an engine. Closing a session loses nothing."""
 
     def __init__(self, limits: ServerLimits) -> None:
