@@ -105,7 +105,7 @@ def test_every_fault_is_found() -> None:
 def test_a_process_that_does_not_do_its_part_has_failed(tmp_path: Path) -> None:
     (tmp_path / "not.db").write_text("this is not a database, as anyone can see")
     process = DemoStage(f"sqlite:{tmp_path}/not.db", "s", tmp_path / "effects").ask()
-    with pytest.raises(DemoFailed, match="no SQLite database"), process.lines() as said:
+    with pytest.raises(DemoFailed, match="not an SQLite database"), process.lines() as said:
         assert list(said) == []
 
 
