@@ -1,4 +1,4 @@
-"""Bundles: a session in one file, to be shared, copied, moved or replayed."""
+"""Bundles: a session in one file, to share, copy, move or replay it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a bundle says of its log for readers: usage, messages, calls, permissions, what waits.
+"""The overview of a thread in a bundle: usage, messages, calls, permissions, pending items.
 
-`Digest` takes the events of one thread as they are in the bundle, one by one, and keeps a bounded
-amount; `document` puts the digests together. Pure, and a function of the events alone, so that a
-bundle that was imported and is exported again says the same.
+`Digest` takes the events of one thread in the bundle, one by one, and keeps a bounded amount;
+`summary` combines the digests. Pure, and a function of the events, so that an imported bundle that
+is exported again has the same overview.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _ASKS |= {"grant.given": "grant", "grant.revoked": "grant"}
 
 
 class _Open(Struct):
-    """A call whose end has not come yet: its place in the list, and when it was started."""
+    """A call without a result: its place in the list, and its start time."""
 
     place: int | None
     started: int | None = None
 
 
 class Digest:
-    """One thread, digested event by event."""
+    """The overview of one thread, built event by event."""
 
     def __init__(
         self, thread: f.Thread, tenant: str, session: str, *, transcript: bool = True
@@ -77,7 +77,7 @@ class Digest:
         self._answer: str | None = None
 
     def add(self, event: Event) -> None:
-        """One more event of the thread's part."""
+        """Add an event of the thread's part."""
         self.events += 1
         self.last = event.at
         self._closed = closes(event, self._closed)
@@ -95,7 +95,7 @@ class Digest:
             self._note(event, payload)
 
     def end(self) -> None:
-        """No more events come."""
+        """Finish after the last event."""
         self._fold()
 
     @property
@@ -104,7 +104,7 @@ class Digest:
 
     @property
     def messages(self) -> list[Message] | None:
-        """The messages of the part; None where they are too large."""
+        """The messages of the part; None if they are too large."""
         return None if self._told is None else transcript(self._told)
 
     def _fold(self) -> None:

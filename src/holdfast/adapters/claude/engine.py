@@ -13,7 +13,7 @@ from ...log import events as ev
 from ...log.catalog import Query
 from ...log.codec import typed
 from ...log.events import Key, Scope
-from ...server.engines import HoldfastEngine, Place
+from ...server.engines import HoldfastEngine, TenantStore
 from ...stores.port import Store
 from ...values.records import Receipt, Remains
 from .provider import NAMESPACE, ClaudeProvider
@@ -48,15 +48,15 @@ class ClaudeEngine(HoldfastEngine):
 
         super().__init__(agents, harness=harness, **settings)
 
-    def give(self, place: Place, id: str, envs: Mapping[str, str]) -> None:
+    def give(self, place: TenantStore, id: str, envs: Mapping[str, str]) -> None:
         """Set environment variables for the SDK's process of a session, until this process ends."""
         self._envs.give(Scope(place.tenant, id), envs)
 
-    async def delete(self, place: Place, agent: str, id: str) -> Receipt:
+    async def delete(self, place: TenantStore, agent: str, id: str) -> Receipt:
         await self.clear(place, agent, id)
         return await super().delete(place, agent, id)
 
-    async def clear(self, place: Place, agent: str, id: str) -> tuple[Remains, ...]:
+    async def clear(self, place: TenantStore, agent: str, id: str) -> tuple[Remains, ...]:
         left = await super().clear(place, agent, id)
         self._envs.drop(Scope(place.tenant, id))
         if theirs := await _theirs(place, id):
@@ -90,7 +90,7 @@ def claude_engine(
     return ClaudeEngine(agents, model=model, claude=claude, **settings)
 
 
-async def _theirs(place: Place, id: str) -> set[str]:
+async def _theirs(place: TenantStore, id: str) -> set[str]:
     """The SDK's sessions that a session has used, in any thread."""
     found: set[str] = set()
     for row in await all_rows(place.store, Query(tenant=place.tenant, session=id)):
