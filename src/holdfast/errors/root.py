@@ -30,10 +30,10 @@ def _rebuild(cls: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
 
 # A problem that begins with one of these continues the name of its field: "limit is 0: pass at
 # least 1".
-PREDICATES = frozenset(
-    "accepts appears are begins belongs cannot contains does exceeds has have hold holds is lacks "
-    "must name names needs occurs refers requires takes was were would".split()
-)
+PREDICATES = """
+accepts appears are begins belongs cannot contains does exceeds has have hold holds is lacks must
+name names needs occurs refers requires takes was were would
+"""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -48,7 +48,7 @@ class InvalidValue(HoldfastError):
     limit: int | float | None = None
 
     def __str__(self) -> str:
-        if self.problem.partition(" ")[0] in PREDICATES:
+        if self.problem.partition(" ")[0] in PREDICATES.split():
             return f"{self.field} {self.problem}: {self.remedy}"
         return f"{self.field}: {self.problem}; {self.remedy}"
 
