@@ -62,7 +62,7 @@ async def test_a_question_waits_for_an_answer_that_fits_and_survives_the_process
             assert (await session.wait()).status == "done"
             assert await results(session) == [
                 ("ask_user", "ok", "blue"),
-                ("ask_user", "ok", "The person would not say. none of your business"),
+                ("ask_user", "ok", "The user declined to answer. none of your business"),
                 ("ask_user", "ok", ["red", "blue"]),
             ]
 
