@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import HoldfastError, InvalidValue, Store, StoreUnavailable, connect
-from holdfast.adapters.claude import ClaudeSessionStore, opening
+from holdfast.adapters.claude import ClaudeSessionStore, lazy_store
 from holdfast.stores import Connecting
 from holdfast.stores.memory import MemoryStore
 
@@ -71,7 +71,7 @@ class Door:
 @pytest.fixture
 async def door(monkeypatch: pytest.MonkeyPatch) -> Door:
     door = Door()
-    monkeypatch.setattr(opening, "connect", lambda url: Connecting(door.open))
+    monkeypatch.setattr(lazy_store, "connect", lambda url: Connecting(door.open))
     return door
 
 

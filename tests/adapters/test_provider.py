@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Agent, Harness
 from holdfast.adapters.claude import ClaudeProvider
-from holdfast.adapters.claude.provider import Place, told
+from holdfast.adapters.claude.provider import SdkPosition, new_prompt
 from holdfast.errors import ModelError
 from holdfast.models.port import FromModel, FromUser, PromptMessage, Text
 from holdfast.values.media import Media
@@ -91,11 +91,14 @@ def test_what_others_said_before_is_told_once() -> None:
         FromModel("hello"),
         FromUser((Text("two"), Text("three"))),
     ]
-    assert told(messages, MODEL) == ("one\n\n[another assistant said: hello]\n\ntwo\nthree", None)
+    assert new_prompt(messages, MODEL) == (
+        "one\n\n[another assistant said: hello]\n\ntwo\nthree",
+        None,
+    )
     later = [*messages, FromModel("mine", bound=bound), FromUser((Text("four"),))]
-    assert told(later, MODEL) == ("four", Place("s", "u"))
-    with pytest.raises(ModelError, match="texts only"):
-        told([FromUser((Media(b"", "image/png"),))], MODEL)
+    assert new_prompt(later, MODEL) == ("four", SdkPosition("s", "u"))
+    with pytest.raises(ModelError, match="only text"):
+        new_prompt([FromUser((Media(b"", "image/png"),))], MODEL)
 
 
 async def test_a_program_that_is_not_there_fails_the_run_and_says_so(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.claude import ClaudeSessionStore, files
+from holdfast.bundle.claude.entries import parse_line, to_lines
 from holdfast.cli import main
 
 from ..cli.conftest import Cli, Ended
@@ -300,7 +301,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path, store: str, cl
     (tmp_path / "out" / "p").symlink_to(tmp_path / "elsewhere")
     ended = cli("export", tmp_path / "out")
     assert ended.code == 1
-    assert "leads out of the folder" in ended.out
+    assert "is outside the folder" in ended.out
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -342,8 +343,8 @@ def test_an_exported_file_has_the_time_of_its_session(tmp_path: Path, store: str
     )
 )
 def test_lines_hold_what_they_were_made_of(entries: list[Any]) -> None:
-    written = files.lines(entries)
-    assert [files.parsed(line) for line in written.splitlines()] == entries
+    written = to_lines(entries)
+    assert [parse_line(line) for line in written.splitlines()] == entries
 
 
 # As a program

@@ -127,7 +127,7 @@ def test_what_is_no_answer_or_no_json_decides_nothing(url: str, cli: Cli) -> Non
     ended = chat("s", "--store", url, lines="remember note=x\nmaybe\ne {\ne 3\n")
     assert ended.returncode == 0
     assert "invalid input" in ended.stderr
-    assert ended.stderr.count("error: arguments: ") == 2
+    assert ended.stderr.count("error: arguments ") == 2
     assert len(cli("pending", "--json", "--store", url).json["items"]) == 1
 
 
@@ -174,7 +174,7 @@ def test_mode_and_model_are_switched(url: str, shop_folder: Path, cli: Cli) -> N
     ended = chat("s", "--agent", "shop:support", "--store", url, lines=lines, cwd=shop_folder)
     assert "mode: night" in ended.stdout
     assert "model: scripted/offline" in ended.stdout
-    assert "error: model: is 'nonsense'" in ended.stderr
+    assert "error: model is 'nonsense'" in ended.stderr
     assert "/abort /queue" in ended.stderr
     kinds = [e["kind"] for e in cli("show", "s", "--all", "--json", "--store", url).json["events"]]
     assert "mode.changed" in kinds
@@ -209,7 +209,7 @@ def test_an_agent_that_is_not_there_is_told_in_one_line(
     (shop_folder / "sick.py").write_text("agent = 1 / 0\n")
     ended = chat("--agent", name, "--store", url, lines="", cwd=shop_folder)
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"error: --agent: {told}")
+    assert ended.stderr.startswith((f"error: --agent {told}", f"error: --agent: {told}"))
     assert ended.stderr.count("\n") == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.cli import demo as story
 from holdfast.cli.demo import DemoResult
-from holdfast.cli.demo_processes import DemoFailed, Stage
+from holdfast.cli.demo_processes import DemoFailed, DemoStage
 
 from .conftest import Cli
 from .programs import without
@@ -104,8 +104,8 @@ def test_every_fault_is_found() -> None:
 
 def test_a_process_that_does_not_do_its_part_has_failed(tmp_path: Path) -> None:
     (tmp_path / "not.db").write_text("this is not a database, as anyone can see")
-    process = Stage(f"sqlite:{tmp_path}/not.db", "s", tmp_path / "effects").ask()
-    with pytest.raises(DemoFailed, match="no SQLite database"), process.lines() as said:
+    process = DemoStage(f"sqlite:{tmp_path}/not.db", "s", tmp_path / "effects").ask()
+    with pytest.raises(DemoFailed, match="not an SQLite database"), process.lines() as said:
         assert list(said) == []
 
 

@@ -154,7 +154,7 @@ def test_a_server_that_cannot_begin_makes_no_store(tmp_path: Path, place: Path, 
         ):
             ended = cli("serve", *words, *port)
             assert ended.code == 1
-            assert "cannot be listened at" in ended.err
+            assert "cannot listen on" in ended.err
             assert there(tmp_path) == []
 
 

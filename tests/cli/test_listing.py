@@ -109,7 +109,7 @@ def test_a_wrong_filter_is_wrong_usage(shop: str, cli: Cli, wrong: tuple[str, st
 def test_an_empty_or_foreign_value_is_refused_by_the_store(shop: str, cli: Cli) -> None:
     assert cli("sessions", "--user", "").code == 1
     assert cli("sessions", "--cursor", "nonsense").err == (
-        "error: --cursor: is not a valid cursor; pass a page's cursor unchanged\n"
+        "error: --cursor is not a valid cursor: pass a page's cursor unchanged\n"
     )
 
 
@@ -191,7 +191,7 @@ def test_pages_of_a_duration_count_back_from_the_same_moment(ages: str, cli: Cli
     found = [page["items"][0]["session"] for page in (first, second)]
     assert (found, second["cursor"]) == (["old", "revived"], None)
     wrong = cli("sessions", *order, "--cursor", f"12.{first['cursor'].partition('.')[2]}")
-    assert wrong.err.startswith("error: --cursor: belongs to another query")
+    assert wrong.err.startswith("error: --cursor belongs to another query")
 
 
 def test_a_total_is_counted_on_request(ages: str, cli: Cli) -> None:

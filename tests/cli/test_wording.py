@@ -172,15 +172,15 @@ def test_a_bundle_that_cannot_go_on_is_told_with_options(place: Path, cli: Cli) 
 
 def test_arguments_are_named_as_they_are_typed(place: Path, cli: Cli) -> None:
     for words, named in (
-        (["show", LONG], "SESSION: "),
-        (["show", "customer-42", "--thread", LONG], "--thread: "),
-        (["keys", "create", "x", "--scope", "zz"], "--scope: "),
-        (["session", "hold", "customer-42", "--reason", ""], "--reason: "),
-        (["import", "local.zip", "--as", LONG], "--as: "),
-        (["person", "export", ""], "USER: "),
-        (["sessions", "--store", "zz:x"], "store URL: "),
+        (["show", LONG], "SESSION"),
+        (["show", "customer-42", "--thread", LONG], "--thread"),
+        (["keys", "create", "x", "--scope", "zz"], "--scope"),
+        (["session", "hold", "customer-42", "--reason", ""], "--reason"),
+        (["import", "local.zip", "--as", LONG], "--as"),
+        (["person", "export", ""], "USER"),
+        (["sessions", "--store", "zz:x"], "store URL"),
     ):
-        assert cli(*words).err.startswith(f"error: {named}"), words
+        assert cli(*words).err.startswith((f"error: {named} ", f"error: {named}: ")), words
 
 
 # All that the library says
@@ -204,12 +204,12 @@ PROGRAMS = {
     "harness/session/views.py": ["use allow, ask, deny or None"],
     "harness/loop/effects.py": ["pass replace=True"],
     "harness/sandbox/local.py": ['pass "minimal", "inherit" or a dict'],
-    "harness/session/session.py": ["pass a list of (role, text)"],
+    "harness/session/session.py": ["pass a list of (role, text) pairs"],
     "harness/telemetry/logs.py": ["pass a list"],
-    "harness/tools/definition.py": ["give more than 0, or None"],
+    "harness/tools/definition.py": ["pass more than 0, or None"],
     # In the program of the agent, where tools are written:
-    "harness/tools/jsonschema.py": ["write it as f(arguments) or f(arguments, context)"],
-    "harness/tools/signature.py": ["make the tool of a bound method: tool(thing.method)"],
+    "harness/tools/jsonschema.py": ["declare it as f(arguments) or f(arguments, context)"],
+    "harness/tools/signature.py": ["create the tool from a bound method: tool(thing.method)"],
     "stores/checked.py": ["pass a str"],
     "stores/rules.py": ["pass a str"],
 }

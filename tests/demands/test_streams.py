@@ -19,7 +19,7 @@ from holdfast.harness.live.log import Listener
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import SharedSecret, create_app
 from holdfast.server.app import service_of
-from holdfast.server.streams.backpressure import HEARTBEAT, Streams
+from holdfast.server.streams.backpressure import HEARTBEAT, OpenStreams
 from holdfast.store import Lease, Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FaultyStore
@@ -186,7 +186,7 @@ async def test_a_tool_that_is_silent_for_long_leaves_the_stream_alive() -> None:
     made = await asyncio.to_thread(
         create_app, agents=[agent], stores="memory:", auth=SharedSecret(SECRET), harness=harness
     )
-    service_of(made).streams = Streams(heartbeat=0.02)
+    service_of(made).streams = OpenStreams(heartbeat=0.02)
     async with asyncio.timeout(PATIENCE), serving(made) as url, Client(url, SECRET) as client:
         session = await client.get_or_create("s")
         seq = await session.post("Dig.")

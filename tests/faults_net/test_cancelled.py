@@ -33,7 +33,7 @@ from holdfast.client.transport import Transport
 from holdfast.events import Scope
 from holdfast.models.scripted import Say, ScriptedModel
 from holdfast.server.auth import idempotency as once_module
-from holdfast.server.auth.idempotency import Answered, Asked, Once
+from holdfast.server.auth.idempotency import IdempotencyStore, KeyedRequest, StoredResponse
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.retry import patiently
 from holdfast.testing.faults import Fault, FaultyStore
@@ -237,13 +237,15 @@ async def test_a_request_with_a_key_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(once_module, "TTL", 0.03)
     fault = Hides(method="renew")
 
-    async def work(record: str, again: bool) -> Answered:
+    async def work(record: str, again: bool) -> StoredResponse:
         await fault.reached.wait()
-        return Answered(hash="h", status=200)
+        return StoredResponse(hash="h", status=200)
 
     async def main() -> None:
         store = FaultyStore(MemoryStore(), [fault])
-        assert (await Once(store).do(ANN, Asked(key="k", hash="h"), work)).status == 200
+        assert (
+            await IdempotencyStore(store).do(ANN, KeyedRequest(key="k", hash="h"), work)
+        ).status == 200
 
     await ends(main())
 

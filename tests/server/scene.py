@@ -15,9 +15,9 @@ from holdfast import Agent, LogConfig, Mode, ToolContext, tool
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import (
     Caller,
-    Credentials,
     HoldfastEngine,
     MemoryAudit,
+    RequestCredentials,
     ServerLimits,
     Settings,
     create_app,
@@ -72,7 +72,7 @@ class Tokens:
     def __init__(self, scopes: tuple[str, ...] = ALL) -> None:
         self.scopes = scopes
 
-    async def authenticate(self, shown: Credentials) -> Caller | None:
+    async def authenticate(self, shown: RequestCredentials) -> Caller | None:
         principal, at, tenant = (shown.bearer() or "").partition("@")
         tenant, plus, more = tenant.partition("+")
         if not (at and principal and tenant):

@@ -13,8 +13,8 @@ import pytest
 
 from holdfast import Agent, NewEvent, connect, key
 from holdfast import events as ev
-from holdfast.server import Caller, Credentials
-from holdfast.server.auth.keys import Keys
+from holdfast.server import Caller, RequestCredentials
+from holdfast.server.auth.keys import ApiKeys
 from holdfast.server.streams import backpressure as flow_module
 from tests.sessions import places
 
@@ -26,7 +26,7 @@ class Asking(Tokens):
 
     away, gone = 0, False
 
-    async def authenticate(self, shown: Credentials) -> Caller | None:
+    async def authenticate(self, shown: RequestCredentials) -> Caller | None:
         if self.away:
             self.away -= 1
             raise ConnectionError("nobody answers")
@@ -63,7 +63,7 @@ async def test_nobody_is_of_a_tenant_that_is_the_servers_own(
 ) -> None:
     url = places.url("sqlite", tmp_path)
     async with connect(url) as store:
-        made = await Keys(store).create(principal="root", tenant="acme", scopes=["admin"])
+        made = await ApiKeys(store).create(principal="root", tenant="acme", scopes=["admin"])
     async with serving(settings(url)) as api:
         await api("PUT", "/sessions/one", key="k")
         for tenant in ("~keys", "~once:acme"):
@@ -74,7 +74,7 @@ async def test_nobody_is_of_a_tenant_that_is_the_servers_own(
         assert gone.status_code == 401
         assert "~" not in caplog.text
     async with connect(url) as store:
-        assert [info.id for info in await Keys(store).list("acme")] == [made.info.id]
+        assert [info.id for info in await ApiKeys(store).list("acme")] == [made.info.id]
 
 
 class Source:
@@ -111,7 +111,7 @@ async def test_a_tenant_whose_work_could_not_be_looked_for_is_served_later(
         api = await stack.enter_async_context(serving(settings(url, agents=[agent])))
         source.away, source.asked = True, 0
         with caplog.at_level(logging.WARNING, "holdfast.server"):
-            await api.until("/sessions", lambda page: "no work of a tenant" in caplog.text)
+            await api.until("/sessions", lambda page: "runs of a tenant" in caplog.text)
         assert source.asked >= 1
         source.away = False
         page = await api.until("/sessions", lambda page: page["items"][0].get("run") == "done")

@@ -306,7 +306,7 @@ def test_settings_in_a_file_name_models_and_limits() -> None:
     ("more", "words"),
     [
         ({"models": "house/plain"}, "models is a text"),
-        ({"models": ["plain"]}, "'plain' is no model"),
+        ({"models": ["plain"]}, "'plain' is not a model"),
         ({"models": ["house/pl*"]}, "has a * in its name"),
         ({"run_limits": RunLimits(steps=0)}, "run_limits.steps is 0"),
         ({"run_limits": {"steps": 3}}, "run_limits"),

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.server import Caller, Credentials, MemoryAudit, NoAuth, ServerLimits
+from holdfast.server import Caller, MemoryAudit, NoAuth, RequestCredentials, ServerLimits
 
 from .scene import PATIENCE, Api, serving, settings
 
@@ -59,7 +59,7 @@ async def test_without_keys_those_of_this_machine_are_told_why_they_are_refused(
         passed = {"x-forwarded-for": "10.0.0.7", "host": "evil.example"}
         answer = await api.ask("GET", "/sessions", headers=passed, by=None)
         message = answer.json()["error"]["message"]
-        assert message == "requests from elsewhere or through a proxy are not answered here"
+        assert message == "this server accepts no requests from other machines or through a proxy"
 
 
 async def test_with_keys_nobody_is_told_more(api: Api) -> None:
@@ -106,7 +106,7 @@ async def test_whoever_lets_people_in_and_writes_it_down_is_told_what_was_asked(
     asked: list[str] = []
 
     class Seeing(NoAuth):
-        async def authenticate(self, shown: Credentials) -> Caller | None:
+        async def authenticate(self, shown: RequestCredentials) -> Caller | None:
             asked.append(shown.method)
             return await super().authenticate(shown)
 

@@ -71,7 +71,7 @@ def test_a_function_gets_the_model_and_the_sandbox_of_the_command_line(tmp_path:
     [
         ("strict", ("--sandbox", "places"), "strict does not take sandbox"),
         ("strict", ("--model", "scripted/offline"), "strict does not take default_model"),
-        ("own", ("--model", "scripted/offline"), "own gives default_model to the harness itself"),
+        ("own", ("--model", "scripted/offline"), "own sets default_model of the harness"),
     ],
 )
 def test_what_a_function_does_not_take_is_named(

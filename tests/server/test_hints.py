@@ -15,8 +15,8 @@ import pytest
 from holdfast.cli.agents import Choice
 from holdfast.cli.options import Common
 from holdfast.cli.serve import _Messages
-from holdfast.server.preflight import Began
-from holdfast.server.processes import Plan
+from holdfast.server.preflight import ServerStarted
+from holdfast.server.processes import ServePlan
 from tests.cli.conftest import _far_from_home  # noqa: F401 - far from the user's files
 from tests.servers.process import free_port
 
@@ -75,8 +75,8 @@ def test_the_store_of_a_file_is_named(
 ) -> None:
     file = tmp_path / "server.toml"
     file.write_text(f"{TABLES}{stores}\n[server]\n{server}\n")
-    _Messages(Common(), Plan(config=str(file)), Choice()).begun(
-        Began(port=1, kept=True, known=False)
+    _Messages(Common(), ServePlan(config=str(file)), Choice()).begun(
+        ServerStarted(port=1, kept=True, known=False)
     )
     said = capsys.readouterr().err
     assert hint(said) == f"holdfast keys create NAME {words}"
@@ -95,8 +95,8 @@ def test_the_store_of_a_file_is_named(
 def test_so_is_that_of_the_command_line(
     store: str | None, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    began = Began(port=1, kept=True, known=False)
-    _Messages(Common(store=store), Plan(store=store), Choice()).begun(began)
+    began = ServerStarted(port=1, kept=True, known=False)
+    _Messages(Common(store=store), ServePlan(store=store), Choice()).begun(began)
     said = capsys.readouterr().err
     assert hint(said) == f"holdfast keys create NAME{words}"
     assert "pass%40word" not in said

@@ -22,7 +22,7 @@ from holdfast.local_token import find, folder, keep, state_folder
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import Settings, create_app
 from holdfast.server.auth import LocalTokenAuth
-from holdfast.server.processes import Plan
+from holdfast.server.processes import ServePlan
 from holdfast.stores.address import address
 from tests.servers.wire import Wire
 
@@ -412,22 +412,22 @@ def test_without_auth_a_server_warns_loudly(tmp_path: Path) -> None:
 def test_a_token_is_for_this_machine_alone() -> None:
     agents = {"shop": "tests.client.replica:clerk"}
     with pytest.raises(InvalidSettings, match="only this machine is served, not"):
-        Plan(agents=agents, auth="local", host="0.0.0.0").settings()
+        ServePlan(agents=agents, auth="local", host="0.0.0.0").settings()
 
 
 def test_a_server_that_is_no_holdfast_serve_keeps_no_token(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         '[agents]\nclerk = "tests.client.replica:clerk"\n[auth]\nkind = "local"\n'
     )
-    with pytest.raises(InvalidSettings, match="auth `local` is for `holdfast serve`"):
+    with pytest.raises(InvalidSettings, match="auth `local` works only with `holdfast serve`"):
         create_app(Settings.load(tmp_path / "s.toml"))
     assert find() == []
 
 
 async def test_before_it_is_known_nobody_is() -> None:
-    from holdfast.server import Credentials
+    from holdfast.server import RequestCredentials
 
     for header in ({}, {"authorization": "Bearer "}, {"authorization": "Bearer x"}):
-        shown = Credentials(method="GET", path="/", headers=header)
+        shown = RequestCredentials(method="GET", path="/", headers=header)
         assert await LocalTokenAuth().authenticate(shown) is None
     assert "hl_" not in repr(LocalTokenAuth("hl_" + "a" * 43))

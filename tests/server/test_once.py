@@ -12,7 +12,13 @@ import pytest
 from holdfast import Harness, Key, LogConfig, NewEvent, Query, Scope, connect
 from holdfast.server import Caller, MemoryAudit
 from holdfast.server.app import service_of
-from holdfast.server.auth.idempotency import Answered, Asked, Once, name, request_hash
+from holdfast.server.auth.idempotency import (
+    IdempotencyStore,
+    KeyedRequest,
+    StoredResponse,
+    name,
+    request_hash,
+)
 from tests.sessions import places
 
 from .scene import PATIENCE, Api, model, serving, settings, shop
@@ -121,17 +127,17 @@ async def test_a_key_that_is_none_is_refused(api: Api) -> None:
 async def test_work_that_was_left_half_done_is_done_once(url: str) -> None:
     """The process that did it died between the deed and the answer."""
     async with connect(url) as store:
-        once = Once(store)
-        asked = Asked(key="k", hash="h", session="s")
+        once = IdempotencyStore(store)
+        asked = KeyedRequest(key="k", hash="h", session="s")
         done: list[bool] = []
 
-        async def dies(record: str, again: bool) -> Answered:
+        async def dies(record: str, again: bool) -> StoredResponse:
             done.append(again)
             raise ConnectionError
 
-        async def works(record: str, again: bool) -> Answered:
+        async def works(record: str, again: bool) -> StoredResponse:
             done.append(again)
-            return Answered(hash="h", status=201, body=record.encode())
+            return StoredResponse(hash="h", status=201, body=record.encode())
 
         with pytest.raises(ConnectionError):
             await once.do(ANN, asked, dies)
@@ -151,15 +157,15 @@ async def test_a_duplicate_that_waits_for_another_replica_is_answered_at_the_end
     hash = request_hash("PATCH", "/v1/sessions/one", b"", body)
     begun, done = asyncio.Event(), asyncio.Event()
 
-    async def works(record: str, again: bool) -> Answered:
+    async def works(record: str, again: bool) -> StoredResponse:
         begun.set()
         await done.wait()
-        return Answered(hash=hash, status=200)
+        return StoredResponse(hash=hash, status=200)
 
     async with serving(settings(kept)) as api, connect(kept) as store:
         await api("PUT", "/sessions/one")
-        asked = Asked(key="k", hash=hash, session="one")
-        other = asyncio.create_task(Once(store).do(ANN, asked, works))
+        asked = KeyedRequest(key="k", hash=hash, session="one")
+        other = asyncio.create_task(IdempotencyStore(store).do(ANN, asked, works))
         service = service_of(api.app)
         headers = {"content-type": "application/json"}
         async with asyncio.timeout(PATIENCE):
@@ -225,7 +231,7 @@ async def test_answers_go_with_what_they_are_about(url: str) -> None:
         async with connect(url) if url != "memory:" else _store(api) as store:
             left = await store.find(Query(tenant="~once:acme"))
             assert len(left.items) == 2  # of the deletion itself, and of the other session
-            once = Once(store)
+            once = IdempotencyStore(store)
             assert await once.sweep("acme") == 0
             assert await once.sweep("acme", older=-60) == 2
 

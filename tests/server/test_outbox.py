@@ -13,9 +13,9 @@ from holdfast.errors import RateLimited
 from holdfast.events import Event
 from holdfast.harness.session.session import Session, core_of
 from holdfast.server import ServerLimits
-from holdfast.server.streams.backpressure import Streams
+from holdfast.server.streams.backpressure import OpenStreams
 from holdfast.server.streams.outbox import PRESSED, Outbox
-from holdfast.server.streams.session_stream import Wish, begin
+from holdfast.server.streams.session_stream import StreamRequest, begin
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 
@@ -35,7 +35,7 @@ def test_room_is_counted_by_principal_and_for_all() -> None:
     assert outbox.join("cid", ("log", 2), 300_000)
     assert outbox.join("dan", ("log", 3), 300_000)
     assert not outbox.join("eve", ("log", 4), 300_000)  # there is no room for all of them
-    with pytest.raises(RateLimited, match="bytes of answers"):
+    with pytest.raises(RateLimited, match="bytes of unsent responses"):
         outbox.begin("eve", 300_000, must=False)
     outbox.begin("eve", 300_000, must=True)
     outbox.finish("eve", 300_000)
@@ -80,12 +80,12 @@ async def noted(session: Session, text: str = LARGE) -> None:
 
 async def test_reader_without_room_hears_that_it_is_alive_and_goes_on_when_there_is() -> None:
     async with harness(MemoryStore()) as serving, AsyncExitStack() as left:
-        streams = Streams(pace=0.0, heartbeat=0.02, outbox=Outbox(TIGHT))
+        streams = OpenStreams(pace=0.0, heartbeat=0.02, outbox=Outbox(TIGHT))
         chunks: list[AsyncIterator[bytes]] = []
         for name in ("one", "two"):
             session = await serving.get_or_create(name)
             await noted(session)
-            reading = await begin(session, Wish(until="idle"))
+            reading = await begin(session, StreamRequest(until="idle"))
             found = await left.enter_async_context(aclosing(streams.chunks(reading, name="ann")))
             chunks.append(found)
         first, second = chunks
@@ -118,7 +118,7 @@ async def test_large_event_is_read_and_encoded_once_for_all_its_readers() -> Non
             return await event(seq, whole=whole)
 
         core_of(session).live.event = counted  # type: ignore[method-assign]
-        streams = Streams(pace=0.0)
+        streams = OpenStreams(pace=0.0)
         async with asyncio.timeout(PATIENCE):
             found = await asyncio.gather(*(read(session, streams, until="idle") for _ in range(20)))
         assert found == [found[0]] * 20
@@ -152,8 +152,8 @@ async def test_server_that_goes_away_does_not_wait_for_room() -> None:
         await noted(session)
         outbox = Outbox(TIGHT)
         outbox.begin("ann", 300_000, must=True)  # what somebody takes nothing of
-        streams = Streams(pace=0.0, heartbeat=0.02, outbox=outbox)
-        reading = await begin(session, Wish())
+        streams = OpenStreams(pace=0.0, heartbeat=0.02, outbox=outbox)
+        reading = await begin(session, StreamRequest())
         async with (
             asyncio.timeout(PATIENCE),
             aclosing(streams.chunks(reading, name="ann")) as found,
@@ -175,8 +175,8 @@ async def test_session_deleted_before_its_large_event_was_sent_ends_the_stream()
         await session.emit("note.made", {"text": "y" * 2_000_000})
         outbox = Outbox(TIGHT)
         outbox.begin("ann", 300_000, must=True)
-        streams = Streams(pace=0.0, heartbeat=0.02, outbox=outbox)
-        reading = await begin(session, Wish())
+        streams = OpenStreams(pace=0.0, heartbeat=0.02, outbox=outbox)
+        reading = await begin(session, StreamRequest())
         async with (
             asyncio.timeout(PATIENCE),
             aclosing(streams.chunks(reading, name="ann")) as found,
@@ -194,9 +194,9 @@ async def test_long_text_in_flight_comes_in_pieces_that_join() -> None:
     async with harness(MemoryStore()) as serving:
         session = await serving.get_or_create("s")
         core_of(session).live.say("m", text)
-        streams = Streams(pace=0.0)
+        streams = OpenStreams(pace=0.0)
         joined = ""
-        chunks = streams.chunks(await begin(session, Wish()))
+        chunks = streams.chunks(await begin(session, StreamRequest()))
         async with asyncio.timeout(PATIENCE), aclosing(chunks):
             async for one in sent(chunks):
                 if one.name == "delta":

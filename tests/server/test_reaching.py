@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import StoreUnavailable
-from holdfast.server.placement.circuit_breaker import AGAIN, BRIEFLY, GAP, Reaching
+from holdfast.server.placement.circuit_breaker import AGAIN, BRIEFLY, GAP, CircuitBreaker
 
 
 class Clock:
@@ -15,7 +15,7 @@ class Clock:
         return self.now
 
 
-class Noted(Reaching):
+class Noted(CircuitBreaker):
     """Notes how many seconds each question had."""
 
     def __init__(self, seconds: float, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import connect
-from holdfast.server.auth.idempotency import Asked, Once, request_hash
+from holdfast.server.auth.idempotency import IdempotencyStore, KeyedRequest, request_hash
 from tests.sessions import places
 
 from .scene import Api, model, serving, settings
@@ -114,6 +114,6 @@ async def test_a_message_that_was_taken_up_is_not_said_to_be_taken_out(tmp_path:
         path = f"/sessions/one/follow-ups/{sent['seq']}"
         hash = request_hash("DELETE", f"/v1{path}", b"", b"")
         async with connect(url) as store:
-            await Once(store).same(ANN, Asked(key="k", hash=hash, session="one"))
+            await IdempotencyStore(store).same(ANN, KeyedRequest(key="k", hash=hash, session="one"))
         await idle(two)
         await two.fails("invalid_value", "DELETE", path, key="k")

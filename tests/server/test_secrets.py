@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Agent, LogConfig, tool
 from holdfast.models.scripted import Say, ScriptedModel, Use
-from holdfast.server import FileAudit, Keys, SharedSecret
+from holdfast.server import ApiKeys, FileAudit, SharedSecret
 from holdfast.server.app import service_of
 
 from .scene import serving, settings
@@ -58,7 +58,7 @@ async def test_canaries_come_out_nowhere(tmp_path: Path, caplog: pytest.LogCaptu
         await ask("GET", f"/sessions/{TOKEN}")
         await ask("GET", "/sessions", headers={"x-api-key": TOKEN, "cookie": TOKEN})
         await ask("GET", "/health")
-        keys = Keys(await service_of(api.app).places.store())
+        keys = ApiKeys(await service_of(api.app).places.store())
         new = await keys.create(principal="ann")
         answers.append((await api.ask("GET", f"/sessions/{new.key}", by=SECRET)).headers["date"])
         await api.ask("GET", "/sessions", by=new.key)

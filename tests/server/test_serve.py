@@ -192,7 +192,7 @@ def test_keys_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "revoked" in keys("revoke", made["id"])
     assert "revoked" in keys("list")
     assert cli(["keys", "create", "bob", "--scope", "everything", *store]) == 1
-    assert "no scope" in capsys.readouterr().err
+    assert "is not a scope" in capsys.readouterr().err
 
 
 def test_what_cannot_be_served_is_said_before_anything_is_bound(
@@ -375,7 +375,7 @@ def test_a_port_that_is_taken_is_said_in_one_clear_error(tmp_path: Path, workers
             said = server.said()
         finally:
             server.close()
-    assert f"127.0.0.1:{port} cannot be listened at (Address already in use)" in said
+    assert f"cannot listen on 127.0.0.1:{port} (Address already in use)" in said
     assert "--port" in said
     assert "serving" not in said
     assert "Traceback" not in said
@@ -383,7 +383,7 @@ def test_a_port_that_is_taken_is_said_in_one_clear_error(tmp_path: Path, workers
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
 def test_a_host_that_is_not_this_machine_is_said_in_one_clear_error(host: str) -> None:
-    with pytest.raises(InvalidSettings, match=f"{host}:0 cannot be listened at .* --host"):
+    with pytest.raises(InvalidSettings, match=f"cannot listen on {host}:0 .* --host"):
         bound(host, 0)
 
 

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidSettings, InvalidValue
 from holdfast.server import NoAuth, Settings, SharedSecret, create_app
 from holdfast.server.auth.audit import FileAudit
 from holdfast.server.preflight import known_callers
-from holdfast.server.processes import Plan
+from holdfast.server.processes import ServePlan
 from holdfast.server.settings import read
 from holdfast.stores.registry import StoreRegistry
 
@@ -66,7 +66,7 @@ def test_one_store_is_named_as_everywhere_else() -> None:
 def test_a_setting_outside_of_its_table_is_told_where_it_belongs(name: str, table: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         read({name: True, "agents": {"shop": "tests.server.scene:shop"}})
-    assert f"{name} is a setting of {table}: write it under that" in caught.value.faults
+    assert f"{name} is a setting of {table}: write it there" in caught.value.faults
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ async def test_an_option_of_a_store_is_told_in_words(option: str, what: str) -> 
     made = Settings(agents=[shop()], auth=NoAuth(), stores=url, harness={"default_model": model()})
     with pytest.raises(InvalidValue) as caught:
         await known_callers(made)
-    assert str(caught.value) == f"{option}: is 'zz'; give a number of {what}, 1 to 3600"
+    assert str(caught.value) == f"{option} is 'zz': give a number of {what}, 1 to 3600"
 
 
 @pytest.mark.parity("computeragent", "S1")
@@ -104,9 +104,9 @@ def test_what_is_wrong_in_code_is_told_as_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings) as caught:
         wrong.check()
     told = "\n".join(caught.value.faults)
-    assert "harness.default_modle is no setting: did you mean 'default_model'?" in told
-    assert "audit.jsonl' cannot be written (its folder is not there)" in told
-    assert "origin 'https://shop.example' is not of this machine" in told
+    assert "harness.default_modle is not a setting: did you mean 'default_model'?" in told
+    assert "audit.jsonl' cannot be written (its folder does not exist)" in told
+    assert "origin 'https://shop.example' is not on this machine" in told
     with pytest.raises(InvalidSettings, match="tenants is a text: give a list"):
         Settings(agents=[DESK], auth=NoAuth(), tenants="main").check()
 
@@ -179,7 +179,7 @@ async def test_a_file_can_name_a_model_that_needs_no_key(tmp_path: Path) -> None
 def test_a_file_that_is_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "server.toml"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(InvalidSettings, match="no TOML"):
+    with pytest.raises(InvalidSettings, match="not valid TOML"):
         Settings.load(file)
     with pytest.raises(InvalidSettings, match="No such file"):
         Settings.load(tmp_path / "none.toml")
@@ -188,12 +188,12 @@ def test_a_file_that_is_none(tmp_path: Path, text: str) -> None:
 def test_without_auth_only_loopback_is_bound() -> None:
     agents = {"shop": "tests.server.test_settings:made"}
     with pytest.raises(InvalidSettings, match="only this machine"):
-        Plan(agents=agents, auth="none", host="0.0.0.0").settings()
+        ServePlan(agents=agents, auth="none", host="0.0.0.0").settings()
     with pytest.raises(InvalidSettings, match="share"):
-        Plan(agents=agents, auth="none", workers=2).settings()
+        ServePlan(agents=agents, auth="none", workers=2).settings()
     with pytest.raises(InvalidSettings, match="certificate"):
-        Plan(agents=agents, auth="none", cert="x.pem").settings()
-    assert Plan(agents=agents, auth="none").settings().default == "memory"
+        ServePlan(agents=agents, auth="none", cert="x.pem").settings()
+    assert ServePlan(agents=agents, auth="none").settings().default == "memory"
 
 
 def test_the_first_store_of_a_file_is_the_default(tmp_path: Path) -> None:

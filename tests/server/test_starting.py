@@ -237,7 +237,7 @@ def test_a_key_of_another_certificate_is_told(refused: Refused, folder: Path) ->
     for name in ("one", "two"):
         certificate(folder, name)
     tls = ("--tls-cert", "one.pem", "--tls-key", "two.key")
-    assert "do not belong together" in refused("front_shop:agent", "--store", "memory:", *tls)
+    assert "do not match" in refused("front_shop:agent", "--store", "memory:", *tls)
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain("one.pem", "one.key")
 
 
@@ -308,21 +308,21 @@ def test_every_wrong_type_and_name_in_a_file_is_told_at_once(
         "server.tenants is a text: give a list of texts",
         "server.docs is a text: give true or false",
         "server.two_person is a text: give true or false",
-        "server.orgins is no setting: did you mean 'origins'?",
+        "server.orgins is not a setting: did you mean 'origins'?",
         "limits.rate is a text: give a number",
-        "limits.burts is no setting: did you mean 'burst'?",
-        "harness.default_modle is no setting: did you mean 'default_model'?",
+        "limits.burts is not a setting: did you mean 'burst'?",
+        "harness.default_modle is not a setting: did you mean 'default_model'?",
         "harness.window_tokens is a text: give a whole number",
-        "sandbox.dri is no setting: did you mean 'dir'?",
+        "sandbox.dri is not a setting: did you mean 'dir'?",
         "sandbox.timeout is a text",
         "sandbox.dir is missing",
         "loaders.git.allowed is missing: give a list of texts",
-        "loaders.local.root: there is no folder 'nowhere'",
-        "loaders.inline.root is no setting",
+        "loaders.local.root: the folder 'nowhere' does not exist",
+        "loaders.inline.root is not a setting",
         "'nowhere/audit.jsonl' cannot be written",
         "stores.sqlite.url is the number 3: give a text",
         "engines.other is the number 3",
-        "[sandboxes]: did you mean 'sandbox'?",
+        "[sandboxes] is not a table: did you mean 'sandbox'?",
     ):
         assert fault in said, fault
     for word in ("__init__", "<lambda>", "keyword argument", "positional", "object"):
@@ -349,9 +349,9 @@ def test_what_is_no_agent_is_told_with_its_place(refused: Refused, folder: Path)
         "agents.near: 'front_shop' has no 'agnet'; did you mean 'agent'?",
         "agents.broken: 'front_broken' cannot be imported (ZeroDivisionError",
         "agents.number is the number 3: write module:name",
-        "auth.secrt is no setting: did you mean 'secret'?",
+        "auth.secrt is not a setting: did you mean 'secret'?",
         "auth.secret is missing",
-        "engines.other: colour is no setting of it",
+        "engines.other: colour is not a setting of this engine",
     ):
         assert fault in said, fault
     assert "not to be told" not in said
@@ -500,7 +500,7 @@ def test_a_worker_that_cannot_begin_ends_the_server_with_an_error(folder: Path) 
         assert server.process.wait(60) == 1
         said = server.said()
     assert "FileExistsError" in said
-    assert "a worker could not begin" in said
+    assert "a worker could not start" in said
     assert "serving" not in said
     assert "Traceback" not in said
 

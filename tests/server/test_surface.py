@@ -284,7 +284,7 @@ async def test_a_run_that_cannot_be_is_no_filter(api: Api) -> None:
 async def test_a_cursor_past_the_end_is_told_so(api: Api) -> None:
     await api("PUT", "/sessions/one")
     fields = await api.fails("invalid_value", "GET", "/sessions/one/events?after=999")
-    assert fields["problem"].startswith("is past event ")
+    assert fields["problem"].startswith("999 is past the end of the log")
 
 
 async def test_behind_a_proxy_nobody_is_told_to_bring_a_key_that_there_is_not() -> None:

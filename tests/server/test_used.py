@@ -14,8 +14,8 @@ from holdfast.server import ServerLimits
 from holdfast.server import service as service_module
 from holdfast.server.app import service_of
 from holdfast.server.auth import idempotency as once_module
-from holdfast.server.auth.idempotency import Answered, Asked, Once
-from holdfast.server.engines import Place
+from holdfast.server.auth.idempotency import IdempotencyStore, KeyedRequest, StoredResponse
+from holdfast.server.engines import TenantStore
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 
@@ -78,18 +78,18 @@ async def test_work_goes_on_alone_when_a_renewal_failed(
     begun = asyncio.Event()
     done: list[bool] = []
 
-    async def works(record: str, again: bool) -> Answered:
+    async def works(record: str, again: bool) -> StoredResponse:
         done.append(again)
         begun.set()
         while store.calls["renew"] < 5:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        return Answered(hash="h", status=200)
+        return StoredResponse(hash="h", status=200)
 
-    asked = Asked(key="k", hash="h")
+    asked = KeyedRequest(key="k", hash="h")
     async with asyncio.timeout(PATIENCE):
-        first = asyncio.create_task(Once(store).do(ANN, asked, works))
+        first = asyncio.create_task(IdempotencyStore(store).do(ANN, asked, works))
         await begun.wait()
-        second = await Once(inner).do(ANN, asked, works)
+        second = await IdempotencyStore(inner).do(ANN, asked, works)
         assert second == await first
     assert done == [False]
 
@@ -98,7 +98,7 @@ async def test_answers_are_forgotten_also_of_tenants_that_are_not_looked_for_wor
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service_module, "SWEEP", 0.05)
-    monkeypatch.setattr(Once.sweep, "__kwdefaults__", {"older": -60})
+    monkeypatch.setattr(IdempotencyStore.sweep, "__kwdefaults__", {"older": -60})
     made = settings(limits=ServerLimits(rate=None, tenants=1), tenants=["acme"])
     async with serving(made) as api, asyncio.timeout(PATIENCE):
         store = await service_of(api.app).places.store()
@@ -112,7 +112,7 @@ async def test_an_agent_that_two_tenants_brought_is_served_while_one_needs_it() 
     brought = Agent("brought", instructions="Help.")
     async with serving() as api:
         one, store = engine(api.app), await service_of(api.app).places.store()
-        mine, theirs = Place("acme", "memory", store), Place("other", "memory", store)
+        mine, theirs = TenantStore("acme", "memory", store), TenantStore("other", "memory", store)
         for place in (mine, theirs):
             one.adopt(brought, place.tenant)
         await one.take_up(mine, "brought")

@@ -18,7 +18,7 @@ EXAMPLES: list[tuple[HoldfastError, str]] = [
     (HoldfastError(), ""),
     (
         errors.InvalidValue(field="id", problem="has 0 bytes", remedy="use 1 to 512", limit=512),
-        "id: has 0 bytes; use 1 to 512",
+        "id has 0 bytes: use 1 to 512",
     ),
     (
         errors.SessionNotFound(tenant="acme", session="s1"),

@@ -19,7 +19,7 @@ import pytest
 
 from holdfast import InvalidValue, LogDamaged, Store, Vault, connect, key
 from holdfast.cli import main
-from holdfast.server import Keys
+from holdfast.server import ApiKeys
 from holdfast.server.app import service_of
 from holdfast.stores.registry import StoreRegistry
 from holdfast.testing.samples import read_all
@@ -153,7 +153,7 @@ async def test_a_store_with_options_keeps_its_vault(name: str, tmp_path: Path) -
 
 async def test_keys_of_a_server_are_kept_in_an_encrypted_store(url: str) -> None:
     async with serving(settings(url, auth="keys")) as api:
-        keys = Keys(await service_of(api.app).places.store())
+        keys = ApiKeys(await service_of(api.app).places.store())
         made = await keys.create(principal="ann", tenant="acme", label=SECRET)
         headers = {"authorization": f"Bearer {made.key}"}
         assert (await api.client.get("/v1/sessions")).status_code == 401

@@ -1,4 +1,4 @@
-"""Bundles: a session in one file, to be shared, copied, moved or replayed."""
+"""Bundles: a session in one file, to share, copy, move or replay it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .write import export_bundle, review_bundle
 
 if TYPE_CHECKING:
     from .differences import BundleDiff, diff
-    from .replaying import Divergence, Replayed, replay
+    from .recorded import Divergence, Replayed, replay
     from .unseal import unseal_session
 
-# Imported when they are first used: a replay needs the whole harness.
+# Imported at first use: a replay needs the whole harness.
 _LATER = {
     "BundleDiff": ".differences",
-    "Divergence": ".replaying",
-    "Replayed": ".replaying",
+    "Divergence": ".recorded",
+    "Replayed": ".recorded",
     "diff": ".differences",
-    "replay": ".replaying",
+    "replay": ".recorded",
     "unseal_session": ".unseal",
 }
 

@@ -1,8 +1,7 @@
 """The container of a bundle: a document with its parts, as one JSON text or as a zip archive.
 
-Both are deterministic. An archive is written from parts as they are read, so that its size does
-not matter; nothing of it is ever unpacked into files. What is read from outside comes through
-`opening`, which checks it.
+Both are deterministic. Parts are streamed into an archive, so that its size does not matter, and
+never unpacked into files. Bundles from outside are read by `parse`, which validates them.
 """
 
 from __future__ import annotations
@@ -10,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import os
-import tempfile
 import zipfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
@@ -23,6 +20,7 @@ from msgspec import Raw, Struct
 
 from ..errors import BlobNotFound, InvalidValue, SessionNotFound
 from ..log.events import Event
+from .atomic_file import atomic_file
 from .format import BUNDLE_LIMITS, DOCUMENT, Document, Thread, event_of
 
 PIECE = 256 << 10  # bytes that are read or written at a time
@@ -30,12 +28,12 @@ DATE = (1980, 1, 1, 0, 0, 0)  # of every file in an archive: the earliest that a
 
 
 class Parts(Protocol):
-    """Where the bytes of the parts are. Reading may block."""
+    """The bytes of the parts. Reading may block."""
 
     def names(self) -> list[str]: ...
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """The bytes of a part from the beginning; `KeyError` if there is none of this name."""
+        """The bytes of a part; `KeyError` if it does not exist."""
         ...
 
 
@@ -53,7 +51,7 @@ class Held:
 
 
 class Filed:
-    """Parts in files of our own, while an export is under way."""
+    """Parts in temporary files during an export."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
@@ -68,9 +66,9 @@ class Filed:
 class Bundle:
     """A bundle: its document, and its parts.
 
-    `document` is what this version understands of it, `raw` all that was there, unknown fields
-    included; that is what is written again. One that `validate_bundle` returned is whole.
-    `events`, `messages` and `blob` may block where the parts are in a file.
+    `document` has the known fields, `raw` all fields including unknown ones, which are written
+    again. A bundle from `validate_bundle` is valid. `events`, `messages` and `blob` may block if
+    the parts are in a file.
     """
 
     def __init__(self, raw: dict[str, Any], parts: Parts) -> None:
@@ -86,7 +84,7 @@ class Bundle:
         return self.document.bundle_id
 
     def thread(self, name: str = "main") -> Thread:
-        """What the document says of a thread; `SessionNotFound` when it has none of this name."""
+        """A thread in the document; `SessionNotFound` if it does not exist."""
         for thread in self.document.threads:
             if thread.thread == name:
                 return thread
@@ -99,7 +97,7 @@ class Bundle:
             yield event_of(line)
 
     def events(self, thread: str = "main") -> Iterator[Event]:
-        """All events of a thread, those that it shares with another included."""
+        """All events of a thread, including those that it shares with its parent."""
         found = self.thread(thread)
         line = [(found, found.head)]
         while found.parent is not None:
@@ -120,14 +118,14 @@ class Bundle:
                 yield event
 
     def messages(self, section: str = "main") -> list[dict[str, Any]]:
-        """The messages of a section of the transcript; none where they were too large."""
+        """The messages of a section of the transcript; empty if they were too large."""
         for found in self.document.transcript.sections:
             if found.id == section and found.part is not None:
                 return [msgspec.json.decode(line) for line in self.lines(found.part)]
         return []
 
     def blob(self, sha256: str) -> bytes:
-        """The bytes of a blob; `BlobNotFound` also where it was left out."""
+        """The bytes of a blob; `BlobNotFound` if it does not exist or was left out."""
         for blob in self.document.blobs:
             if blob.sha256 == sha256 and blob.part is not None:
                 with self.parts.open(blob.part) as part:
@@ -140,7 +138,7 @@ class Bundle:
             yield from file
 
     def to_json(self) -> bytes:
-        """The bundle in one JSON text; `InvalidValue` when it is too large for that."""
+        """The bundle as one JSON text; `InvalidValue` if it is too large."""
         _check_size(sum(part.size for part in self.document.parts))
         raw = dict(self.raw)
         raw["threads"] = [
@@ -169,8 +167,8 @@ class Bundle:
         return [Raw(line.rstrip(b"\n")) for line in self.lines(part)]
 
     async def save(self, to: str | Path) -> Written:
-        """Write the bundle to a file: a single JSON if its name ends in `.json`, an archive
-        otherwise. It is there whole or not at all."""
+        """Write the bundle to a file: a single JSON if the name ends in `.json`, otherwise an
+        archive. The file is written completely or not at all."""
         return await asyncio.to_thread(save, self, Path(to))
 
 
@@ -185,18 +183,18 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 def _check_size(size: int) -> None:
-    """Refuse to write a single JSON that would not be read again."""
+    """`InvalidValue` for a single JSON that would be too large to read."""
     if size > BUNDLE_LIMITS.json_bytes:
         raise InvalidValue(
             field="bundle",
-            problem=f"has {size} bytes",
+            problem=f"has {size} bytes, too many for a single JSON",
             remedy="write it as an archive (.zip)",
             limit=BUNDLE_LIMITS.json_bytes,
         )
 
 
 def _some(events: Iterator[Event]) -> list[Event]:
-    """The next few events, which is to say about as much as is read at a time."""
+    """The next batch of events."""
     found: list[Event] = []
     size = 0
     for event in events:
@@ -208,30 +206,21 @@ def _some(events: Iterator[Event]) -> list[Event]:
 
 
 def save(bundle: Bundle, path: Path) -> Written:
-    """As `Bundle.save`; blocks."""
+    """As `Bundle.save`; blocking."""
     form: Literal["json", "archive"] = "json" if path.suffix == ".json" else "archive"
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if form == "json":
-                file.write(bundle.to_json())
-            else:
-                write_archive(bundle, file)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
-        os.replace(name, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+    with atomic_file(path) as file:
+        if form == "json":
+            file.write(bundle.to_json())
+        else:
+            write_archive(bundle, file)
+        size = file.tell()
     return Written(
         path=str(path), bundle_id=bundle.id, form=form, size=size, document=bundle.document
     )
 
 
 def write_archive(bundle: Bundle, file: BinaryIO) -> None:
-    """Write the archive: the document, then the parts in the order in which it names them."""
+    """Write the archive: the document, then the parts in the order of the document."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         document = msgspec.json.encode(bundle.raw) + b"\n"
         with archive.open(_member(DOCUMENT, len(document)), "w") as member:

@@ -1,16 +1,13 @@
-"""`validate_bundle`: everything that is wrong with a bundle, at once, with where it is.
+"""`validate_bundle`: all faults of a bundle at once, with their places.
 
-A fault says what was expected and never shows a value of the bundle. Reads each part once, in
-pieces, in a thread; memory does not grow with the parts.
+A fault never contains a value of the bundle. Each part is read once, in pieces, in a thread; memory
+does not grow with the parts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
-import types
-import typing
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -23,14 +20,16 @@ from ..log.state import State
 from . import format as f
 from .archive import Bundle, Parts
 from .contents import Contents
+from .faults import Faults
 from .liveness import is_quiet
-from .parse import NAMES, Faults, Opened, open_source, opened
+from .parse import NAMES, RawBundle, open_source, opened
+from .type_check import mismatches
 
 Source: TypeAlias = Bundle | bytes | str | os.PathLike[str]
 
 
 class Checked(Struct, frozen=True):
-    """A bundle that is whole, and what its logs say: the folds of its threads."""
+    """A valid bundle, and the states of its threads."""
 
     bundle: Bundle
     states: dict[str, State]
@@ -46,11 +45,11 @@ async def validate_bundle(
     allow_secrets: bool = False,
     limits: f.BundleLimits = f.BUNDLE_LIMITS,
 ) -> Bundle:
-    """Read a bundle from a path or from bytes, and check it whole.
+    """Read a bundle from a path or from bytes, and validate it.
 
-    Raises `InvalidBundle` with every fault: what is missing, of a wrong type, too new, too large,
-    too deep, altered, cut, named oddly, or contradicts itself. Unless `allow_secrets`, a text that
-    the sanitising rules would replace is a fault too, whatever the bundle's mode.
+    Raises `InvalidBundle` with all faults: fields that are missing, of a wrong type, too new, too
+    large, too deep, changed, truncated, badly named or contradictory. Unless `allow_secrets`, a
+    text that the sanitizing rules would redact is a fault too, in every mode.
     """
     checked = await check_bundle(source, allow_secrets=allow_secrets, limits=limits)
     return checked.bundle
@@ -62,10 +61,10 @@ async def check_bundle(
     allow_secrets: bool | None,
     limits: f.BundleLimits = f.BUNDLE_LIMITS,
 ) -> Checked:
-    """As `validate_bundle`; None allows secrets where the mode is `local`."""
+    """As `validate_bundle`; `allow_secrets=None` allows secrets in `local` bundles."""
     if not isinstance(source, (Bundle, bytes, str, os.PathLike)):
         raise InvalidValue(
-            field="source", problem=f"is {type(source).__name__}", remedy="pass a path or bytes"
+            field="source", problem=f"is a {type(source).__name__}", remedy="pass a path or bytes"
         )
     return await asyncio.to_thread(_check, source, allow_secrets, limits)
 
@@ -73,7 +72,7 @@ async def check_bundle(
 def _check(source: Source, allow_secrets: bool | None, limits: f.BundleLimits) -> Checked:
     faults = Faults(limits.faults)
     if isinstance(source, Bundle):
-        found = Opened(source.raw, source.parts, None)
+        found = RawBundle(source.raw, source.parts, None)
     else:
         file = open_source(source, faults)
         try:
@@ -102,7 +101,7 @@ def _check(source: Source, allow_secrets: bool | None, limits: f.BundleLimits) -
 
 
 def _document(raw: dict[str, Any], faults: Faults) -> f.Document:
-    """The document as its types, or all that keeps it from being one."""
+    """The typed document, or `InvalidBundle` with its faults."""
     if raw.get("_type") != f.TYPE:
         raise faults.stop("wrong_type", "$._type", f"is not {f.TYPE!r}")
     try:
@@ -110,7 +109,8 @@ def _document(raw: dict[str, Any], faults: Faults) -> f.Document:
     except InvalidValue as error:
         problem = f"{error.problem}; {error.remedy}"
         raise faults.stop("unknown_version", error.field, problem) from error
-    shape(made, f.Document, "$", faults)
+    for found in mismatches(made, f.Document, "$"):
+        faults.add("missing" if found.missing else "wrong_type", found.path, found.problem)
     if "bundle_id" in raw and raw["bundle_id"] != _id(raw):
         faults.add("tampered", "$.bundle_id", "is not the hash of the document")
     if faults:
@@ -131,7 +131,7 @@ def _id(raw: dict[str, Any]) -> str | None:
     try:
         return f.id_of(raw)
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError):
-        return None  # numbers that JSON has, and we cannot write again
+        return None  # JSON numbers that cannot be encoded again
 
 
 def _names(document: f.Document) -> Iterator[tuple[str, str]]:
@@ -143,68 +143,23 @@ def _names(document: f.Document) -> Iterator[tuple[str, str]]:
         yield f"$.threads[{n}].thread", thread.thread
 
 
-def shape(value: Any, wanted: Any, path: str, faults: Faults) -> None:
-    """Find every place where a value is not of the type that is wanted there."""
-    if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
-        if value is None and types.NoneType in typing.get_args(wanted):
-            return
-        rest = [t for t in typing.get_args(wanted) if t not in (types.NoneType, msgspec.UnsetType)]
-        if len(rest) == 1:
-            shape(value, rest[0], path, faults)
-            return
-    if isinstance(wanted, type) and issubclass(wanted, Struct):
-        _shape_struct(value, wanted, path, faults)
-    elif typing.get_origin(wanted) is list and isinstance(value, list):
-        (of,) = typing.get_args(wanted)
-        for n, item in enumerate(value):
-            shape(item, of, f"{path}[{n}]", faults)
-    else:
-        try:
-            msgspec.convert(value, wanted)
-        except (msgspec.ValidationError, OverflowError):
-            faults.add("wrong_type", path, f"is {_kind(value)}, or none of what it may be")
-
-
-def _shape_struct(value: Any, wanted: Any, path: str, faults: Faults) -> None:
-    if not isinstance(value, dict):
-        faults.add("wrong_type", path, f"is {_kind(value)}, not an object")
-        return
-    for field in _fields(wanted):
-        at = f"{path}.{field.encode_name}"
-        if field.encode_name in value:
-            shape(value[field.encode_name], field.type, at, faults)
-        elif field.required:
-            faults.add("missing", at, "is missing")
-
-
-@functools.cache
-def _fields(wanted: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(wanted)
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
-    kinds |= {int: "a number", float: "a number", types.NoneType: "null"}
-    return kinds.get(type(value), "something else")
-
-
 # Parts
 
 
 def _check_parts(
     document: f.Document, parts: Parts, faults: Faults, limits: f.BundleLimits
 ) -> None:
-    """Every part is named once, in a safe way, is there, and belongs to something."""
+    """Check that every part has a unique and safe name, exists, and is used."""
     if len(document.parts) > limits.parts:
-        raise faults.stop("too_many_parts", "$.parts", f"are more than {limits.parts}")
+        raise faults.stop("too_many_parts", "$.parts", f"has more than {limits.parts} entries")
     named: set[str] = set()
     for n, part in enumerate(document.parts):
         if not NAMES.fullmatch(part.name):
-            faults.add("bad_path", f"$.parts[{n}].name", "is no name of a part")
+            faults.add("bad_path", f"$.parts[{n}].name", "is not the name of a part")
         elif part.name in named:
-            faults.add("duplicate", f"$.parts[{n}].name", "stands there twice")
+            faults.add("duplicate", f"$.parts[{n}].name", "is used more than once")
         if part.size < 0 or part.size > limits.total_bytes:
-            faults.add("too_large", f"$.parts[{n}].size", "is no size that is allowed")
+            faults.add("too_large", f"$.parts[{n}].size", "is not an allowed size")
         named.add(part.name)
     if sum(part.size for part in document.parts) > limits.total_bytes:
         faults.add("too_large", "$.parts", f"hold more than {limits.total_bytes} bytes")
@@ -213,16 +168,16 @@ def _check_parts(
         if part.name not in there:
             faults.add("missing", f"$.parts[{n}]", "is not in the bundle")
     if there - named:
-        faults.add("mismatch", "$.parts", f"do not name {len(there - named)} that are there")
+        faults.add("mismatch", "$.parts", f"does not list {len(there - named)} existing parts")
     used: set[str] = set()
     for path, name in _used(document):
         if name in used:
-            faults.add("duplicate", path, "is the part of another one too")
+            faults.add("duplicate", path, "is used more than once")
         elif name not in named:
-            faults.add("missing", path, "names a part that is not listed")
+            faults.add("missing", path, "is not listed in $.parts")
         used.add(name)
     if named - used:
-        faults.add("mismatch", "$.parts", f"name {len(named - used)} that nothing speaks of")
+        faults.add("mismatch", "$.parts", f"lists {len(named - used)} unused parts")
 
 
 def _used(document: f.Document) -> Iterator[tuple[str, str]]:
@@ -237,19 +192,19 @@ def _used(document: f.Document) -> Iterator[tuple[str, str]]:
 
 
 def _check_threads(document: f.Document, faults: Faults, limits: f.BundleLimits) -> None:
-    """Threads are named once, and lead to each other without a circle."""
+    """Check that threads have unique names, and that their parents form no cycle."""
     if len(document.threads) > limits.threads:
-        raise faults.stop("too_many_parts", "$.threads", f"are more than {limits.threads}")
+        raise faults.stop("too_many_parts", "$.threads", f"has more than {limits.threads} entries")
     if not document.threads:
-        faults.add("missing", "$.threads", "are none")
+        faults.add("missing", "$.threads", "is empty")
     by_name = {thread.thread: thread for thread in document.threads}
     if len(by_name) < len(document.threads):
-        faults.add("duplicate", "$.threads", "have a name twice")
+        faults.add("duplicate", "$.threads", "has a duplicate name")
         return
     for n, thread in enumerate(document.threads):
         _check_thread(f"$.threads[{n}]", thread, by_name, faults)
     if len(order(document.threads)) < len(document.threads):
-        faults.add("mismatch", "$.threads", "lead to each other in a circle")
+        faults.add("mismatch", "$.threads", "has a cycle of parents")
 
 
 def _check_thread(
@@ -261,15 +216,15 @@ def _check_thread(
         return
     parent = by_name.get(thread.parent.thread)
     if parent is None:
-        faults.add("mismatch", f"{path}.parent.thread", "is no thread of the bundle")
+        faults.add("mismatch", f"{path}.parent.thread", "is not a thread of the bundle")
     elif not 1 <= thread.parent.at <= parent.head - parent.added:
-        faults.add("mismatch", f"{path}.parent.at", "is no event of the parent")
+        faults.add("mismatch", f"{path}.parent.at", "is not an event of the parent")
     if thread.parent.at != thread.shared:
-        faults.add("mismatch", f"{path}.shared", "is not where it left its parent")
+        faults.add("mismatch", f"{path}.shared", "differs from parent.at")
 
 
 def order(threads: list[f.Thread]) -> list[f.Thread]:
-    """The threads, parents first; those in a circle are left out."""
+    """The threads, parents first; threads in a cycle are left out."""
     done: dict[str, f.Thread] = {}
     left = list(threads)
     while True:

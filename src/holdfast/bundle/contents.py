@@ -1,5 +1,5 @@
-"""What the parts of a bundle hold, checked in one pass: sizes, hashes, events, and whether the
-document says of them what they say themselves. Blocking: called in a thread."""
+"""Validates the parts of a bundle in one pass: their sizes, hashes and events, and whether the
+document agrees with the events. Blocking: call it in a thread."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from ..log.events import Event
 from ..log.state import State
 from . import format as f
 from .archive import PIECE, Parts
+from .faults import Faults
 from .liveness import liveness
-from .parse import UNREADABLE, Faults
+from .parse import UNREADABLE
 from .redaction.sanitizer import LARGEST
 from .redaction.scrub import Scrub, ScrubConfig
 from .sections import Digest
+from .timestamps import rfc3339
 
-REPLACED = "holds what the sanitising rules replace"
+REPLACED = "contains text that the sanitizing rules redact"
 
 
 class Contents:
-    """One pass over all parts of a document that is in order itself."""
+    """One pass over all parts of a valid document."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Contents:
         self._gate = Scrub("sanitized", ScrubConfig(paths=False)) if secrets else None
 
     def check(self, raw: dict[str, Any]) -> dict[str, State]:
-        """Check all parts, and for secrets the `raw` document too; the folds of the threads."""
+        """Check all parts, and the `raw` document for secrets; returns the threads' states."""
         self._document_secrets(raw)
         digests = [self._thread(n, thread) for n, thread in enumerate(self._document.threads)]
         for n, section in enumerate(self._document.transcript.sections):
@@ -81,12 +83,12 @@ class Contents:
         if seq != thread.head:
             self._faults.add("mismatch", f"{path}.head", "is not the number of the last event")
         if any(_twice(some) for some in ids):
-            self._faults.add("duplicate", f"{path}.events", "have an id twice")
+            self._faults.add("duplicate", f"{path}.events", "has a duplicate id")
         digest.end()
         return digest
 
     def _event(self, line: bytes, path: str, seq: int) -> Event | None:
-        """The event of a line, if it could stand in a log of ours."""
+        """The event of a line, if it is valid in a log."""
         problem = None
         if len(line) > self._limits.event_bytes:
             problem = f"has more than {self._limits.event_bytes} bytes"
@@ -102,7 +104,7 @@ class Contents:
             self._faults.add("bad_event", f"{path}.{error.field}", error.problem)
             return None
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            self._faults.add("bad_event", path, "is no event")
+            self._faults.add("bad_event", path, "is not an event")
             return None
         if event.seq != seq:
             self._faults.add("bad_event", f"{path}.seq", f"is not {seq}")
@@ -112,13 +114,13 @@ class Contents:
     def _secrets(self, event: Event, path: str) -> None:
         if self._gate is None:
             return
-        # As values: what is scrubbed is written anew, and so may differ in blanks.
+        # Compared as values: a redacted event is encoded again and may differ in whitespace.
         if self._gate.event(event, path).json() != event.json():
             self._faults.add("secret", path, REPLACED)
 
     def _document_secrets(self, raw: dict[str, Any]) -> None:
-        """What stands beside the events: each text by itself, since names of rules and counters
-        mean nothing there; what is free, as in an event."""
+        """Check the document: free values as in an event, other fields text by text, since their
+        names say nothing about secrets."""
         for name, value in raw.items():
             if name in ("metadata", "session"):
                 self._value(value, f"$.{name}")
@@ -143,7 +145,7 @@ class Contents:
                 if self._gate is not None:
                     self._value(msgspec.json.decode(line), at)
             except (msgspec.MsgspecError, ValueError, RecursionError):
-                self._faults.add("wrong_type", at, "is no object")
+                self._faults.add("wrong_type", at, "is not an object")
         if found != count:
             self._faults.add("mismatch", f"{path}.count", "is not the number of messages")
 
@@ -155,7 +157,7 @@ class Contents:
             blob.size,
             blob.sha256,
         ):
-            self._faults.add("mismatch", path, "is not the part that it names")
+            self._faults.add("mismatch", path, "does not match its part")
         text = bytearray()
         with self._open(part, path) as file:
             while piece := file.read(PIECE):
@@ -163,16 +165,16 @@ class Contents:
                     text += piece
         if self._gate is not None and len(text) <= LARGEST:
             data = bytes(text)
-            if self._gate.blob(data, path) not in (None, data):  # None: it is no text
+            if self._gate.blob(data, path) not in (None, data):  # None: it is not text
                 self._faults.add("secret", path, REPLACED)
 
     def _lines(self, part: str, path: str, longest: int) -> Iterator[bytes]:
-        """The lines of a part, as long as they are lines."""
+        """The lines of a part, up to one that is too long or incomplete."""
         with self._open(part, path) as file:
             while line := file.readline(longest + 2):
                 if not line.endswith(b"\n"):
                     code = "too_large" if len(line) > longest else "truncated"
-                    self._faults.add(code, path, "has a line that is too long, or not whole")
+                    self._faults.add(code, path, "has a line that is too long or incomplete")
                     while file.read(PIECE):
                         pass
                     return
@@ -180,31 +182,30 @@ class Contents:
 
     @contextmanager
     def _open(self, name: str, path: str) -> Iterator[Hashed]:
-        """A part to be read to its end, held against its size and hash."""
+        """A part to read to its end; then its size and hash are checked."""
         with opened_part(self._parts, self._listed[name]) as part:
             yield part
         if (fault := part.fault()) is not None:
             self._faults.add(fault[0], path, fault[1])
 
     def _agree(self, digests: list[Digest]) -> None:
-        """What the document says of the logs, for people, is what they say."""
+        """Check that the document agrees with the events."""
         document = self._document
         closed = {digest.thread.thread: digest.closed for digest in digests}
         if document.liveness != liveness(closed):
-            self._faults.add("mismatch", "$.liveness", "is not what the events say")
+            self._faults.add("mismatch", "$.liveness", "differs from the events")
         pending = {(d.thread.thread, id) for d in digests for id in d.state.pending}
         if {(item.thread, item.id) for item in document.pending} != pending:
-            self._faults.add("mismatch", "$.pending", "is not what the events say")
+            self._faults.add("mismatch", "$.pending", "differs from the events")
         queue = [(d.thread.thread, q.seq) for d in digests for q in d.state.queue]
         if [(item.thread, item.seq) for item in document.queue] != queue:
-            self._faults.add("mismatch", "$.queue", "is not what the events say")
-        if document.created_at != f.rfc3339(max(digest.last for digest in digests)):
+            self._faults.add("mismatch", "$.queue", "differs from the events")
+        if document.created_at != rfc3339(max(digest.last for digest in digests)):
             self._faults.add("mismatch", "$.created_at", "is not the time of the last event")
 
 
 class Hashed:
-    """A part that is hashed as it is read, and never read past the size that it should have by
-    more than is asked for at a time."""
+    """A part that is hashed during reading, and not read beyond its declared size."""
 
     def __init__(self, file: BinaryIO | None, part: f.Part) -> None:
         self._file = file
@@ -232,20 +233,20 @@ class Hashed:
         return data
 
     def fault(self) -> tuple[str, str] | None:
-        """What is wrong with a part that was read to its end: the code, and in words."""
+        """The fault of a part that was read to its end: its code and problem."""
         if self._broken:
             return "truncated", "has a part that cannot be read"
         if self._size != self._part.size:
             code = "truncated" if self._size < self._part.size else "tampered"
-            return code, "has a part of another size than the document says"
+            return code, "has a part whose size differs from the document"
         if self._hash.hexdigest() != self._part.sha256:
-            return "tampered", "has a part with another hash than the document says"
+            return "tampered", "has a part whose hash differs from the document"
         return None
 
 
 @contextmanager
 def opened_part(parts: Parts, part: f.Part) -> Iterator[Hashed]:
-    """A part to be read to its end; ask it for its fault then."""
+    """A part to read to its end; call `fault` afterwards."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(parts.open(part.name))
@@ -256,7 +257,7 @@ def opened_part(parts: Parts, part: f.Part) -> Iterator[Hashed]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, names included."""
+    """Every text in a JSON value, including names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

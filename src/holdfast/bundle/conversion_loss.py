@@ -1,4 +1,4 @@
-"""What a conversion could not carry over, and where it is kept instead. Pure."""
+"""What could not be converted between two formats, and where it is kept instead. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ _PLACES = re.compile(r"\[\d+\]")
 
 
 class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something of the source that has no counterpart in what was made of it.
+    """Something in the source that has no counterpart in the result.
 
-    `path` is its place in the source, `[*]` where it occurs at several; `count` is how often.
-    `kept` names where the result carries it all the same, for a program that looks there;
-    without it, it is gone.
+    `path` is its place in the source, with `[*]` if there are several; `count` is how often.
+    `kept` is where the result keeps it for programs that look there; None if it is gone.
     """
 
     path: str
@@ -31,14 +30,14 @@ class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LossReport(Struct, frozen=True, kw_only=True):
-    """All that a conversion from one format to another did not carry over, in its order."""
+    """All losses of a conversion, in their order."""
 
     source: str
     target: str
     losses: tuple[Loss, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything was lost or moved."""
+        """Whether anything was lost or kept elsewhere."""
         return bool(self.losses)
 
     def __iter__(self) -> Iterator[Loss]:
@@ -46,7 +45,7 @@ class LossReport(Struct, frozen=True, kw_only=True):
 
     @property
     def gone(self) -> tuple[Loss, ...]:
-        """What the result holds nowhere."""
+        """The losses that the result keeps nowhere."""
         return tuple(loss for loss in self.losses if loss.kept is None)
 
     def __str__(self) -> str:
@@ -57,7 +56,7 @@ class LossReport(Struct, frozen=True, kw_only=True):
 
 
 class Losses:
-    """Collects losses; the same loss at several places of a list is one, counted."""
+    """Collects losses; the same loss at several places of a list is counted as one."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str, str | None], tuple[str, int]] = {}

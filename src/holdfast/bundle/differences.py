@@ -1,6 +1,6 @@
-"""What two bundles do not have in common: events, thread by thread, and what is derived from them.
+"""The differences between two bundles: their events, thread by thread, and their documents.
 
-Both are read side by side, so that their size does not matter.
+Both are streamed in parallel, so that their size does not matter.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Source: TypeAlias = "Bundle | str | os.PathLike[str] | bytes"
 Status: TypeAlias = Literal["same", "differs", "longer", "shorter", "only_left", "only_right"]
 
 ENVELOPE = ("seq", "id", "kind", "v", "run", "actor", "cause", "at")
-# What follows from the rest, or says how it is packed.
+# Fields that are derived from others, or describe the container.
 DERIVED = ("bundle_id", "parts", "threads", "blobs", "transcript")
-MOST = 20  # places of one field that are told
+MOST = 20  # differences that are reported per field
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One place where they differ; `seq` is the number of an event, `path` leads to the value."""
+    """One difference; `seq` is the number of an event, `path` the place of the value."""
 
     path: str
     left: Any
@@ -36,8 +36,8 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class ThreadDiff(Struct, frozen=True, kw_only=True):
-    """One thread. `same` events at its beginning are the same; `first` is where that ends. `longer`
-    is said of the left, which then begins with all of the right."""
+    """One thread. The first `same` events are equal; `first` is the first difference. `longer`:
+    the left one starts with all events of the right one."""
 
     thread: str
     status: Status
@@ -48,8 +48,8 @@ class ThreadDiff(Struct, frozen=True, kw_only=True):
 
 
 class BundleDiff(Struct, frozen=True, kw_only=True):
-    """`same` means the same content to the byte; `facts` are what the documents say otherwise
-    beside the events; blobs are named by their hashes."""
+    """The result: `same` means identical content; `facts` are differences between the documents
+    apart from the events; blobs are identified by their hashes."""
 
     same: bool
     left: str
@@ -87,7 +87,7 @@ async def diff(left: Source, right: Source) -> BundleDiff:
 
 
 async def _bundle(source: Source) -> Bundle:
-    # What is compared may well be a bundle that nobody has checked for secrets.
+    # Bundles with secrets can be compared too.
     if isinstance(source, Bundle):
         return source
     return await validate_bundle(source, allow_secrets=True)
@@ -133,13 +133,13 @@ def _events(mine: Event, other: Event) -> Iterator[Difference]:
     if bytes(mine.data) != bytes(other.data):
         left, right = msgspec.json.decode(mine.data), msgspec.json.decode(other.data)
         found = next(_values(left, right, "data"), None)
-        # The same values, written otherwise.
+        # The same values in another notation.
         path, was, now = found or ("data", bytes(mine.data).decode(), bytes(other.data).decode())
         yield Difference(seq=mine.seq, path=path, left=was, right=now)
 
 
 def _facts(left: dict[str, Any], right: dict[str, Any]) -> Iterator[Difference]:
-    for name in [*left, *(name for name in right if name not in left)]:
+    for name in dict.fromkeys([*left, *right]):
         if name in DERIVED:
             continue
         places = _values(left.get(name), right.get(name), f"$.{name}")
@@ -149,7 +149,7 @@ def _facts(left: dict[str, Any], right: dict[str, Any]) -> Iterator[Difference]:
 
 def _values(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(left, dict) and isinstance(right, dict):
-        for name in [*left, *(name for name in right if name not in left)]:
+        for name in dict.fromkeys([*left, *right]):
             yield from _values(left.get(name), right.get(name), f"{path}.{name}")
     elif isinstance(left, list) and isinstance(right, list):
         for n, (mine, other) in enumerate(zip(left, right, strict=False)):

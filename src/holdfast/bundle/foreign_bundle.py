@@ -1,4 +1,4 @@
-"""Logs that were made from another program's files, as a bundle of ours."""
+"""Logs that were built from another program's files, as a bundle."""
 
 from __future__ import annotations
 
@@ -8,58 +8,64 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..errors import Fault, InvalidBundle, InvalidValue
+from ..errors import InvalidValue
+from ..log.codec import check_name
 from ..log.events import Event, Key, Scope
 from ..stores.memory import MemoryStore
 from .archive import Bundle
-from .foreign_log import Telling
+from .faults import invalid
+from .foreign_log import LogBuilder
 from .format import BUNDLE_LIMITS, id_of
 from .redaction.manifest import Redaction
 from .write import export_bundle
 
 
-class Packed(Struct, frozen=True, kw_only=True):
-    """A session made of tellings, its blobs, and what the bundle says beside them. `redaction` is
-    what was done to it before, if anything."""
+class ForeignSession(Struct, frozen=True, kw_only=True):
+    """A session from another program: its logs, its blobs, and metadata for the bundle.
+    `redaction` describes what the other program had redacted."""
 
     scope: Scope
-    logs: tuple[Telling, ...]
+    logs: tuple[LogBuilder, ...]
     blobs: tuple[bytes, ...] = ()
     redaction: Redaction = Redaction()
     metadata: dict[str, Any] = {}
 
 
-async def packed(what: Packed) -> Bundle:
-    """The bundle. Nobody else goes on with it, so that it can be continued where it is imported,
-    unless its content was redacted. `InvalidBundle` for what no log or bundle can hold."""
+def check_session(name: Any, code: str, path: str) -> str:
+    """A session id from the file at `path`, or `InvalidBundle`."""
+    try:
+        check_name("session", name)
+    except InvalidValue as error:
+        problem = f"cannot be a session id ({error.problem}); pass session="
+        raise invalid(code, path, problem) from error
+    return str(name)
+
+
+async def pack(session: ForeignSession) -> Bundle:
+    """The bundle of a session. Its purpose is `move`, so that an import can continue it unless its
+    content was redacted. `InvalidBundle` for what does not fit into a log or a bundle."""
     store = MemoryStore()
-    for log in what.logs:
-        _check(log)
-        key = Key(what.scope.tenant, what.scope.session, log.thread)
+    for log in session.logs:
+        for event in log.events:
+            if len(event.data) > BUNDLE_LIMITS.event_bytes:
+                problem = f"needs an event of {len(event.data)} bytes"
+                raise invalid("too_large", f"{log.thread}[{event.seq}]", problem)
+        key = Key(session.scope.tenant, session.scope.session, log.thread)
         try:
             await store.restore(key, _each(log.events))
         except InvalidValue as error:
-            fault = Fault(code="too_large", path=log.thread, problem=str(error))
-            raise InvalidBundle(faults=[fault]) from error
-    for blob in what.blobs:
-        await store.put_blob(what.scope, blob)
-    bundle = await export_bundle((store, what.scope), "local", purpose="move")
+            raise invalid("too_large", log.thread, str(error)) from error
+    for blob in session.blobs:
+        await store.put_blob(session.scope, blob)
+    bundle = await export_bundle((store, session.scope), "local", purpose="move")
     raw = {
         **bundle.raw,
-        "mode": what.redaction.mode,
-        "redaction": msgspec.to_builtins(what.redaction),
-        "metadata": {**bundle.raw.get("metadata", {}), **what.metadata},
+        "mode": session.redaction.mode,
+        "redaction": msgspec.to_builtins(session.redaction),
+        "metadata": {**bundle.raw.get("metadata", {}), **session.metadata},
     }
     raw["bundle_id"] = id_of(raw)
     return Bundle(raw, bundle.parts)
-
-
-def _check(log: Telling) -> None:
-    for event in log.events:
-        if len(event.data) > BUNDLE_LIMITS.event_bytes:
-            problem = f"would have {len(event.data)} bytes in one event"
-            path = f"{log.thread}[{event.seq}]"
-            raise InvalidBundle(faults=[Fault(code="too_large", path=path, problem=problem)])
 
 
 async def _each(events: Sequence[Event]) -> AsyncGenerator[Event, None]:

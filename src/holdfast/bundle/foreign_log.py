@@ -1,15 +1,14 @@
-"""A log written from what another program kept of a conversation. Pure.
+"""A log built from another program's record of a conversation. Pure.
 
-Nobody drives such a log: it has no runs, but for one that waits where a call is open. What was
-said and done is there as events of ours, and what was left open is open, so that a harness can go
-on with it: a message without an answer is answered, and a call that may have acted is asked about,
-never made again.
+Such a log has no runs, except one that waits if a call is open. Messages, calls and results become
+ordinary events, and what was left open stays open, so that a harness can continue: it answers a
+message without an answer, and asks about a call that may have acted instead of repeating it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 from ..errors import InvalidValue
@@ -20,21 +19,16 @@ from ..log.events import Event, ids, to_json
 MISSING = "no result was recorded"
 
 
-class Telling:
-    """One log in the making. Ids follow from the order and from what the source calls things, so
-    that the same source gives the same log."""
+class LogBuilder:
+    """One log under construction. Ids are derived from the order and from the ids in the source,
+    so that the same source gives the same log."""
 
     def __init__(self, thread: str, prefix: str, *, at: int = 0) -> None:
         self.thread = thread
         self.events: list[Event] = []
+        self.open: dict[str, str] = {}  # the calls without an outcome: id and tool
         self._prefix, self._at = prefix, max(at, 0)
         self._ids: set[str] = set()
-        self._open: dict[str, str] = {}  # the name of each call without an outcome
-
-    @property
-    def open(self) -> dict[str, str]:
-        """The calls that have no outcome yet, and their names."""
-        return dict(self._open)
 
     def add(
         self,
@@ -45,7 +39,7 @@ class Telling:
         id: str | None = None,
         **envelope: Any,
     ) -> Event:
-        """The next event. Without a time it has that of the event before."""
+        """Add an event. Without a time it has the time of the previous event."""
         self._at = self._at if at is None or at < 0 else at
         event = Event(
             kind=kind,
@@ -59,56 +53,61 @@ class Telling:
         return event
 
     def _id(self, wanted: str | None) -> str:
-        id = wanted or f"{self._prefix}{len(self.events) + 1}"
-        if not id.isprintable() or len(id.encode("utf-8", "replace")) > LIMITS.name_bytes:
+        number = f"{self._prefix}{len(self.events) + 1}"
+        id = wanted or number
+        if not _fits(id):
             id = self._prefix + hashlib.sha256(id.encode("utf-8", "backslashreplace")).hexdigest()
         if id in self._ids:
-            id = f"{self._prefix}{len(self.events) + 1}:again"
+            id = f"{number}:again"
         self._ids.add(id)
         return id
 
-    def heard(self, message: ev.MessageReceived, **more: Any) -> Event:
-        """A person's message."""
+    def received(self, message: ev.MessageReceived, **more: Any) -> Event:
+        """Add a message of a user."""
         return self.add("message.received", message, **more)
 
-    def said(self, message: ev.MessageCompleted, **more: Any) -> list[str]:
-        """A model's message, and the calls before it that never got an outcome and now will
-        not: they end as unknown. Returns those."""
+    def completed(self, message: ev.MessageCompleted, **more: Any) -> list[str]:
+        """Add a message of a model. Earlier calls without an outcome end as unknown; returns
+        their ids."""
         lost = self.abandon()
         self.add("message.completed", message, **more)
-        self._open.update({call.id: call.name for call in message.calls})
+        self.open.update({call.id: call.name for call in message.calls})
         return lost
 
-    def ended(self, outcome: ev.ToolFinished, **more: Any) -> bool:
-        """What a call came to; False where no such call is open, and nothing is written."""
-        if outcome.call not in self._open:
+    def finished(self, outcome: ev.ToolFinished, **more: Any) -> bool:
+        """Add the outcome of a call. False, and nothing is added, if no such call is open."""
+        if outcome.call not in self.open:
             return False
-        del self._open[outcome.call]
+        del self.open[outcome.call]
         more.setdefault("id", ids.done_id(outcome.call))
         self.add("tool.finished", outcome, **more)
         return True
 
     def abandon(self) -> list[str]:
-        """End every open call as unknown; their ids."""
-        lost = list(self._open)
+        """End every open call as unknown; returns their ids."""
+        lost = list(self.open)
         for call in lost:
-            self.ended(ev.ToolFinished(call=call, outcome="unknown", error=MISSING))
+            self.finished(ev.ToolFinished(call=call, outcome="unknown", error=MISSING))
         return lost
 
-    def left_open(self) -> list[str]:
-        """Say of every open call that it was begun, in a run that waits, so that whoever goes on
-        asks what came of it and does not make it again; at the end of the log. Their ids."""
+    def leave_open(self) -> list[str]:
+        """Mark every open call as started, in a run that waits, so that the harness asks about its
+        outcome and does not repeat it. Call it at the end of the log; returns their ids."""
         run = f"{self._prefix}run"
-        for call, name in self._open.items():
+        for call, name in self.open.items():
             self.add("tool.started", ev.ToolStarted(call=call, name=name), run=run)
-        if self._open:
+        if self.open:
             self.add("run.started", ev.RunStarted(), run=run)
             self.add("run.waiting", ev.RunWaiting(due=self._at, reason="imported"), run=run)
-        return list(self._open)
+        return list(self.open)
+
+
+def _fits(id: str, limit: int = LIMITS.name_bytes) -> bool:
+    return id.isprintable() and len(id.encode("utf-8", "replace")) <= limit
 
 
 def as_name(value: Any) -> str | None:
-    """The value if it can be the name of something here; None for what cannot."""
+    """The value if it is a valid name, otherwise None."""
     try:
         check_name("name", value)
     except InvalidValue:
@@ -116,14 +115,9 @@ def as_name(value: Any) -> str | None:
     return str(value)
 
 
-def new_call_id(thread: str, wanted: str, taken: Sequence[str] | set[str]) -> str:
+def new_call_id(thread: str, wanted: str, taken: Collection[str]) -> str:
     """An id for a call that no other call of the session has."""
-    id = (
-        wanted
-        if wanted and len(wanted.encode("utf-8", "replace")) <= LIMITS.name_bytes - 16
-        else ""
-    )
-    id = id if id.isprintable() else ""
+    id = wanted if _fits(wanted, LIMITS.name_bytes - 16) else ""
     if not id:
         id = "call:" + hashlib.sha256(f"{thread}\0{wanted}".encode("utf-8", "replace")).hexdigest()
     number, found = 1, id

@@ -1,15 +1,15 @@
-"""What a bundle is made of: the types of its document, its parts, its limits and its schema.
+"""The format of a bundle: the types of its document, its parts, its limits and its schema.
 
 A bundle is one document and named parts: the events of each thread, the messages of each, blobs.
-In a single JSON the parts stand inside the document, in an archive beside it; its id is the same
-either way. Pure: knows no store and no file.
+In a single JSON the parts are inside the document, in an archive they are files; the id is the
+same. Pure: uses no store and no file. The docstrings of the types are published in the schema.
 """
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -36,11 +36,11 @@ LISTED = 2_000  # calls, permissions and the like that are listed; events have t
 
 
 class BundleLimits(Struct, frozen=True, kw_only=True):
-    """What is read of a bundle at most; a larger one is refused before anything is written.
+    """The limits of a bundle; a larger one is rejected before anything is written.
 
     `json_bytes` is for a bundle in a single JSON, and for the document of an archive. `ratio` is
-    that of the content to the archive, from 64 MiB on. `values` is how many JSON values one event,
-    or the document without its events, may hold. `faults` is how many are listed.
+    the size of the content divided by that of the archive, from 64 MiB on. `values` is the number
+    of JSON values in one event, or in the document without its events. `faults` are listed.
     """
 
     json_bytes: int = 16 << 20
@@ -60,7 +60,7 @@ BUNDLE_LIMITS = BundleLimits()
 
 
 class _Fields(Struct, frozen=True, kw_only=True):
-    """The base of what is in a document: all is written, so that a reader sees what there is."""
+    """The base of the types of a document: all fields are written, also those with defaults."""
 
 
 class Producer(_Fields, frozen=True, kw_only=True):
@@ -372,7 +372,7 @@ class Document(_Fields, frozen=True, kw_only=True, rename={"type": "_type"}):
     parts: list[Part]
 
 
-class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event as a line of a part; `data` keeps its bytes."""
 
     seq: int
@@ -386,43 +386,41 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
 
 
-_LINES = msgspec.json.Decoder(Line)
+_LINES = msgspec.json.Decoder(EventLine)
 
 
 def line_of(event: Event) -> bytes:
     """An event as a line, with its line end."""
     names = ("seq", "at", "id", "kind", "v", "run", "actor", "cause", "data")
-    return msgspec.json.encode(Line(**{name: getattr(event, name) for name in names})) + b"\n"
+    return msgspec.json.encode(EventLine(**{name: getattr(event, name) for name in names})) + b"\n"
 
 
 def event_of(line: bytes) -> Event:
-    """The event of a line. Raises msgspec's errors for what is none; limits are not checked."""
+    """The event of a line. Raises msgspec's errors if it is invalid; limits are not checked."""
     found = _LINES.decode(line)
-    rest = {name: getattr(found, name) for name in Line.__struct_fields__ if name != "data"}
-    # A copy: otherwise it keeps the whole line in memory.
+    rest = {name: getattr(found, name) for name in EventLine.__struct_fields__ if name != "data"}
+    # A copy: the decoded data would keep the whole line in memory.
     return Event(data=msgspec.Raw(bytes(found.data)), **rest)
 
 
-def rfc3339(ms: int) -> str:
-    """UTC with milliseconds; what no calendar has is its end."""
-    try:
-        moment = datetime.datetime.fromtimestamp(ms // 1000, datetime.UTC)
-    except (OverflowError, ValueError, OSError):
-        return "9999-12-31T23:59:59.999Z"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
-
-
 def id_of(raw: dict[str, Any]) -> str:
-    """The id that a document must have: a hash over all of it but the id, with keys in order.
-    The parts count by the hashes that stand in it."""
+    """The id of a document: a hash of all its fields except the id, with sorted keys. The parts
+    count through their hashes in the document."""
     content = {name: value for name, value in raw.items() if name != "bundle_id"}
     text = msgspec.json.encode(content, order="deterministic")
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
-def schema_of(type: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON Schema of a type, the same on every Python: some keep the indent of docstrings."""
-    schema = msgspec.json.schema(type)
+def schema_of(type: type[msgspec.Struct], *, prefix: str) -> dict[str, Any]:
+    """The JSON Schema of a type. Types are published without the `prefix` of their class names.
+    Some versions of Python keep the indentation of docstrings; it is removed."""
+    text = msgspec.json.encode(msgspec.json.schema(type)).decode()
+    for name in re.findall(rf'"#/\$defs/({prefix}\w+)"', text):
+        if name != type.__name__:
+            published = name.removeprefix(prefix)
+            for place in ('"#/$defs/{}"', '"title":"{}"', '"{}":{{"title"'):
+                text = text.replace(place.format(name), place.format(published))
+    schema: dict[str, Any] = msgspec.json.decode(text)
     for one in schema["$defs"].values():
         if "description" in one:
             one["description"] = inspect.cleandoc(one["description"])
@@ -430,8 +428,8 @@ def schema_of(type: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def bundle_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a document, made from the types."""
-    schema = schema_of(Document)
+    """The JSON Schema (2020-12) of a document, generated from the types."""
+    schema = schema_of(Document, prefix="Bundle")
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID,
@@ -442,16 +440,16 @@ def bundle_schema() -> dict[str, Any]:
     return {**about, **schema}
 
 
-# From a version of the document to the next. A step may only add and rename: the parts stay.
+# From a version of the document to the next. A step may only add and rename; parts do not change.
 UPCASTS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def upcast(raw: dict[str, Any]) -> dict[str, Any]:
-    """The document as this version has it; raises `InvalidValue` for one that is newer, or so old
-    that nothing leads here."""
+    """The document in the current version; `InvalidValue` for a newer one, or an old one that can
+    no longer be read."""
     version = raw.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise InvalidValue(field="$.version", problem="is no whole number", remedy="give 1")
+        raise InvalidValue(field="$.version", problem="is not an integer", remedy="use 1")
     while version != VERSION:
         if version > VERSION:
             remedy = f"upgrade Holdfast, which reads up to {VERSION}"

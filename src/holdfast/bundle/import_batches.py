@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 
-from ..errors import Fault, InvalidBundle
+from ..errors import InvalidBundle
 from ..log.events import Event
 from .archive import PIECE, Bundle
 from .contents import opened_part
+from .faults import invalid
 from .format import Part, Thread, event_of
 
 
 async def poured(
     bundle: Bundle, thread: Thread, *, after: int = 0, upto: int | None = None
 ) -> AsyncGenerator[Event, None]:
-    """The events of a thread's part with after < seq ≤ upto. `InvalidBundle` at the end, if the
-    file was changed since it was checked."""
+    """The events of a thread's part with after < seq ≤ upto. `InvalidBundle` at the end if the
+    file was changed after it was validated."""
     listed = {part.name: part for part in bundle.document.parts}
     pieces = _pieces(bundle, listed[thread.part])
     try:
@@ -47,6 +48,5 @@ def _pieces(bundle: Bundle, part: Part) -> Generator[list[Event], None, None]:
 
 
 def changed(path: str) -> InvalidBundle:
-    """What a file is that is another by now than the one that was checked."""
-    fault = Fault(code="tampered", path=path, problem="was changed while it was imported")
-    return InvalidBundle(faults=[fault])
+    """The error for a file that was changed after it was validated."""
+    return invalid("tampered", path, "was changed while it was imported")

@@ -1,8 +1,8 @@
 """One import into a session at a time, whichever process it is in.
 
-The turn is the lease of a thread that stands for the session until its own are there, and that
-wants no driver. It goes when the import ends, and what the session owns goes with it if nothing
-else is there. Whoever comes meanwhile waits; a turn whose process died ends by itself.
+The lock is the lease of a temporary thread of the session that needs no driver. It is deleted when
+the import ends; if the session has no other thread, its blobs and claims are deleted with it.
+Other imports wait; the lock of a crashed process expires.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ..log.events import Event, Key, Scope
 from ..stores.copy import base_of, restore_base
 from ..stores.port import Lease, Store
 
-OWNER = "holdfast import"  # who holds the leases
-TTL = 15.0  # seconds that a turn outlives its process
-PATIENCE = 60.0  # seconds that an import waits for its turn
-LOOK = 0.1  # seconds between two looks
+OWNER = "holdfast import"  # the owner of the leases
+TTL = 15.0  # seconds until the lock of a crashed process expires
+PATIENCE = 60.0  # seconds that an import waits for the lock
+LOOK = 0.1  # seconds between two attempts
 PLACE = hashlib.sha256(b"import").digest()
 
 
-class Turn:
-    """The right to write a session's threads."""
+class ImportLock:
+    """The lock of one import: only its holder writes the session's threads."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self._store, self._lease = store, lease
 
     async def check(self) -> None:
-        """Go on for another while; `LeaseLost` when somebody else is at it by now."""
+        """Renew the lock; `LeaseLost` if another import has it."""
         self._lease = await self._store.renew(self._lease)
 
     async def keep(self) -> None:
-        """Go on until this is cancelled, or the turn is lost."""
+        """Renew the lock until this is cancelled or the lock is lost."""
         while True:
             await asyncio.sleep(TTL / 3)
             try:
@@ -44,17 +44,17 @@ class Turn:
                     await self.check()
             except (LeaseLost, SessionNotFound):
                 return
-            except HoldfastError:  # the store may be back in time
+            except HoldfastError:  # the store may recover in time
                 continue
 
     async def take_back(self, written: Mapping[Key, int]) -> bool:
-        """Remove threads that were written up to these numbers, and the place; all, or none where
-        somebody went on with one, drives one, or has the turn. Whether they are gone."""
+        """Delete the threads that were written up to these numbers, and the lock: all or none, if
+        one of them was continued or is driven. Returns whether they were deleted."""
         await self.check()
         leases: list[Lease] = []
         try:
             for key, head in written.items():
-                with suppress(SessionNotFound):  # it never came to be
+                with suppress(SessionNotFound):  # it was never created
                     leases.append(await self._store.acquire(key, OWNER, ttl=TTL))
                     row = await self._store.row(key)
                     if row is None or row.head != head:
@@ -75,14 +75,14 @@ class Turn:
 
 
 def place_of(scope: Scope) -> Key:
-    """The thread whose lease is the turn."""
+    """The thread whose lease is the lock."""
     return base_of(scope, PLACE)
 
 
 @asynccontextmanager
-async def turn(store: Store, scope: Scope) -> AsyncGenerator[Turn, None]:
-    """Wait until nobody else imports into the session; `LeaseHeld` when that takes too long."""
-    mine = Turn(store, await _taken(store, place_of(scope)))
+async def turn(store: Store, scope: Scope) -> AsyncGenerator[ImportLock, None]:
+    """Wait until no other import writes the session; `LeaseHeld` if that takes too long."""
+    mine = ImportLock(store, await _taken(store, place_of(scope)))
     keeping = asyncio.create_task(mine.keep())
     try:
         yield mine

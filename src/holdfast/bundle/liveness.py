@@ -1,12 +1,12 @@
-"""Whether a session can go on, told by its log alone. Pure.
+"""Whether a session can be continued, decided by its log. Pure.
 
-A log is **closed** when its session expired and nothing has happened in it since but bookkeeping,
-or when it is a sub-agent's that has reported and in which nothing is open. A prefix that was cut
-before that is continuable, and so is a log in which something happened afterwards. A bundle is
-closed when its thread `main` is; one without `main`, when all of its threads are.
+A log is **closed** if its session expired and only bookkeeping events followed, or if it is that of
+a sub-agent that has reported and nothing in it is open. A prefix that ends before that, or a log
+with other events after it, is continuable. A bundle is closed if its thread `main` is; without
+`main`, if all of its threads are.
 
-A log is **quiet** when nothing in it waits, runs, is queued or is due: two copies of it may go on
-side by side without anything being done or answered twice.
+A log is **quiet** if nothing in it is pending, running, queued or due: two copies of it can
+continue independently without doing or answering anything twice.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..values.records import Liveness
 
 
 def closes(event: Event, closed: bool) -> bool:
-    """Whether a log is at its session's end after `event`, if before it was `closed` or not."""
+    """Whether a log is closed after `event`, given whether it was `closed` before."""
     return event.kind == "session.expired" or (closed and event.kind in QUIET)
 
 
 def is_closed(state: State, closed: bool) -> bool:
-    """Whether a log is closed, given its fold and what `closes` said of its last event."""
+    """Whether a log is closed, given its state and the result of `closes` for its last event."""
     reported = state.sub is not None and state.sub.reported and is_quiet(state)
     return closed or reported
 
@@ -36,6 +36,6 @@ def is_quiet(state: State) -> bool:
 
 
 def liveness(closed: Mapping[str, bool]) -> Liveness:
-    """Of a bundle, by what its threads are."""
+    """The liveness of a bundle, given which of its threads are closed."""
     over = closed["main"] if "main" in closed else all(closed.values())
     return "closed" if over and closed else "continuable"

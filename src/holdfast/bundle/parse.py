@@ -1,7 +1,7 @@
-"""From a path or bytes to a bundle, trusting nothing: its form, sizes, names and depth.
+"""From an untrusted path or bytes to a bundle: checks its form, sizes, names and depth.
 
-Only what is within the limits is ever decoded, and an archive is read in place, never unpacked.
-What the parts hold is checked by `check`.
+Only input within the limits is decoded, and an archive is read in place, never unpacked. `check`
+and `contents` validate what the parts contain.
 """
 
 from __future__ import annotations
@@ -25,60 +25,35 @@ from typing import Any, BinaryIO, cast
 import msgspec
 from msgspec import Raw
 
-from ..errors import Fault, InvalidBundle
 from ..log.codec import too_deep, too_many, without_strings
 from .archive import Held, Parts
+from .faults import Faults
 from .format import BUNDLE_LIMITS, DOCUMENT, BundleLimits
 
 NAMES = re.compile(
     r"threads/\d{4,9}\.jsonl|transcripts/\d{4,9}\.jsonl|blobs/[0-9a-f]{64}", re.ASCII
 )
 _MARKS = re.compile(rb"[][{},]")
-_LIST, _OTHER = 400_000, 20_000  # entries; an event takes some 40 bytes of the 16 MiB at least
+_LIST, _OTHER = 400_000, 20_000  # entries; an event needs at least 40 bytes of the 16 MiB
 _END = struct.Struct("<4s4H2LH")  # the last record of a zip, without a comment
 _LOCATOR = struct.Struct("<4sLQL")
 _END64 = struct.Struct("<4sQ2H2L4Q")
-_LOCAL = struct.Struct("<4s5H3L2H")  # what stands before the name of a file
-_EXTRA = 64  # bytes that may stand between the name of a file and its data
-_ENTRY = 160  # bytes that the directory of an archive has for a part of ours, at most
-_PLAIN = 0x080E  # flags of a file in a zip that change nothing about its bytes
+_LOCAL = struct.Struct("<4s5H3L2H")  # the header before the name of a file
+_EXTRA = 64  # bytes allowed between the name of a file and its data
+_ENTRY = 160  # most bytes of a part in the directory of an archive
+_PLAIN = 0x080E  # flags of a file in a zip that do not change its bytes
 UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
-    *(KeyError, ValueError, RuntimeError),  # the last for what zipfile cannot do
+    *(KeyError, ValueError, RuntimeError),  # the last for what zipfile does not support
 )
 
 
-class Faults:
-    """What is wrong so far; `stop` ends the reading at once with all of it."""
-
-    def __init__(self, limit: int) -> None:
-        self.found: list[Fault] = []
-        self.more = 0
-        self._limit = limit
-
-    def __bool__(self) -> bool:
-        return bool(self.found)
-
-    def add(self, code: str, path: str, problem: str) -> None:
-        if len(self.found) >= self._limit:
-            self.more += 1
-        elif (fault := Fault(code=code, path=path, problem=problem)) not in self.found:
-            self.found.append(fault)
-
-    def stop(self, code: str, path: str, problem: str) -> InvalidBundle:
-        self.add(code, path, problem)
-        return self.error()
-
-    def error(self) -> InvalidBundle:
-        return InvalidBundle(faults=list(self.found), more=self.more)
-
-
 class Zipped:
-    """Parts in an archive; each is read to the size that it was said to have, no further."""
+    """Parts in an archive; each is read only up to its declared size."""
 
     def __init__(self, archive: zipfile.ZipFile, file: BinaryIO) -> None:
         self._archive = archive
-        weakref.finalize(self, file.close)  # whoever reads a bundle need not close it
+        weakref.finalize(self, file.close)  # readers of a bundle do not have to close it
 
     def names(self) -> list[str]:
         return [name for name in self._archive.namelist() if name != DOCUMENT]
@@ -92,8 +67,8 @@ class Zipped:
         return self._open(name)
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """A document as it was read, with no part in it, and the parts."""
+class RawBundle(msgspec.Struct, frozen=True):
+    """A document without its parts, and the parts."""
 
     raw: dict[str, Any]
     parts: Parts
@@ -101,13 +76,13 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def open_source(source: str | os.PathLike[str] | bytes, faults: Faults) -> BinaryIO:
-    """The bytes of a bundle; raises `InvalidBundle` when there are none to read."""
+    """The bytes of a bundle; `InvalidBundle` if they cannot be read."""
     if isinstance(source, bytes):
         return io.BytesIO(source)
     path = Path(source)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise faults.stop("unreadable", "$", "is no file")
+            raise faults.stop("unreadable", "$", "is not a file")
         return path.open("rb")
     except OSError as error:
         raise faults.stop(
@@ -115,8 +90,8 @@ def open_source(source: str | os.PathLike[str] | bytes, faults: Faults) -> Binar
         ) from error
 
 
-def opened(file: BinaryIO, faults: Faults, limits: BundleLimits = BUNDLE_LIMITS) -> Opened:
-    """Read the document and find the parts; raises `InvalidBundle` where that cannot go on."""
+def opened(file: BinaryIO, faults: Faults, limits: BundleLimits = BUNDLE_LIMITS) -> RawBundle:
+    """Read the document and find the parts; `InvalidBundle` if that is not possible."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if file.read(4) == b"PK\3\4":
@@ -126,7 +101,7 @@ def opened(file: BinaryIO, faults: Faults, limits: BundleLimits = BUNDLE_LIMITS)
     file.seek(0)
     if size > limits.json_bytes:
         raise faults.stop(
-            "too_large", "$", f"has more than {limits.json_bytes} bytes and is no archive"
+            "too_large", "$", f"has more than {limits.json_bytes} bytes and is not an archive"
         )
     return _json(file.read(limits.json_bytes + 1), faults, limits)
 
@@ -134,12 +109,12 @@ def opened(file: BinaryIO, faults: Faults, limits: BundleLimits = BUNDLE_LIMITS)
 # A single JSON
 
 
-def _json(data: bytes, faults: Faults, limits: BundleLimits) -> Opened:
+def _json(data: bytes, faults: Faults, limits: BundleLimits) -> RawBundle:
     top = _object(data, faults, limits, values=limits.values * 6)
     parts: dict[str, bytes] = {}
     threads = _entries(top, "threads", "$.threads", faults)
     if len(threads) > limits.threads:
-        raise faults.stop("too_many_parts", "$.threads", f"are more than {limits.threads}")
+        raise faults.stop("too_many_parts", "$.threads", f"has more than {limits.threads} entries")
     for n, thread in enumerate(threads):
         lines = _list(thread.pop("events", None), f"$.threads[{n}].events", faults)
         _part(parts, thread, f"$.threads[{n}]", _joined(lines), faults)
@@ -164,11 +139,11 @@ def _json(data: bytes, faults: Faults, limits: BundleLimits) -> Opened:
     if not faults:
         inline = [part for name, part in parts.items() if not name.startswith("blobs/")]
         _check_members(data, raw, len(parts) + sum(map(_members, inline)), faults)
-    return Opened(raw, Held(parts), None)
+    return RawBundle(raw, Held(parts), None)
 
 
 def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -> dict[str, Raw]:
-    """The fields of a JSON object, not decoded any further."""
+    """The fields of a JSON object, not decoded."""
     if too_deep(data, limits.depth):
         raise faults.stop("too_deep", "$", f"is nested deeper than {limits.depth} levels")
     if too_many(data, values):
@@ -178,22 +153,22 @@ def _object(data: bytes, faults: Faults, limits: BundleLimits, *, values: int) -
     try:
         return msgspec.json.decode(data, type=dict[str, Raw])
     except msgspec.ValidationError as error:
-        raise faults.stop("wrong_type", "$", "is no JSON object") from error
+        raise faults.stop("wrong_type", "$", "is not a JSON object") from error
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        # Where JSON ends too early, the message says so, and no more of it is told.
+        # The message of the decoder is not shown: it may contain values.
         cut = "truncated" in str(error)
         problem = "ends too early" if cut else "is neither JSON nor an archive"
         raise faults.stop("truncated" if cut else "not_json", "$", problem) from error
 
 
 def _wide(text: bytes) -> bool:
-    """Whether something in a JSON text has more entries than even a list of events may have."""
+    """Whether a list or an object in a JSON text has too many entries."""
     members: list[int] = []
     most: list[int] = []
     for piece in without_strings(text):
         for mark in _MARKS.findall(piece):
             if mark in b"[{":
-                # Events stand in the fourth level, messages in the fifth.
+                # Events are at the fourth level, messages at the fifth.
                 most.append(_LIST if mark == b"[" and len(members) >= 3 else _OTHER)
                 members.append(0)
             elif mark != b",":
@@ -214,12 +189,12 @@ def _plain(text: bytes, faults: Faults, limits: BundleLimits) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise faults.stop("not_json", "$", "is no JSON that can be kept") from error
+        raise faults.stop("not_json", "$", "is JSON that cannot be stored") from error
 
 
 def _check_members(text: bytes, raw: dict[str, Any], more: int, faults: Faults) -> None:
-    """Find names that stand twice in one object of a text: of those, `raw` has the last alone. It
-    had `more` members that are not there."""
+    """Find duplicate names in the objects of a text: `raw` has only the last one of each. `more` is
+    the number of members that were taken out of `raw`."""
     left: list[Any] = [raw]
     while left:
         value = left.pop()
@@ -228,11 +203,11 @@ def _check_members(text: bytes, raw: dict[str, Any], more: int, faults: Faults) 
             value = list(value.values())
         left += [item for item in value if isinstance(item, (dict, list))]
     if _members(text) != more:
-        faults.add("duplicate", "$", "has an object with a name that stands there twice")
+        faults.add("duplicate", "$", "has an object with a duplicate name")
 
 
 def _members(text: bytes) -> int:
-    """How many members the objects of a JSON text have."""
+    """The number of members of all objects in a JSON text."""
     return sum(piece.count(b":") for piece in without_strings(text))
 
 
@@ -242,7 +217,7 @@ def _decoded(raw: Raw | None, type: Any, path: str, faults: Faults) -> Any:
     try:
         return msgspec.json.decode(raw, type=type)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        faults.add("wrong_type", path, "is not of its type")
+        faults.add("wrong_type", path, "has the wrong type")
         return None
 
 
@@ -267,7 +242,7 @@ def _base64(raw: Raw, n: int, faults: Faults) -> bytes:
     try:
         return base64.b64decode(text or "", validate=True)
     except (binascii.Error, ValueError):
-        faults.add("wrong_type", f"$.blobs[{n}].data", "is no base64")
+        faults.add("wrong_type", f"$.blobs[{n}].data", "is not base64")
         return b""
 
 
@@ -278,7 +253,7 @@ def _part(
     if name is None:
         faults.add("missing", f"{path}.part", "is missing")
     elif name in parts:
-        faults.add("duplicate", f"{path}.part", "is the part of another one too")
+        faults.add("duplicate", f"{path}.part", "is used more than once")
     else:
         parts[name] = data
 
@@ -286,12 +261,12 @@ def _part(
 # An archive
 
 
-def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> Opened:
+def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> RawBundle:
     _check_directory(file, size, faults, limits)
     try:
         archive = zipfile.ZipFile(file)
     except UNREADABLE as error:
-        raise faults.stop("truncated", "$", "is no whole archive") from error
+        raise faults.stop("truncated", "$", "is not a complete archive") from error
     members = archive.infolist()
     if len(members) > limits.parts + 1:
         raise faults.stop("too_many_parts", "$", f"has more than {limits.parts} parts")
@@ -301,7 +276,7 @@ def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> Ope
     if total > limits.total_bytes:
         raise faults.stop("too_large", "$", f"holds more than {limits.total_bytes} bytes")
     if total > max(64 << 20, limits.ratio * size):
-        raise faults.stop("too_large", "$", f"unfolds to more than {limits.ratio} times its size")
+        raise faults.stop("too_large", "$", f"expands to more than {limits.ratio} times its size")
     if not members or members[0].filename != DOCUMENT or members[0].header_offset != 0:
         raise faults.stop("missing", DOCUMENT, "is not the first file of the archive")
     if members[0].file_size > limits.json_bytes:
@@ -312,30 +287,30 @@ def _zip(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> Ope
         with archive.open(members[0]) as member:
             data = member.read(limits.json_bytes + 1)
     except UNREADABLE as error:
-        raise faults.stop("truncated", DOCUMENT, "cannot be read whole") from error
+        raise faults.stop("truncated", DOCUMENT, "cannot be read completely") from error
     _object(data, faults, limits, values=limits.values)
     raw = _plain(data, faults, limits)
     _check_members(data, raw, 0, faults)
-    return Opened(raw, Zipped(archive, file), size)
+    return RawBundle(raw, Zipped(archive, file), size)
 
 
 def _check_directory(file: BinaryIO, size: int, faults: Faults, limits: BundleLimits) -> None:
-    """See that the directory is whole and small, before it is read into memory."""
+    """Check that the directory is complete and small, before it is read into memory."""
     file.seek(max(0, size - _END.size))
     last = file.read(_END.size).ljust(_END.size)
     mark, _, _, _, count, length, _, comment = _END.unpack(last)
     if mark != b"PK\5\6" or comment:
-        raise faults.stop("truncated", "$", "is no whole archive")
+        raise faults.stop("truncated", "$", "is not a complete archive")
     if length == 0xFFFFFFFF or count == 0xFFFF:
         count, length = _large(file, size) or (count, length)
     if count > limits.parts + 1:
         raise faults.stop("too_many_parts", "$", f"has more than {limits.parts} parts")
     if length > min(size, (limits.parts + 1) * _ENTRY):
-        raise faults.stop("too_many_parts", "$", "has a directory that is too large")
+        raise faults.stop("too_many_parts", "$", "has too large a directory")
 
 
 def _large(file: BinaryIO, size: int) -> tuple[int, int] | None:
-    """What the longer form of the last record says, if it is there: count and bytes."""
+    """The number of entries and the bytes of the directory of a zip64 archive, if it is one."""
     if size < _END.size + _LOCATOR.size:
         return None
     file.seek(size - _END.size - _LOCATOR.size)
@@ -350,24 +325,24 @@ def _large(file: BinaryIO, size: int) -> tuple[int, int] | None:
 def _check_files(members: list[zipfile.ZipInfo], faults: Faults) -> None:
     for name, times in Counter(member.filename for member in members).items():
         if times > 1:
-            faults.add("duplicate", _shown(name), f"is in the archive {times} times")
+            faults.add("duplicate", _shown(name), f"occurs {times} times in the archive")
     for member in members:
         name = member.filename
         mode = member.external_attr >> 16
         if name != member.orig_filename or not (name == DOCUMENT or NAMES.fullmatch(name)):
-            faults.add("bad_path", _shown(name), "is no name of a part")
+            faults.add("bad_path", _shown(name), "is not the name of a part")
         elif mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
-            faults.add("bad_path", name, "is a link, or no plain file")
+            faults.add("bad_path", name, "is not a regular file")
         elif member.flag_bits & 1:
             faults.add("unreadable", name, "is encrypted")
         elif member.flag_bits & ~_PLAIN:
-            faults.add("unreadable", name, "is packed in a way that bundles are not")
+            faults.add("unreadable", name, "uses a zip feature that bundles do not use")
         elif member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            faults.add("unreadable", name, "is compressed in a way that bundles are not")
+            faults.add("unreadable", name, "uses a compression that bundles do not use")
 
 
 def _check_gaps(file: BinaryIO, members: list[zipfile.ZipInfo], end: int, faults: Faults) -> None:
-    """See that an archive has no bytes before its directory but those of its files, each once."""
+    """Check that all bytes before the directory of an archive belong to exactly one file."""
     places = {0}
     for member in sorted(members, key=lambda member: member.header_offset):
         at = member.header_offset
@@ -378,14 +353,14 @@ def _check_gaps(file: BinaryIO, members: list[zipfile.ZipInfo], end: int, faults
         if extra > _EXTRA:
             break
         behind = at + _LOCAL.size + name + extra + member.compress_size
-        # Who cannot go back in a file writes the sizes behind it.
+        # A streaming writer puts the sizes after the data.
         places = {behind + more for more in ((12, 16, 20, 24) if member.flag_bits & 8 else (0,))}
     else:
         if end in places:
             return
-    faults.add("mismatch", "$", "has bytes that belong to no file of the archive")
+    faults.add("mismatch", "$", "has bytes that do not belong to a file of the archive")
 
 
 def _shown(name: str) -> str:
-    """A name of a stranger, short and plain."""
+    """An untrusted name, shortened and in ASCII."""
     return ascii(name[:80])[1:-1]

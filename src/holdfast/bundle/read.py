@@ -1,8 +1,8 @@
 """`import_bundle`: a bundle as a session of a store, under any id.
 
-The bundle is checked whole first. Then the logs are restored as they are: an import appends
-nothing to them. Where they are from stands beside them, as a claim that the session holds, and by
-which the same bundle is known when it comes again.
+The whole bundle is validated first. Then the logs are restored unchanged: an import appends no
+events. A claim of the session names the bundle it came from, so that a second import of the same
+bundle is recognized.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .archive import Bundle
 from .check import Checked, Source, check_bundle, order
 from .format import BUNDLE_LIMITS, Blob, BundleLimits, Document, Thread
 from .import_batches import changed, poured
-from .import_lock import Turn, place_of, turn
+from .import_lock import ImportLock, place_of, turn
 from .write import CLAIM, REDACTED
 
-_BASE = re.compile(r"base:[0-9a-f]{32}")  # threads that stand in for others, for a while
-NOWHERE = "nowhere: it was imported to be read"  # what seals a session that is not to go on
+_BASE = re.compile(r"base:[0-9a-f]{32}")  # temporary threads of an import
+NOWHERE = "nowhere: it was imported to be read"  # the seal of a session imported with `read`
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """A bundle that was checked whole, and what is to become of it. No store was asked yet."""
+    """A validated bundle, and how to import it. No store was used yet."""
 
     bundle: Bundle
     scope: Scope
@@ -45,7 +45,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
 
 
 class _Job(Struct, frozen=True, kw_only=True):
-    """What is imported, and where to."""
+    """What to import, and where."""
 
     store: Store
     bundle: Bundle
@@ -71,17 +71,17 @@ async def import_bundle(
     limits: BundleLimits = BUNDLE_LIMITS,
     progress: Callable[[int], None] | None = None,
 ) -> Imported:
-    """Check a bundle whole, then make its session in `store`, under its own id or another.
+    """Validate a bundle, then create its session in `store`, under its own id or another.
 
-    To `continue` it, a bundle must be faithful (or `accept_redacted`), never `replay_only`, and
-    either made by `copy` or `move` or have nothing open: otherwise `NotContinuable`. To `read` it,
-    any will do; its threads are sealed. The same bundle again is the same session. `SessionExists`
-    when the id is another session's. With `names=False` the names that it held are left.
+    To `continue` a session, the bundle must not be redacted (or pass `accept_redacted`), never be
+    `replay_only`, and either have the purpose `copy` or `move` or have nothing open; otherwise
+    `NotContinuable`. To `read` a session, any bundle is accepted; its threads are sealed. Importing
+    the same bundle again returns the same session. `SessionExists` if another session has the id.
+    With `names=False` the session does not get the claims of the original.
 
-    All or nothing: what was written is removed when the rest fails, unless somebody has gone on
-    with it. Cut off by a crash, the same call finishes it. Of several at a time each waits for
-    its turn, and finds what was done; `LeaseHeld` when it waited for a minute. `progress` is told
-    of events that were written.
+    An import is complete or undone: if it fails, what was written is removed, unless the session
+    was continued meanwhile. After a crash, the same call finishes it. Concurrent imports wait for
+    each other; `LeaseHeld` after a minute. `progress` is called with the number of events written.
     """
     ready = await prepare_import(
         source,
@@ -107,8 +107,8 @@ async def prepare_import(
     allow_secrets: bool | None = None,
     limits: BundleLimits = BUNDLE_LIMITS,
 ) -> Prepared:
-    """The first half of `import_bundle`, for those who make a store only for what can be imported:
-    everything that can be refused without a look into one is."""
+    """The first half of `import_bundle`, for callers that create a store only for a valid bundle:
+    all checks that need no store."""
     if purpose not in ("continue", "read"):
         raise InvalidValue(
             field="purpose", problem=f"is {purpose!r}", remedy="use continue or read"
@@ -150,9 +150,9 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
     document = checked.bundle.document
     problem = None
     if document.mode == "replay_only":
-        problem, remedy = "holds no content", "import it with purpose='read', or replay it"
+        problem, remedy = "has no content", "import it with purpose='read', or replay it"
     elif document.purpose == "share" and not checked.quiet:
-        problem = "was made to be shared, and what is open in it may go on in its source"
+        problem = "was exported with purpose='share', and its open work may continue in the source"
         remedy = "export it with purpose='copy' or 'move', or import it with purpose='read'"
     elif accept_redacted:
         return
@@ -167,21 +167,20 @@ def _check_use(checked: Checked, *, accept_redacted: bool) -> None:
 async def _import(job: _Job, *, names: bool) -> Imported:
     while True:
         job = await _claimed(job)
-        # In this order: without a place, nobody is about to take back what is found then.
+        # In this order: if nobody has the import lock, nothing that is found will be removed.
         idle = await job.store.row(place_of(job.scope)) is None
         if idle and not any(await _missing(job)):
             return _imported(job)
         async with turn(job.store, job.scope) as mine:
-            # Whoever had the turn may have given the name up, or have it under another id.
+            # Another import may have released the claim, or used another id.
             holder = await job.store.claim(job.scope.tenant, job.origin, job.scope)
             if holder == job.scope:
                 return await _fill(job, mine, names=names)
 
 
 async def _claimed(job: _Job) -> _Job:
-    """The import with the claim that says where the session is from: perhaps under another id,
-    where one was cut, or has been."""
-    # In this order: what comes between is from an import of the same bundle at the same time.
+    """The import with its claim; under another id if the bundle was imported under that."""
+    # In this order: threads that appear in between belong to a concurrent import of this bundle.
     there = await _threads(job)
     known = not there or job.origin in await job.store.claims(job.scope)
     holder = await job.store.claim(job.scope.tenant, job.origin, job.scope)
@@ -194,7 +193,8 @@ async def _claimed(job: _Job) -> _Job:
 
 
 async def _missing(job: _Job) -> tuple[list[Thread], list[Blob]]:
-    """What the session lacks of the bundle; `SessionExists` when it is another's, or sealed."""
+    """The missing threads and blobs; `SessionExists` if the id belongs to another session, or the
+    session is sealed."""
     rows = await _threads(job)
     there = {row.thread for row in rows}
     if not await _is_ours(job, there):
@@ -215,8 +215,8 @@ def _taken(job: _Job, rows: Iterable[Row]) -> SessionExists:
     return SessionExists(tenant=job.scope.tenant, session=job.scope.session, thread=thread)
 
 
-async def _fill(job: _Job, mine: Turn, *, names: bool) -> Imported:
-    """Write what is missing, or nothing."""
+async def _fill(job: _Job, mine: ImportLock, *, names: bool) -> Imported:
+    """Write what is missing; if that fails, nothing."""
     document = job.bundle.document
     mark = f"{REDACTED}{document.mode}:{job.scope.session}"
     ours = {job.origin, mark, *document.session.claims}
@@ -240,24 +240,26 @@ async def _fill(job: _Job, mine: Turn, *, names: bool) -> Imported:
     return _imported(job, fresh=fresh, events=events, blobs=len(blobs), held=held)
 
 
-async def _undo(job: _Job, mine: Turn, written: Mapping[Key, int], before: Sequence[str]) -> None:
-    """Leave nothing of an import that failed, but for what was there before it, and what somebody
-    has gone on with: that the same call finishes."""
+async def _undo(
+    job: _Job, mine: ImportLock, written: Mapping[Key, int], before: Sequence[str]
+) -> None:
+    """Remove what a failed import has written, unless the session was continued meanwhile; then
+    the same call finishes the import."""
     with suppress(HoldfastError):
         if await mine.take_back(written) and not await _threads(job):
-            for name in before:  # they went with the place
+            for name in before:  # they were deleted with the lock
                 await job.store.claim(job.scope.tenant, name, job.scope)
 
 
 async def _threads(job: _Job) -> list[Row]:
-    """The threads that are there, but for what an import that was cut has left."""
+    """The existing threads, without temporary ones of an interrupted import."""
     rows = await threads_of(job.store, job.scope)
     return [row for row in rows if _BASE.fullmatch(row.thread) is None]
 
 
 async def _is_ours(job: _Job, there: Collection[str]) -> bool:
-    """Whether the threads that are there are from this bundle, however far they went on: an import
-    that was cut after its claim may have found the id taken."""
+    """Whether the existing threads are from this bundle, even if they were continued. An import
+    that was interrupted after its claim may have used the id of another session."""
     mine = [thread for thread in job.bundle.document.threads if thread.thread in there]
     for thread in mine:
         last = await _last(poured(job.bundle, thread))
@@ -283,7 +285,7 @@ def _sealed(rows: Iterable[Row]) -> bool:
 
 
 def _origin(document: Document, scope: Scope) -> str:
-    """A move has one continuation; of anything else, each id that it is imported under has one."""
+    """The claim of the import: a move has only one, other bundles have one per session id."""
     name = CLAIM + document.bundle_id
     if document.purpose == "move" or scope.session == document.session.session:
         return name
@@ -314,7 +316,7 @@ def _imported(
 
 
 async def _claim(job: _Job, names: Sequence[str]) -> tuple[str, ...]:
-    """Take the session's names; those that another session holds stay there."""
+    """Claim the session's names; returns those that another session holds."""
     held = []
     for name in names:
         if await job.store.claim(job.scope.tenant, name, job.scope) != job.scope:
@@ -323,7 +325,7 @@ async def _claim(job: _Job, names: Sequence[str]) -> tuple[str, ...]:
 
 
 async def _put(job: _Job, blob: Blob) -> None:
-    """Put a blob. They come before the threads, so that whoever drives those finds them."""
+    """Write a blob. Blobs are written before the threads, so that their drivers find them."""
     data = await asyncio.to_thread(job.bundle.blob, blob.sha256)
     if await job.store.put_blob(job.scope, data) != BlobRef(blob.sha256, blob.size):
         raise changed(f"blobs/{blob.sha256}")
@@ -333,7 +335,7 @@ async def _put(job: _Job, blob: Blob) -> None:
 
 
 async def _restore(job: _Job, thread: Thread, written: dict[Key, int]) -> int:
-    """Restore one thread, so that it shares what it shared; the number of its events."""
+    """Restore one thread and what it shares with its parent; returns the number of its events."""
     if thread.parent is not None or thread.shared == 0:
         return await _write(job, thread, thread.parent, written)
     chain = await _chain(poured(job.bundle, thread, upto=thread.shared))
@@ -360,12 +362,12 @@ async def _write(job: _Job, thread: Thread, parent: Parent | None, written: dict
         if job.use == "read" and last is not None:
             yield _sealing(job, last)
 
-    written[key] = thread.head + (job.use == "read")  # also if this is cut when it is done
+    written[key] = thread.head + (job.use == "read")  # before the write: it may be interrupted
     try:
         await job.store.restore(key, events(), parent=parent)
     except SessionExists:
         del written[key]
-        # Something else was made here, or what comes from the same bundle by another way.
+        # Either another session, or a concurrent import of the same bundle.
         there = job.store.read(key, after=after, before=thread.head + 1)
         if await _chain(there) != await _chain(poured(job.bundle, thread, after=after)):
             raise
@@ -382,6 +384,6 @@ async def _chain(events: AsyncGenerator[Event, None]) -> bytes:
 
 
 def _sealing(job: _Job, last: Event) -> Event:
-    """What keeps a log from going on, behind its end. An export leaves it out again."""
+    """The event that seals a log after its last event. An export leaves it out."""
     moved = NewEvent.of("session.moved", {"to": NOWHERE}, id=f"read:{job.bundle.id}")
     return moved.numbered(last.seq + 1, last.at)

@@ -1,8 +1,8 @@
-"""What a bundle says of its log for readers: usage, messages, calls, permissions, what waits.
+"""The overview of a thread in a bundle: usage, messages, calls, permissions, pending items.
 
-`Digest` takes the events of one thread as they are in the bundle, one by one, and keeps a bounded
-amount; `document` puts the digests together. Pure, and a function of the events alone, so that a
-bundle that was imported and is exported again says the same.
+`Digest` takes the events of one thread in the bundle, one by one, and keeps a bounded amount;
+`summary` combines the digests. Pure, and a function of the events, so that an imported bundle that
+is exported again has the same overview.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..log.state import State, fold
 from ..log.transcript import ROLES, Message, transcript
 from . import format as f
 from .liveness import closes, is_closed
+from .timestamps import rfc3339
 
 SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data
 MODELS = 100  # that are listed
@@ -34,14 +35,14 @@ _ASKS |= {"grant.given": "grant", "grant.revoked": "grant"}
 
 
 class _Open(Struct):
-    """A call whose end has not come yet: its place in the list, and when it was started."""
+    """A call without a result: its place in the list, and its start time."""
 
     place: int | None
     started: int | None = None
 
 
 class Digest:
-    """One thread, digested event by event."""
+    """The overview of one thread, built event by event."""
 
     def __init__(
         self, thread: f.Thread, tenant: str, session: str, *, transcript: bool = True
@@ -76,7 +77,7 @@ class Digest:
         self._answer: str | None = None
 
     def add(self, event: Event) -> None:
-        """One more event of the thread's part."""
+        """Add an event of the thread's part."""
         self.events += 1
         self.last = event.at
         self._closed = closes(event, self._closed)
@@ -94,7 +95,7 @@ class Digest:
             self._note(event, payload)
 
     def end(self) -> None:
-        """No more events come."""
+        """Finish after the last event."""
         self._fold()
 
     @property
@@ -103,7 +104,7 @@ class Digest:
 
     @property
     def messages(self) -> list[Message] | None:
-        """The messages of the part; None where they are too large."""
+        """The messages of the part; None if they are too large."""
         return None if self._told is None else transcript(self._told)
 
     def _fold(self) -> None:
@@ -175,7 +176,7 @@ class Digest:
                 provider_id=call.provider_id,
                 arguments_hash=digest(call.arguments),
                 step=len(self.spans),
-                at=f.rfc3339(event.at),
+                at=rfc3339(event.at),
             )
             self.calls.append(called)
         if len(self._open) < f.LISTED:
@@ -212,7 +213,7 @@ class Digest:
                 )
 
     def _run(self, event: Event, p: ev.RunStarted | ev.RunFinished) -> None:
-        thread, at = self.thread.thread, f.rfc3339(event.at)
+        thread, at = self.thread.thread, rfc3339(event.at)
         if isinstance(p, ev.RunStarted):
             self._answer = None
             if len(self.spans) < f.LISTED:
@@ -242,7 +243,7 @@ class Digest:
                 seq=event.seq,
                 id=p.id if isinstance(p, ev.CheckpointMade) else p.mode,
                 label=p.label if isinstance(p, ev.CheckpointMade) else p.left,
-                at=f.rfc3339(event.at),
+                at=rfc3339(event.at),
             )
             marks.append(mark)
 

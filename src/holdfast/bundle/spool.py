@@ -1,5 +1,5 @@
-"""Where the parts of an export gather, with their sizes and hashes: in memory while it is small,
-in a folder beside the file that it goes to. Blocking: called in a thread."""
+"""The parts of an export with their sizes and hashes: in memory, or in a temporary folder next to
+the target file. Blocking: call it in a thread."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .format import BUNDLE_LIMITS, Part
 
 
 def check_path(path: Path | None) -> None:
-    """Refuse where no file can be, before anything is done."""
+    """`InvalidValue` for a path where no file can be written."""
     if path is None:
         return
     problem = None
     if not path.parent.is_dir():
-        problem = f"is in {str(path.parent)!r}, which is no folder"
+        problem = f"is in {str(path.parent)!r}, which is not a folder"
     elif path.is_dir():
         problem = f"is {str(path)!r}, which is a folder"
     if problem is not None:
         raise InvalidValue(
-            field="to", problem=problem, remedy="name a file in a folder that is there"
+            field="to", problem=problem, remedy="pass the path of a file in an existing folder"
         )
 
 
 class Spool:
-    """The parts so far. `close` removes what is in files."""
+    """The parts so far. `close` deletes the temporary files."""
 
     def __init__(self, beside: Path | None) -> None:
         self._folder: Path | None = None
@@ -42,16 +42,16 @@ class Spool:
         self.parts: list[Part] = []
         self._size = 0
 
-    def begin(self, name: str) -> Writing:
-        """A new part; those before it are done."""
+    def begin(self, name: str) -> PartWriter:
+        """Start a new part; the previous ones are finished."""
         file: BinaryIO | None = None
         if self._folder is not None:
             path = self._files[name] = self._folder / str(len(self._files))
             file = path.open("wb")
-        return Writing(self, name, file)
+        return PartWriter(self, name, file)
 
     def put(self, name: str, *data: bytes) -> None:
-        """A whole part."""
+        """Write a whole part."""
         part = self.begin(name)
         try:
             for piece in data:
@@ -65,19 +65,19 @@ class Spool:
         if self._folder is None and self._size > BUNDLE_LIMITS.json_bytes:
             raise InvalidValue(
                 field="to",
-                problem="is not given, and the bundle is too large to be held in memory",
+                problem="is missing, and the bundle is too large for memory",
                 remedy="pass to= with the path of an archive",
                 limit=BUNDLE_LIMITS.json_bytes,
             )
 
-    def done(self, part: Writing) -> None:
-        """A part that was closed is whole."""
+    def done(self, part: PartWriter) -> None:
+        """Add a part that was written and closed."""
         if self._folder is None:
             self._held[part.name] = bytes(part.held)
         self.parts.append(Part(name=part.name, size=part.size, sha256=part.hash.hexdigest()))
 
     def open(self) -> Parts:
-        """All parts, to be read."""
+        """All parts, for reading."""
         return Held(self._held) if self._folder is None else Filed(self._files)
 
     def close(self) -> None:
@@ -85,8 +85,8 @@ class Spool:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class Writing:
-    """One part while it is written."""
+class PartWriter:
+    """One part during its writing."""
 
     def __init__(self, spool: Spool, name: str, file: BinaryIO | None) -> None:
         self._spool, self._file = spool, file

@@ -1,12 +1,12 @@
-"""One document from the digests of its threads. Pure.
+"""Builds the document of a bundle from the digests of its threads. Pure.
 
-Lists are bounded over all threads together: what is not listed is in the events.
+Lists are limited over all threads together; the events have everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,12 +17,16 @@ from . import format as f
 from .liveness import liveness
 from .redaction.manifest import Mode, Redaction
 from .sections import Digest
+from .timestamps import rfc3339
 
-T = TypeVar("T")
+_LISTS = (
+    *("calls", "permissions", "attachments", "fixtures", "transitions", "checkpoints"),
+    "spans",
+)
 
 
-class About(Struct, frozen=True, kw_only=True):
-    """What a document says that is not in the events."""
+class ExportFacts(Struct, frozen=True, kw_only=True):
+    """The fields of a document that are not in the events."""
 
     tenant: str
     session: str
@@ -31,10 +35,10 @@ class About(Struct, frozen=True, kw_only=True):
     upto: int | None = None
 
 
-class Summary:
-    """The digests so far, each as far as there is room for it."""
+class DocumentBuilder:
+    """The digests so far, up to the limits of the lists."""
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: ExportFacts) -> None:
         self.about = about
         self.threads: list[f.Thread] = []
         self.sections: list[f.Section] = []
@@ -59,9 +63,9 @@ class Summary:
         self._main: tuple[Row, State, int] | None = None
 
     def add(self, digest: Digest, section: f.Section) -> None:
-        """One more thread, and what there is of its transcript."""
+        """Add a thread and the section with its transcript."""
         thread, state, row = digest.thread, digest.state, digest.row
-        shown = {"agent": row.agent, "title": row.title, "created_at": f.rfc3339(digest.first)}
+        shown = {"agent": row.agent, "title": row.title, "created_at": rfc3339(digest.first)}
         self.threads.append(msgspec.structs.replace(thread, **shown))
         self.sections.append(section)
         self.closed[thread.thread] = digest.closed
@@ -70,13 +74,9 @@ class Summary:
             self._main = row, state, digest.first
         self._wait(thread.thread, state)
         self._count(digest)
-        _more(self.calls, digest.calls)
-        _more(self.permissions, digest.permissions)
-        _more(self.attachments, digest.attachments)
-        _more(self.fixtures, digest.fixtures)
-        _more(self.transitions, digest.transitions)
-        _more(self.checkpoints, digest.checkpoints)
-        _more(self.spans, digest.spans)
+        for name in _LISTS:
+            known = getattr(self, name)
+            known += getattr(digest, name)[: f.LISTED - len(known)]
         for name, fingerprint in digest.tools.items():
             if len(self._schemas) < f.LISTED:
                 self._schemas.setdefault((name, fingerprint), thread.thread)
@@ -133,7 +133,7 @@ class Summary:
             type=f.TYPE,
             version=f.VERSION,
             bundle_id="",
-            created_at=f.rfc3339(self._last),
+            created_at=rfc3339(self._last),
             mode=self.about.mode,
             purpose=self.about.purpose,
             liveness=liveness(self.closed),
@@ -168,7 +168,7 @@ class Summary:
             name=row.title,
             task=row.first_message,
             status=state.run.status if state.run is not None else "idle",
-            started_at=f.rfc3339(first),
+            started_at=rfc3339(first),
             finished_at=spans[-1].finished_at if over and spans else None,
             first_run=spans[0].run if spans else None,
             last_run=state.run.id if state.run is not None else None,
@@ -195,7 +195,7 @@ class Summary:
     def _workspace(self, row: Row, first: int) -> f.Workspace | None:
         if row.workspace is None:
             return None
-        return f.Workspace(primary=row.workspace, anchored_at=f.rfc3339(first))
+        return f.Workspace(primary=row.workspace, anchored_at=rfc3339(first))
 
     def _facts(self, row: Row, first: int, claims: Sequence[str]) -> f.SessionFacts:
         same = (
@@ -206,7 +206,7 @@ class Summary:
             tenant=self.about.tenant,
             session=self.about.session,
             labels=list(row.labels),
-            created_at=f.rfc3339(first),
+            created_at=rfc3339(first),
             claims=list(claims),
             **{name: getattr(row, name) for name in same},
         )
@@ -235,10 +235,6 @@ class Summary:
         return [found for found in self.attachments if found.sha256 in carried]
 
     def surfaces(self) -> list[str]:
-        """The names that the session's surfaces stand for."""
+        """The claims of the session's surfaces."""
         row = self._main[0] if self._main is not None else None
         return [SURFACE_CLAIM + name for name in bound(row)] if row is not None else []
-
-
-def _more(known: list[T], found: Iterable[T]) -> None:
-    known.extend(list(found)[: f.LISTED - len(known)])

@@ -1,7 +1,7 @@
-"""`unseal_session`: the way back from a move. What a move has sealed goes on here again.
+"""`unseal_session`: reverts a move, so that the sealed session continues here.
 
-A session must never go on in two places, and only the other place knows whether it goes on there.
-So either that place is looked at, or a person answers for it; who did it and why is in the log.
+A session must never continue in two places. So either the target store is checked, or the caller
+takes the responsibility; the actor and the reason are in the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..stores.port import Lease, Store
 from .read import NOWHERE
 from .write import Origin, origin_of
 
-OWNER = "holdfast unseal"  # who holds the leases while threads are opened
+OWNER = "holdfast unseal"  # the owner of the leases during the call
 TTL = 60.0
 
 
@@ -34,17 +34,17 @@ async def unseal_session(
     there: Scope | None = None,
     force: bool = False,
 ) -> int:
-    """Open the threads again that a move has sealed; returns how many. `reason` and `actor` stand
-    in the log. The same call again finishes what was cut, and then opens none.
+    """Unseal the threads that a move has sealed; returns how many. `reason` and `actor` are stored
+    in the log. The same call finishes an interrupted one, and then unseals none.
 
-    `target` is the store that it was moved to, and `there` what it is called in it, if otherwise
-    than here: `SessionExists` while any of it is there, whatever else is said; delete it there
-    first. If the move was to that store (`copy_session`), this is all there is to know. A file can
-    have gone anywhere: `force` says that it was made sure that nobody goes on with it, or will;
-    without it, `SessionMoved`. `LeaseHeld` while somebody holds a thread.
+    `target` is the store that the session was moved to, and `there` its id in that store, if it
+    differs: `SessionExists` while the target has any of it; delete it there first. That is enough
+    for a move between stores (`copy_session`). A bundle file may have been imported anywhere: with
+    `force` you confirm that nobody continues it; without it, `SessionMoved`. `LeaseHeld` while a
+    thread is driven.
 
-    What was imported to be read stays sealed (`InvalidValue`). An expired session stays expired,
-    and surfaces that another session has by now stay with that one.
+    A session that was imported with `purpose='read'` stays sealed (`InvalidValue`). An expired
+    session stays expired, and surfaces that another session has taken stay with that session.
     """
     store, scope = origin_of(session)
     check_name("reason", reason)
@@ -57,8 +57,8 @@ async def unseal_session(
     if any(row.sealed == NOWHERE for row in sealed):
         raise InvalidValue(
             field="session",
-            problem="was imported to be read",
-            remedy="import its bundle under another id to go on with it",
+            problem="was imported with purpose='read'",
+            remedy="import its bundle under another id to continue it",
         )
     if target is not None:
         await _check_gone(rows, target, there)
@@ -72,11 +72,13 @@ async def unseal_session(
 
 
 async def _check_gone(rows: Sequence[Row], target: Store, there: Scope) -> None:
-    """Refuse while anything of the session is where it was moved to."""
+    """`SessionExists` while the target has any part of the session."""
     found = await threads_of(target, there)
     if {row.log for row in found} & {row.log for row in rows}:
         raise InvalidValue(
-            field="target", problem="is the store that it was moved from", remedy="name the other"
+            field="target",
+            problem="is the store that the session was moved from",
+            remedy="pass the store that it was moved to",
         )
     if found:
         raise SessionExists(
@@ -85,7 +87,7 @@ async def _check_gone(rows: Sequence[Row], target: Store, there: Scope) -> None:
 
 
 def _check_known(sealed: Sequence[Row], name: str | None) -> None:
-    """Refuse where a session may go on that was not looked at."""
+    """`SessionMoved` if the session may continue in a place that was not checked."""
     for row in sealed:
         if row.sealed is not None and row.sealed != name:
             raise SessionMoved(
@@ -94,7 +96,7 @@ def _check_known(sealed: Sequence[Row], name: str | None) -> None:
 
 
 async def _open(store: Store, sealed: Sequence[Row], reason: str, actor: str | None) -> None:
-    """Open these threads, if nobody holds any of them."""
+    """Unseal these threads, if none of them is driven."""
     leases: list[Lease] = []
     try:
         for row in sealed:

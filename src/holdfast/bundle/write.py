@@ -1,9 +1,9 @@
 """`export_bundle`: a session of any store as a bundle, in memory or in a file.
 
-The logs are measured, read once more, scrubbed event by event and digested as they come out of
-that, so that nothing a bundle says is taken from what it withholds. When a secret that was found in
-one place still occurs in another, all of it is done again with that secret known. Memory does not
-grow with the log. Everything but the store is done in a thread.
+The logs are measured, read again, and redacted and summarized event by event, so that a bundle
+never shows anything that it withholds. If a secret that was found in one place remains in another,
+the export is repeated with that secret known. Memory does not grow with the log. Everything except
+the store's calls runs in a thread.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from .redaction.review import Review
 from .redaction.scrub import Scrub, ScrubConfig
 from .sections import Digest
 from .spool import Spool, check_path
-from .summary import About, Summary
+from .summary import DocumentBuilder, ExportFacts
 
 CLAIM = "bundle:"  # + a bundle's id: the claim of a session that was imported from it
-REDACTED = "redacted:"  # + the mode of that bundle and the session, where something was replaced
+REDACTED = "redacted:"  # + the mode of that bundle and the session id, if it was redacted
 MODES: tuple[Mode, ...] = ("local", "sanitized", "replay_only")  # the most faithful first
 
 
@@ -111,17 +111,17 @@ async def export_bundle(
     actor: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Bundle | Written:
-    """A session as a bundle; with `to`, in a file: a single JSON if the name ends in `.json`, else
-    an archive. The same log gives the same bundle.
+    """Export a session as a bundle; with `to`, into a file: a single JSON if the name ends in
+    `.json`, else an archive. The same log gives the same bundle.
 
-    `mode` says what is in it, `purpose` what it is for. `share` takes the log as it stands. `copy`
-    settles what is open, so that the copy may go on. `move` takes all as it is and leaves the
-    source sealed, as moved to `move_to` by `actor`; `LeaseHeld` while somebody drives it; when the
-    export fails, the source is opened again.
+    `mode` is what it contains, `purpose` what it is for. `share` exports the log unchanged. `copy`
+    settles what is open, so that the copy can continue. `move` exports everything unchanged and
+    seals the source, as moved to `move_to` by `actor`; `LeaseHeld` while the session is driven. If
+    the export fails, the source is unsealed.
 
-    `threads` are those to take, all by default; `upto` cuts thread `main`, or the only one of
-    `threads`, after that event. `attachments` says whether blobs come along; by default they do
-    in `local` alone. `progress` is told of events that were read.
+    `threads` are the threads to export, by default all; `upto` is the last event of thread `main`,
+    or of the only one of `threads`. `attachments`: whether to include blobs, by default only in
+    `local`. `progress` is called with the number of events read.
     """
     store, scope = origin_of(session)
     _check(mode, purpose, threads, upto, move_to)
@@ -146,19 +146,19 @@ async def export_bundle(
 
 
 async def _check_faithful(store: Store, scope: Scope, mode: Mode) -> None:
-    """Refuse to call faithful what came here with something replaced."""
+    """`InvalidValue` for a mode less strict than that of the bundle the session came from."""
     for name in await store.claims(scope):
         came = name.split(":")[1] if name.startswith(REDACTED) else "local"
         if came in MODES and MODES.index(mode) < MODES.index(came):
             raise InvalidValue(
                 field="mode",
-                problem=f"is {mode}, and the session came from a bundle that is {came}",
+                problem=f"is {mode}, but the session was imported from a {came} bundle",
                 remedy=f"export it as {came}",
             )
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What an export is of, and how."""
+    """What to export, and how."""
 
     store: Store
     scope: Scope
@@ -170,13 +170,13 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
     scrub: Scrub
     config: ScrubConfig | None
     review: Review | None = None
-    known: dict[str, str] = {}  # secrets that earlier attempts have found
-    attempts: int = 4  # that are left, this one included
+    known: dict[str, str] = {}  # secrets from earlier attempts
+    attempts: int = 4  # that are left, including this one
     progress: Callable[[int], None]
 
 
 async def _move(job: _Job, path: Path | None, name: str, actor: str | None) -> Bundle | Written:
-    """Seal and export, again if a thread was begun meanwhile."""
+    """Seal and export; repeated if a thread was created meanwhile."""
     rows = await threads_of(job.store, job.scope)
     for row in rows:
         check_place(row, name)
@@ -195,7 +195,7 @@ async def _move(job: _Job, path: Path | None, name: str, actor: str | None) -> B
 
 
 def _scrub(mode: Mode, config: ScrubConfig | None, review: Review | None = None) -> Scrub:
-    # Where nothing is changed, a detector would only take memory.
+    # A local bundle is not redacted, so it needs no detector.
     return Scrub(mode, ScrubConfig(detector=False) if mode == "local" else config, review)
 
 
@@ -208,7 +208,7 @@ async def review_bundle(
     scrub: ScrubConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Review:
-    """What a sanitized bundle of the session would replace, and what is doubtful. Nothing is
+    """What a sanitized bundle of the session would redact, and what is uncertain. Nothing is
     written, and the session is not changed."""
     store, scope = origin_of(session)
     _check("sanitized", "share", threads, upto, None)
@@ -231,7 +231,7 @@ async def review_bundle(
 
 
 def origin_of(session: Origin) -> tuple[Store, Scope]:
-    """The store and the session that are meant."""
+    """The store and the session to export."""
     if isinstance(session, tuple):
         store, scope = session
     else:
@@ -252,24 +252,32 @@ def _check(
             allowed = ", ".join(get_args(known))
             raise InvalidValue(field=name, problem=f"is {value!r}", remedy=f"use {allowed}")
     if threads is not None and (isinstance(threads, str) or not threads):
-        raise InvalidValue(field="threads", problem="are no list", remedy="name at least one")
+        raise InvalidValue(
+            field="threads",
+            problem=f"is {threads!r}",
+            remedy="pass a list with at least one thread",
+        )
     if upto is not None:
         check_count("upto", upto, least=1)
         if threads is not None and len(set(threads)) != 1:
             raise InvalidValue(
-                field="upto", problem="cuts one thread", remedy="name that thread alone"
+                field="upto",
+                problem=f"is given for {len(set(threads))} threads",
+                remedy="name one thread",
             )
     if purpose == "move" and (mode != "local" or threads is not None or upto is not None):
         raise InvalidValue(
             field="purpose",
-            problem="is move, but not all of the session is taken as it is",
-            remedy="move with mode='local', without threads and upto; or copy",
+            problem="is move, which needs the whole session unchanged",
+            remedy="pass mode='local' without threads and upto, or purpose='copy'",
         )
     if move_to is not None:
         check_name("move_to", move_to)
         if purpose != "move":
             raise InvalidValue(
-                field="move_to", problem="is given", remedy="use it with purpose='move'"
+                field="move_to",
+                problem=f"is {move_to!r}, but purpose is {purpose!r}",
+                remedy="pass it only with purpose='move'",
             )
 
 
@@ -286,8 +294,8 @@ async def _export(job: _Job, path: Path | None) -> Bundle | Written:
 async def _attempt(
     job: _Job, logs: Sequence[tuple[MeasuredLog, Parent | None]], path: Path | None
 ) -> Bundle | Written | None:
-    """The bundle; None if a secret that was found in one place still occurs in another, where
-    nothing says that it is one. The last attempt is taken: what remains then is structure."""
+    """The bundle; None if a secret that was found in one place remains in another. The last attempt
+    is always used: what remains then is part of the structure."""
     spool = await asyncio.to_thread(Spool, path)
     try:
         bundle = await _bundle(job, logs, spool)
@@ -307,7 +315,7 @@ def _lines(bundle: Bundle) -> Iterator[Iterable[bytes]]:
 
 
 def _next_attempt(job: _Job) -> _Job:
-    """The same export, with all secrets known that were found so far."""
+    """The same export, with all secrets found so far."""
     if job.review is not None:
         job.review.clear()
     known = {**job.known, **job.scrub.found}
@@ -321,14 +329,14 @@ def _few(field: str, count: int, limit: int) -> None:
     if count > limit:
         raise InvalidValue(
             field=field,
-            problem=f"would make {count} parts or threads",
+            problem=f"need {count} parts or threads, more than {limit}",
             remedy="export fewer threads at a time, or without attachments",
             limit=limit,
         )
 
 
 async def _logs(job: _Job) -> list[tuple[MeasuredLog, Parent | None]]:
-    """What is taken, `main` first and then the oldest, each with its parent."""
+    """The logs to export, each with its parent: `main` first, then by age."""
     if job.upto is not None:
         (thread,) = set(job.threads or ["main"])
         key = Key(job.scope.tenant, job.scope.session, thread)
@@ -347,8 +355,10 @@ async def _bundle(
         job.scrub.id(job.scope.session, "$.session.session"),
     )
     upto = None if job.upto is None else min(job.upto, logs[0][0].end)
-    about = About(tenant=tenant, session=session, mode=job.mode, purpose=job.purpose, upto=upto)
-    summary = Summary(about)
+    about = ExportFacts(
+        tenant=tenant, session=session, mode=job.mode, purpose=job.purpose, upto=upto
+    )
+    summary = DocumentBuilder(about)
     blobs, moved = await _blobs(job, spool)
     for n, (log, parent) in enumerate(logs):
         await _thread(job, n, log, parent, moved, summary, spool)
@@ -370,10 +380,10 @@ async def _thread(
     log: MeasuredLog,
     parent: Parent | None,
     moved: dict[str, Blob],
-    summary: Summary,
+    summary: DocumentBuilder,
     spool: Spool,
 ) -> None:
-    """One thread into its part, and what there is to say of it into the summary."""
+    """Write one thread into its part, and add it to the summary."""
     path = f"$.threads[{n}]"
     added = await _added(job, log)
     if parent is not None:
@@ -414,7 +424,7 @@ async def _pour(
     added: Sequence[Event],
     take: Callable[[Sequence[Event]], None],
 ) -> None:
-    """Hand the events over, some at a time, in a thread."""
+    """Pass the events to `take` in batches, in a thread."""
     some: list[Event] = []
     size = 0
     async with aclosing(measured(job.store, log, after=after)) as events:
@@ -430,11 +440,11 @@ async def _pour(
 
 
 async def _added(job: _Job, log: MeasuredLog) -> list[Event]:
-    """What closes a copy, at the time of its last event, so that it is always the same."""
+    """The events that close a copy, with the time of its last event, so that they do not vary."""
     if job.purpose != "copy":
         return []
     last = log.row.last
-    if log.tail:  # the row is at what sealed it
+    if log.tail:  # the row has the time of the seal
         read = job.store.read(log.row.key, after=log.end - 1, before=log.end + 1, log=log.row.log)
         async with aclosing(read) as events:
             async for event in events:
@@ -443,7 +453,7 @@ async def _added(job: _Job, log: MeasuredLog) -> list[Event]:
 
 
 def _section(n: int, digest: Digest, spool: Spool) -> Section:
-    """The transcript of a thread, if it is not too large."""
+    """The transcript of a thread, unless it is too large."""
     thread = digest.thread
     messages = digest.messages
     part = None
@@ -463,12 +473,11 @@ def _section(n: int, digest: Digest, spool: Spool) -> Section:
     )
 
 
-# What stands beside the log
+# Blobs and claims
 
 
 async def _blobs(job: _Job, spool: Spool) -> tuple[list[Blob], dict[str, Blob]]:
-    """The blobs, and by their old names those that have become others. Blobs come along with the
-    whole session alone."""
+    """The blobs, and the redacted ones by their old hashes."""
     kept: dict[str, Blob] = {}
     moved: dict[str, Blob] = {}
     for n, ref in enumerate(await job.store.blobs(job.scope)):
@@ -495,8 +504,8 @@ def _put(spool: Spool, data: bytes, known: dict[str, Blob]) -> Blob:
     return Blob(sha256=sha256, size=len(data), part=part)
 
 
-async def _claims(job: _Job, summary: Summary) -> list[str]:
-    """The session's names; a part of a session has none. Those of surfaces follow from the log."""
+async def _claims(job: _Job, summary: DocumentBuilder) -> list[str]:
+    """The session's claims; none for a part of a session. The log has those of surfaces."""
     if job.threads is not None or job.upto is not None:
         return []
     names = [n for n in await job.store.claims(job.scope) if not n.startswith((CLAIM, REDACTED))]

@@ -13,7 +13,7 @@ from rich.text import Text
 from ..bundle.differences import diff
 from ..bundle.format import bundle_schema
 from ..bundle.harn import harn_schema_text
-from ..bundle.replaying import replay
+from ..bundle.recorded import replay
 from ..errors import InvalidBundle, InvalidValue
 from ..harness.agents.agent import Agent
 from ..models.registry import Models

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from ..bundle.differences import BundleDiff, Difference, ThreadDiff
 from ..bundle.format import Document
-from ..bundle.replaying import Divergence, Replayed
-from ..bundle.replaying.values import said
+from ..bundle.recorded import Divergence, Replayed
+from ..harness.replay.comparison import said
 from ..log.events import Event
 from .bundle_files import ReadBundle
 from .output import json_text

@@ -11,9 +11,14 @@ from typing import Annotated, TypeAlias
 from cyclopts import Parameter
 
 from ..adapters.claude import ClaudeSessionStore
-from ..adapters.claude.files import Problem, Transcript, find, projects_folder
+from ..adapters.claude.files import TranscriptFile, TranscriptProblem, find, projects_folder
 from ..adapters.claude.summaries import fold
-from ..adapters.claude.transfer import Exported, Imported, export_session, import_transcript
+from ..adapters.claude.transfer import (
+    TranscriptExport,
+    TranscriptImport,
+    export_session,
+    import_transcript,
+)
 from ..errors import InvalidValue, SessionNotFound
 from ..stores.creation import StoreCreation
 from .options import EVERYWHERE, Common, Create, DryRun, Force, look_into
@@ -49,7 +54,7 @@ async def import_(
     """
     out = common.output()
     found, others = await asyncio.to_thread(_find, paths or [projects_folder()])
-    total = Imported(problems=[])
+    total = TranscriptImport(problems=[])
     creation = StoreCreation(common.url, folders=create and not dry_run)
     async with creation, _opened(common, create=create, dry_run=dry_run) as claude:
         with out.counting("importing", len(found)) as progress:
@@ -81,8 +86,8 @@ async def import_(
     return int(bool(total.problems))
 
 
-def _find(paths: list[Path]) -> tuple[list[Transcript], int]:
-    found: dict[Path, Transcript] = {}
+def _find(paths: list[Path]) -> tuple[list[TranscriptFile], int]:
+    found: dict[Path, TranscriptFile] = {}
     others = 0
     for path in paths:
         try:
@@ -109,7 +114,7 @@ async def _opened(
             yield ClaudeSessionStore(store, tenant=common.tenant)
 
 
-def _problem_lines(problems: list[Problem]) -> Iterator[str]:
+def _problem_lines(problems: list[TranscriptProblem]) -> Iterator[str]:
     for problem in problems:
         line = f":{problem.line}" if problem.line is not None else ""
         yield f"skipped {problem.path}{line}: {problem.problem}"
@@ -135,7 +140,7 @@ async def export(
     leave the folder are skipped, also with exit code 1. With `--json`: one document.
     """
     out = common.output()
-    total = Exported(files={}, problems=[])
+    total = TranscriptExport(files={}, problems=[])
     async with _opened(common) as claude:
         wanted = [
             pair
@@ -145,18 +150,17 @@ async def export(
         if session is not None and not wanted:
             raise SessionNotFound(tenant=common.tenant, session=session)
         times = await _times(claude, {pair[0] for pair in wanted})
-        folder = dest.expanduser()
         with out.counting("exporting", len(wanted)) as progress:
             for pair in wanted:
                 progress(pair[1])
                 done = await export_session(
-                    claude, *pair, folder, force=force, mtime=times.get(pair)
+                    claude, *pair, dest.expanduser(), force=force, mtime=times.get(pair)
                 )
                 total.files.update(done.files)
                 total.problems += done.problems
     ends = list(total.files.values())
     total.problems += [
-        Problem(path, OTHER_CONTENT) for path, end in total.files.items() if end == "kept"
+        TranscriptProblem(path, OTHER_CONTENT) for path, end in total.files.items() if end == "kept"
     ]
     counts = {end: ends.count(end) for end in ("written", "unchanged")}
     said = (

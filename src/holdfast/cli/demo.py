@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..log.events import new_id
-from .demo_processes import ASKED, DemoFailed, Line, Stage
+from .demo_processes import ASKED, DemoFailed, DemoStage, Line
 
 try:
     from rich.console import Console
@@ -96,7 +96,7 @@ def demo(*, dir: Path | None = None, json: bool = False) -> int:
 def _play(folder: Path, session: str, result: DemoResult, tell: Tell) -> None:
     effects = folder / f"{session}.effects"
     effects.touch()
-    stage = Stage(_url(folder), session, effects)
+    stage = DemoStage(_url(folder), session, effects)
     _ask(stage, result, tell)
     result.before = effects.read_text().splitlines()
     _approve(stage, result, tell)
@@ -108,7 +108,7 @@ def _play(folder: Path, session: str, result: DemoResult, tell: Tell) -> None:
         tell(f"  {line}")
 
 
-def _ask(stage: Stage, result: DemoResult, tell: Tell) -> None:
+def _ask(stage: DemoStage, result: DemoResult, tell: Tell) -> None:
     process = stage.ask()
     tell(f"Process {process.pid} serves an agent on {stage.url}", "bold")
     tell(f"  customer: {ASKED}")
@@ -121,7 +121,7 @@ def _ask(stage: Stage, result: DemoResult, tell: Tell) -> None:
     tell("  killed it (SIGKILL) while it waited for an approval", "red")
 
 
-def _approve(stage: Stage, result: DemoResult, tell: Tell) -> None:
+def _approve(stage: DemoStage, result: DemoResult, tell: Tell) -> None:
     if not result.asked:
         raise DemoFailed("the agent did not ask for approval")
     process = stage.approve(result.asked[0])
@@ -132,7 +132,7 @@ def _approve(stage: Stage, result: DemoResult, tell: Tell) -> None:
             tell(f"  {line['outcome']} by {line['by']}")
 
 
-def _refund(stage: Stage, result: DemoResult, tell: Tell) -> None:
+def _refund(stage: DemoStage, result: DemoResult, tell: Tell) -> None:
     process = stage.resume()
     result.refunder = process.pid
     tell(f"\nProcess {process.pid} resumes the session: holdfast resume {stage.session}", "bold")
@@ -144,7 +144,7 @@ def _refund(stage: Stage, result: DemoResult, tell: Tell) -> None:
     tell("  killed it too (SIGKILL): the refund is paid, but the customer was not told", "red")
 
 
-def _finish(stage: Stage, result: DemoResult, tell: Tell) -> None:
+def _finish(stage: DemoStage, result: DemoResult, tell: Tell) -> None:
     process = stage.resume()
     tell(f"\nProcess {process.pid} resumes it again: holdfast resume {stage.session}", "bold")
     with process.lines() as said:

@@ -167,7 +167,7 @@ def _lines(stream: IO[bytes]) -> Iterator[Line]:
 
 
 @dataclass(frozen=True)
-class Stage:
+class DemoStage:
     """The store, the session and the file of effects; starts the processes of the demo."""
 
     url: str

@@ -42,6 +42,8 @@ REMEDIES = {
     "redacted content, --read-only imports it for reading",
     "pass accept_redacted=True, or export it with attachments": "--accept-redacted continues "
     "without them; or export it with --attachments",
+    "export it as local, or pass accept_redacted=True": "export it with --mode local, or add "
+    "--accept-redacted",
     "pass to= with the path of an archive": "omit --json-file, and name a file with --out",
     "move with mode='local', without threads and upto; or copy": "add --mode local, and omit "
     "--thread and --upto; or use --purpose copy",
@@ -104,7 +106,8 @@ def translated(error: HoldfastError, options: Mapping[str, str] = NOTHING) -> st
             names = (error.field, *NAMES.get(error.field, ()))
             default = "store URL" if error.field == "url" else error.field
             field = next((options[name] for name in names if name in options), default)
-            return f"{field}: {error.problem}; {REMEDIES.get(error.remedy, error.remedy)}"
+            remedy = REMEDIES.get(error.remedy, error.remedy)
+            return str(errors.InvalidValue(field=field, problem=error.problem, remedy=remedy))
         case errors.NotContinuable():
             remedy = REMEDIES.get(error.remedy, error.remedy)
             return f"bundle {error.bundle} {error.problem}; {remedy}"

@@ -18,7 +18,7 @@ from .options import EVERYWHERE, Common, default_store, seconds, server_part
 from .render import moment, table_text
 
 if TYPE_CHECKING:
-    from ..server.auth.keys import Keys, NewKey
+    from ..server.auth.keys import ApiKeys, NewKey
 
 NAME, SECRET = 12, 43  # characters of a key after `hk_`: its id and its secret
 
@@ -151,7 +151,7 @@ def _show_new(common: Common, made: NewKey) -> None:
 
 
 @asynccontextmanager
-async def _keys(common: Common, *, new: bool = False) -> AsyncGenerator[Keys, None]:
+async def _keys(common: Common, *, new: bool = False) -> AsyncGenerator[ApiKeys, None]:
     """Open the keys of the store; with `new`, create the store if it does not exist."""
     part = await asyncio.to_thread(server_part, "auth.keys", "keys")
     folders = new and common.url == default_store()
@@ -159,4 +159,4 @@ async def _keys(common: Common, *, new: bool = False) -> AsyncGenerator[Keys, No
         StoreCreation(common.url, folders=folders),
         connect(common.url) if new else common.open() as store,
     ):
-        yield part.Keys(store)
+        yield part.ApiKeys(store)

@@ -21,8 +21,8 @@ from .error_report import UsageError
 from .options import EVERYWHERE, WAITING, Common, default_store, server_part
 
 if TYPE_CHECKING:
-    from ..server.preflight import Began
-    from ..server.processes import Plan
+    from ..server.preflight import ServerStarted
+    from ..server.processes import ServePlan
 
 OPEN = (
     "WARNING: this server requires no token. Every program and user on this machine can use it, "
@@ -118,7 +118,7 @@ def serve(
         speaks = speaks if speaks.default else choose(find(at), how.model)
     alone = how.config is None
     auth = how.auth or ("local" if is_loopback(how.host) else "keys")
-    plan: Plan = processes.Plan(
+    plan: ServePlan = processes.ServePlan(
         config=_path(how.config),
         agents=named,
         store=common.url if alone else None,
@@ -147,7 +147,7 @@ def _path(path: Path | None) -> str | None:
 class _Messages:
     """Messages about a server that starts, runs or stops."""
 
-    def __init__(self, common: Common, plan: Plan, speaks: Choice) -> None:
+    def __init__(self, common: Common, plan: ServePlan, speaks: Choice) -> None:
         self._out, self._common, self._plan, self._speaks = common.output(), common, plan, speaks
 
     @property
@@ -159,7 +159,7 @@ class _Messages:
         named = self._plan.config is None
         self._out.remark(WAITING.format(self._store if named else f"the store of {self._store}"))
 
-    def begun(self, began: Began) -> None:
+    def begun(self, began: ServerStarted) -> None:
         plan, say = self._plan, self._out.remark
         scheme = "http" if plan.cert is None else "https"
         name = f"[{plan.host}]" if ":" in plan.host else plan.host

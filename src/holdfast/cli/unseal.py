@@ -65,11 +65,9 @@ async def unseal(
         raise UsageError("unseal needs --reason")
     if moved.to is None and (moved.to_tenant or moved.as_):
         raise UsageError("--to-tenant and --as need --to")
-    out = common.output()
     async with common.open() as store, AsyncExitStack() as others:
-        target = None
-        if moved.to is not None:
-            target = await others.enter_async_context(open_store(moved.to))
+        to = moved.to and open_store(moved.to)
+        target = await others.enter_async_context(to) if to else None
         try:
             opened = await unseal_session(
                 (store, Scope(common.tenant, session)),
@@ -84,6 +82,6 @@ async def unseal(
                 f"{session!r} was moved to {error.to!r} and may continue there; make sure that "
                 "nobody continues it, now or later, then add --yes"
             ) from error
-    lines = [f"{session}  reopened  {number(opened, 'thread')}"] if opened else []
     about = {"session": session, "tenant": common.tenant, "opened": opened}
-    out.show(about, lines, "nothing to change: the session accepts events here")
+    lines = [f"{session}  reopened  {number(opened, 'thread')}"] if opened else []
+    common.output().show(about, lines, "nothing to change: the session accepts events here")

@@ -28,6 +28,14 @@ def _rebuild(cls: type[HoldfastError], fields: dict[str, Any]) -> HoldfastError:
     return cls(**fields)
 
 
+# A problem that begins with one of these continues the name of its field: "limit is 0: pass at
+# least 1".
+PREDICATES = """
+accepts appears are begins belongs cannot contains does exceeds has have hold holds is lacks must
+name names needs occurs refers requires takes was were would
+"""
+
+
 @dataclass(eq=False, kw_only=True)
 class InvalidValue(HoldfastError):
     """An argument is invalid; nothing was written."""
@@ -40,6 +48,8 @@ class InvalidValue(HoldfastError):
     limit: int | float | None = None
 
     def __str__(self) -> str:
+        if self.problem.partition(" ")[0] in PREDICATES.split():
+            return f"{self.field} {self.problem}: {self.remedy}"
         return f"{self.field}: {self.problem}; {self.remedy}"
 
 

@@ -1,1 +1,1 @@
-"""The harness: agents, tools and the loop that survives anything."""
+"""The harness: agents, tools, and the durable run loop."""

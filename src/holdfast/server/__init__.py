@@ -1,4 +1,4 @@
-"""The server: sessions over HTTP. `create_app` makes an ASGI app; `holdfast serve` runs it."""
+"""The server: sessions over HTTP. `create_app` makes an ASGI app; `holdfast serve` runs one."""
 
 from ..errors import MissingExtra
 
@@ -9,33 +9,34 @@ except ImportError as error:
 
 from .app import close_app, create_app
 from .auth.audit import AuditRecord, AuditSink, FileAudit, LogAudit, MemoryAudit
-from .auth.callers import SCOPES, AuthHandler, Caller, Credentials, NoAuth, SharedSecret
-from .auth.keys import KeyAuth, KeyInfo, Keys, NewKey
+from .auth.authentication import KeyAuth
+from .auth.callers import SCOPES, AuthHandler, Caller, NoAuth, RequestCredentials, SharedSecret
+from .auth.keys import ApiKeyInfo, ApiKeys, NewKey
 from .auth.limits import ServerLimits
-from .engines import Engine, HoldfastEngine, Place
+from .engines import Engine, HoldfastEngine, TenantStore
 from .settings import Settings
 
 __all__ = [
     "SCOPES",
+    "ApiKeyInfo",
+    "ApiKeys",
     "AuditRecord",
     "AuditSink",
     "AuthHandler",
     "Caller",
-    "Credentials",
     "Engine",
     "FileAudit",
     "HoldfastEngine",
     "KeyAuth",
-    "KeyInfo",
-    "Keys",
     "LogAudit",
     "MemoryAudit",
     "NewKey",
     "NoAuth",
-    "Place",
+    "RequestCredentials",
     "ServerLimits",
     "Settings",
     "SharedSecret",
+    "TenantStore",
     "close_app",
     "create_app",
 ]

@@ -1,4 +1,4 @@
-"""The app: routes, the edge before them, and the OpenAPI document out of their types."""
+"""The app: the routes, the middleware before them, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..log.events import new_id
 from ..stores.port import wall_clock
 from ..wire import Failed
 from .auth.audit import AuditRecord
-from .http.context import SERVICE, asking
-from .http.cors import ASKED, Front
-from .http.errors import Answer, answer
+from .http.context import SERVICE, request_context
+from .http.errors import ErrorResponse, answer
 from .http.headers import guarded
-from .http.middleware import Edge
+from .http.middleware import RequestMiddleware
+from .http.outer_middleware import ASKED, App, OuterMiddleware
 from .routes import (
     bundles,
     documents,
@@ -32,8 +32,8 @@ from .routes import (
     messages,
     pending,
     people,
+    session_state,
     sessions,
-    standing,
     surfaces,
     threads,
 )
@@ -46,7 +46,7 @@ MATTERS = (
     events,
     pending,
     threads,
-    standing,
+    session_state,
     surfaces,
     people,
     bundles,
@@ -54,43 +54,43 @@ MATTERS = (
     health,
 )
 ROUTES = [handler for matter in MATTERS for handler in matter.HANDLERS]
-# What any route may answer, beside what it is for.
+# The error responses of every route.
 FAILURES = {
-    400: "the request is not as it should be",
-    401: "no valid key",
-    403: "the key may not do this",
-    404: "there is no such thing, or it is not yours",
-    405: "what is there takes other methods",
-    408: "the body came too slowly",
-    409: "it cannot be done as things are",
+    400: "the request is invalid",
+    401: "the key is missing or invalid",
+    403: "the key does not allow this",
+    404: "not found, or it belongs to another user",
+    405: "the path has other methods",
+    408: "the body was sent too slowly",
+    409: "in conflict with the current state",
     413: "the body is too large",
-    415: "the body is of another type",
-    422: "the sandbox cannot do it",
-    429: "too much at once",
+    415: "the body has an unsupported type",
+    422: "the sandbox cannot do this",
+    429: "too many requests",
     500: "the server failed",
     501: "an optional package is missing on the server",
     502: "a model failed",
     503: "try again later",
 }
-UNROUTED = "no_route"  # what an audit record calls a request that no route takes
-ABOUT = "Durable sessions for AI agents, over HTTP. Every failure has the same shape."
+UNROUTED = "no_route"  # the action of a request without a route, in audit records
+ABOUT = "Durable sessions for AI agents, over HTTP. All error responses have the same shape."
 
 
 def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
-    """An ASGI app that serves agents: run it, or mount it in another.
+    """An ASGI app that serves agents. Run it, or mount it in another app.
 
         app = create_app(agents=[shop], store="sqlite:shop.db", auth=NoAuth())
 
-    Takes `Settings`, or their fields by name (`InvalidSettings` with every fault). Everything
-    is opened when it is first needed; the app's lifespan opens it at once, and closes it. An
-    app that is mounted where no lifespan reaches it is closed with `close_app`.
+    Takes `Settings`, or their fields by name (`InvalidSettings` with every fault). The app's
+    lifespan opens and closes its stores; without a lifespan, they are opened when first needed, and
+    you close the app with `close_app`.
     """
     service = Service(settings if settings is not None else Settings(**more))
     pages, cors = documents.HANDLERS if service.settings.docs else [], _cors(service)
     app = App(
         [Router("/v1", route_handlers=[*map(documented, ROUTES), *pages])],
-        dependencies={"ask": Provide(asking, sync_to_thread=False)},
-        middleware=[Edge(service)],
+        dependencies={"ctx": Provide(request_context, sync_to_thread=False)},
+        middleware=[RequestMiddleware(service)],
         exception_handlers={Exception: _failed},
         lifespan=[_lifespan],
         openapi_config=_openapi(service) if service.settings.docs else None,
@@ -100,25 +100,17 @@ def create_app(settings: Settings | None = None, **more: Any) -> Litestar:
         debug=False,
     )
     app.state[SERVICE] = service
-    app.asgi_handler = Front(app.asgi_handler, cors, service.settings.redactor)
+    app.asgi_handler = OuterMiddleware(app.asgi_handler, cors, service.settings.redactor)
     return app
 
 
-class App(Litestar):
-    """An app that leaves the scope alone of whoever it is mounted in."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        mine: Any = {**scope, "state": {**(scope.get("state") or {})}}
-        await super().__call__(scope if scope["type"] == "lifespan" else mine, receive, send)
-
-
 async def close_app(app: Litestar) -> None:
-    """Close an app whose lifespan nobody runs. Twice is fine."""
+    """Close an app that runs without a lifespan. Calling it twice is allowed."""
     await service_of(app).aclose()
 
 
 def service_of(app: Litestar) -> Service:
-    """The server behind an app."""
+    """The service of an app."""
     service: Service = app.state[SERVICE]
     return service
 
@@ -142,15 +134,15 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     done = answer(error, scope, known, service.settings.redactor, service.places.naming)
     state["code"] = done.code
     headers = dict(done.headers)
-    if "request_id" not in state:  # no route was found, and so nothing has seen to these
+    if "request_id" not in state:  # there is no route, so the middleware did not run
         guards = guarded([], known)
         headers |= {name.decode(): value.decode() for name, value in guards}
         service.audit.put(_unrouted(request, known, done))
     return Response(done.body, status_code=done.status, headers=headers, media_type=None)
 
 
-def _unrouted(request: Request[Any, Any, Any], id: str, done: Answer) -> AuditRecord:
-    """The record of a request that no route takes; nobody has looked who asks."""
+def _unrouted(request: Request[Any, Any, Any], id: str, done: ErrorResponse) -> AuditRecord:
+    """The audit record of a request without a route; its caller is not authenticated."""
     client = request.scope.get("client")
     return AuditRecord(
         at=wall_clock(),
@@ -165,7 +157,7 @@ def _unrouted(request: Request[Any, Any, Any], id: str, done: Answer) -> AuditRe
 
 
 def documented(handler: Any) -> Any:
-    """A route whose failures stand in the OpenAPI document."""
+    """A route with the error responses for the OpenAPI document."""
     failures = {
         status: ResponseSpec(Failed, generate_examples=False, description=words)
         for status, words in FAILURES.items()
@@ -180,7 +172,7 @@ def _openapi(service: Service) -> OpenAPIConfig:
         title="Holdfast",
         version=service.version,
         description=ABOUT,
-        openapi_router=documents.Nowhere("/v1/docs", route_handlers=[]),
+        openapi_router=documents.NoLitestarPages("/v1/docs", route_handlers=[]),
         components=Components(security_schemes={"key": scheme}),
         security=[{"key": []}],
     )

@@ -1,7 +1,7 @@
-"""Engines: what drives sessions. A server has them by name; `HoldfastEngine` is the harness.
+"""Engines drive sessions. A server has them by name; `HoldfastEngine` is the harness.
 
-An engine opens sessions for whoever asks, keeps them open while they are used, and closes those
-that nobody has used for a while. Nothing of a session is lost by that: all of it is in its log.
+An engine opens sessions, keeps them open while they are used, and closes idle ones. This loses
+nothing: all of a session is in its log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from ..errors import HeadMoved, InvalidAgent, InvalidValue, RateLimited, UnknownAgent
 from ..harness.agents.agent import Agent
@@ -28,22 +28,22 @@ from ..stores.port import Store
 from ..values.options import RunLimits
 from ..values.records import Receipt, Remains
 from .auth.limits import ServerLimits
-from .placement.open_sessions import Uses
+from .placement.open_sessions import SessionsInUse
 from .run_choices import Choices
-from .uploads.variables import Envs, Supplied
+from .uploads.variables import SessionVariables, VariablesSandbox
 
 Made: TypeAlias = "Agent | Callable[..., Harness]"
 
 
 class Chosen(str):
-    """A model that nobody named, for agents that name none: functions are not given it."""
+    """A default model that the user did not name. Functions do not get it."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where sessions of one tenant are: the store, and the kind by which it was asked for."""
+class TenantStore:
+    """A store with the sessions of one tenant, and the kind that names it."""
 
     tenant: str
     kind: str
@@ -51,51 +51,75 @@ class Place:
 
 
 class Engine(Protocol):
-    """What the server asks of whatever drives sessions."""
+    """What the server needs of an engine."""
 
     @property
     def agents(self) -> list[str]:
-        """The names of the agents that it serves."""
+        """The names of its agents."""
         ...
 
     def agent_key(self, name: str | None) -> str:
-        """What rows call an agent; None is the first (`UnknownAgent`)."""
+        """The key of an agent in rows; None is the first agent (`UnknownAgent`)."""
         ...
 
     async def begin(
-        self, place: Place, id: str, created: ev.SessionCreated, ids: Sequence[str]
+        self, place: TenantStore, id: str, created: ev.SessionCreated, ids: Sequence[str]
     ) -> bool:
-        """Begin a session, with events of these ids; False where there is one that was begun
-        by others. The same ids again are the same beginning."""
+        """Create a session, with events of these ids; False if somebody else has created it.
+        Repeating the call with the same ids has no effect."""
         ...
 
     def open(
-        self, place: Place, agent: str, id: str, thread: str = "main"
+        self, place: TenantStore, agent: str, id: str, thread: str = "main"
     ) -> AbstractAsyncContextManager[Session]:
-        """A session of the agent whose key this is, for as long as it is used
-        (`SessionNotFound`)."""
+        """A session of the agent with this key, kept open inside the block (`SessionNotFound`)."""
         ...
 
-    async def delete(self, place: Place, agent: str, id: str) -> Receipt:
-        """Stop what is going on in a session, and remove it."""
+    async def delete(self, place: TenantStore, agent: str, id: str) -> Receipt:
+        """Abort the runs of a session, and delete it."""
         ...
 
-    async def serve(self, place: Place) -> None:
-        """Take up what is left undone there, and look for more from now on."""
+    async def serve(self, place: TenantStore) -> None:
+        """Resume unfinished runs there, and keep looking for more."""
         ...
 
     async def aclose(self, grace: float = GRACE) -> None:
-        """Hand over what is going on, and close."""
+        """Hand over the runs, and close."""
         ...
 
 
-class HoldfastEngine:
-    """The harness, as an engine: one for each agent, store and tenant, made when first needed.
+class Serving(NamedTuple):
+    """The engine that serves an agent: its name, the engine, and the agent's key."""
 
-    `agents` are agents by the names that clients ask for, or functions that take `store`,
-    `tenant` and the settings, and return a `Harness` of them. `settings` are those of the
-    harness; one that a function does not take is refused (`InvalidValue`), never left out.
-    `run_limits` are its `limits`, and what clients may not exceed.
+    name: str
+    engine: Engine
+    agent: str
+
+
+def serving(engines: Mapping[str, Engine], agent: str | None, tenant: str | None = None) -> Serving:
+    """The engine that serves an agent (`UnknownAgent`). For a tenant, an uploaded agent is served
+    only if this tenant has uploaded it."""
+    for name, engine in engines.items():
+        with suppress(UnknownAgent):
+            key, known = engine.agent_key(agent), cast(Any, engine)
+            if tenant is None or not is_uploaded(engine, key) or known.has_adopted(key, tenant):
+                return Serving(name, engine, key)
+    available = sorted({agent for one in engines.values() for agent in one.agents})
+    raise UnknownAgent(agent=agent or "", available=available)
+
+
+def is_uploaded(engine: Engine, agent: str) -> bool:
+    """Whether a client has uploaded this agent of an engine."""
+    return agent in getattr(engine, "adopted", ())
+
+
+class HoldfastEngine:
+    """The harness as an engine: one harness for each agent, store and tenant, made when first used.
+
+    `agents` are agents by their public names, or functions that take `store`, `tenant` and the
+    settings and return a `Harness`. `settings` are those of the harness; a setting that a function
+    does not take is an error (`InvalidValue`). `run_limits` are the limits of each run, which
+    clients may not exceed.
     """
 
     def __init__(
@@ -115,23 +139,25 @@ class HoldfastEngine:
             self._settings["limits"] = run_limits
         self._listed: Collection[str] | None = None
         self._probes: dict[str, Harness] = {}
-        self._envs = Envs()
+        self._envs = SessionVariables()
         self.adopted: dict[str, Agent] = {}
-        self._adopters: set[tuple[str, str]] = set()  # tenants, and what they brought
+        self._adopters: set[tuple[str, str]] = set()  # tenants, and the agents they uploaded
         self.limits = limits or ServerLimits()
         self._harnesses: dict[tuple[str, int, str], Harness] = {}
         self._keys: dict[str, str] = {}  # the name of each agent, by its key
         for name, made in self._made.items():
             key = self._probe(name, made)
             if key in self._keys:
-                problem = f"{self._keys[key]!r} and {name!r} are both the agent {key!r}"
-                remedy = "serve one of them, or give one another name: Agent(NAME, …)"
-                raise InvalidValue(field="agents", problem=problem, remedy=remedy)
+                raise InvalidValue(
+                    field="agents",
+                    problem=f"{self._keys[key]!r} and {name!r} are both the agent {key!r}",
+                    remedy="serve one of them, or give one another name: Agent(NAME, …)",
+                )
             self._keys[key] = name
-        self._uses = Uses(self.limits)
+        self._uses = SessionsInUse(self.limits)
 
     def _probe(self, name: str, made: Made) -> str:
-        """The key of an agent; all that is wrong with it is found here."""
+        """The key of an agent; raises what is wrong with it."""
         probe = self._make(made, "memory:", "main")
         self._probes[probe.agent.key] = probe
         return probe.agent.key
@@ -139,7 +165,7 @@ class HoldfastEngine:
     def _make(self, made: Made, store: Store | str, tenant: str) -> Harness:
         settings = {**self._settings, "store": store, "tenant": tenant}
         if (sandbox := settings.get("sandbox")) is not None:
-            settings["sandbox"] = Supplied(sandbox, self._envs)
+            settings["sandbox"] = VariablesSandbox(sandbox, self._envs)
         if isinstance(made, Agent):
             if isinstance(chosen := settings.get("default_model"), Chosen):
                 settings["default_model"] = str(chosen)
@@ -148,7 +174,7 @@ class HoldfastEngine:
         if not isinstance(found, Harness):
             raise InvalidValue(
                 field="agents",
-                problem=f"the function returned {type(found).__name__}",
+                problem=f"the function returned {type(found).__name__}, not a Harness",
                 remedy="return a Harness(agent, **settings)",
             )
         return found
@@ -159,7 +185,7 @@ class HoldfastEngine:
 
     @property
     def harnesses(self) -> list[Harness]:
-        """Those that were made so far."""
+        """The harnesses that exist so far."""
         return [*self._harnesses.values()]
 
     def agent_key(self, name: str | None) -> str:
@@ -173,13 +199,13 @@ class HoldfastEngine:
         raise UnknownAgent(agent=str(name), available=self.agents)
 
     def offer(self, models: Collection[str]) -> None:
-        """Let clients choose among these models: references, `provider/*` or `*`. Without that,
-        among those that the agent and its harness name."""
+        """Let clients choose among these models: references, `provider/*` or `*`. By default, they
+        choose among the models that the agent and its harness name."""
         self._listed = models
 
     def choices(self, agent: str | None) -> Choices:
-        """What clients may choose for runs of an agent. For one that a client brings, None, they
-        are the models of all agents that are served here, and those of the harness."""
+        """What clients may choose for the runs of an agent. For a new upload, None, these are the
+        models of all agents of the server and of the harness."""
         if (probe := self._probes.get(agent or "")) is not None:
             models = probe.named_models if self._listed is None else self._listed
             return Choices(probe.agent, models, probe.limits)
@@ -193,33 +219,34 @@ class HoldfastEngine:
         """The limits of the harness, and all models that the operator names."""
         probes = [*self._probes.values()]
         limits = self._settings.get("limits") or RunLimits()
-        with suppress(InvalidAgent):  # where the harness has no model of its own
+        with suppress(InvalidAgent):  # if the harness has no model of its own
             plain = self._make(Agent("agent", instructions="Help."), "memory:", "main")
             probes, limits = [*probes, plain], plain.limits
         return limits, frozenset(ref for one in probes for ref in one.named_models)
 
     def adopt(self, agent: Agent, tenant: str) -> None:
-        """Serve one more agent, for this tenant alone, and in no list (`InvalidAgent`,
+        """Serve an uploaded agent, for this tenant only. It is not listed (`InvalidAgent`,
         `RateLimited`)."""
         if agent.key not in self.adopted:
             limit = self.limits.loaded_agents
             if len(self.adopted) >= limit:
-                what = "loaded agents in one process"
-                raise RateLimited(what=what, limit=limit, retry_after=60.0)
+                raise RateLimited(
+                    what="loaded agents in one process", limit=limit, retry_after=60.0
+                )
             self._make(agent, "memory:", "main")
             self.adopted[agent.key] = agent
         self._adopters.add((tenant, agent.key))
 
     def has_adopted(self, agent: str, tenant: str) -> bool:
-        """Whether a tenant brought this agent."""
+        """Whether a tenant has uploaded this agent."""
         return (tenant, agent) in self._adopters
 
-    async def take_up(self, place: Place, agent: str) -> None:
-        """Look for work of an agent that was adopted."""
+    async def take_up(self, place: TenantStore, agent: str) -> None:
+        """Look for unfinished runs of an uploaded agent."""
         await self._harness(place, agent).start()
 
-    async def drop(self, place: Place, agent: str) -> None:
-        """Serve an agent no more that was adopted for sessions there."""
+    async def drop(self, place: TenantStore, agent: str) -> None:
+        """Stop serving an uploaded agent for the sessions there."""
         harness = self._harnesses.pop((agent, id(place.store), place.tenant), None)
         self._adopters.discard((place.tenant, agent))
         others = {known for known, _, _ in self._harnesses} | {one for _, one in self._adopters}
@@ -227,17 +254,20 @@ class HoldfastEngine:
             self.adopted.pop(agent, None)
         if harness is not None:
             self._uses.forget(harness)
-            await sessions_of(await harness.start()).aclose(0.0)  # its models are others' too
+            await sessions_of(await harness.start()).aclose(0.0)  # other harnesses share its models
 
-    def give(self, place: Place, id: str, envs: Mapping[str, str]) -> None:
-        """Let a session's commands find these variables, as long as this process lives."""
+    def give(self, place: TenantStore, id: str, envs: Mapping[str, str]) -> None:
+        """Set variables for the commands of a session, in the memory of this process."""
         if self._settings.get("sandbox") is None:
-            problem, remedy = "are for commands, and there is no sandbox", "leave them out"
-            raise InvalidValue(field="envs", problem=problem, remedy=remedy)
+            raise InvalidValue(
+                field="envs",
+                problem="are for commands, and the server has no sandbox",
+                remedy="leave them out",
+            )
         self._envs.give(Scope(place.tenant, id), envs)
 
     async def begin(
-        self, place: Place, id: str, created: ev.SessionCreated, ids: Sequence[str]
+        self, place: TenantStore, id: str, created: ev.SessionCreated, ids: Sequence[str]
     ) -> bool:
         agent = self._harness(place, created.agent or "").agent
         events = [NewEvent.of("session.created", created, id=ids[0], actor=created.user)]
@@ -252,21 +282,21 @@ class HoldfastEngine:
 
     @asynccontextmanager
     async def open(
-        self, place: Place, agent: str, id: str, thread: str = "main"
+        self, place: TenantStore, agent: str, id: str, thread: str = "main"
     ) -> AsyncGenerator[Session, None]:
         harness = self._harness(place, agent)
         with self._uses.use(harness, id):
             yield await harness.open(id, thread)
 
-    async def delete(self, place: Place, agent: str, id: str) -> Receipt:
+    async def delete(self, place: TenantStore, agent: str, id: str) -> Receipt:
         harness = await self._harness(place, agent).start()
         receipt = await harness.delete(id)
         self._uses.forget(harness, id)
         return receipt
 
-    async def clear(self, place: Place, agent: str, id: str) -> tuple[Remains, ...]:
-        """Let go of a session that is about to be removed, and remove what it has outside of the
-        store's own; what remains of it."""
+    async def clear(self, place: TenantStore, agent: str, id: str) -> tuple[Remains, ...]:
+        """Close a session that is about to be deleted, and remove what it has outside of the store;
+        returns what remains."""
         harness = await self._harness(place, agent).start()
         await harness.close(id, grace=0.0, reason="delete")
         scope, sandbox = Scope(place.tenant, id), sessions_of(harness).config.sandbox
@@ -276,15 +306,15 @@ class HoldfastEngine:
         return left
 
     async def tidy(self) -> None:
-        """Remove the work folders that deleted sessions have left."""
+        """Remove the work folders of deleted sessions."""
         for harness in self.harnesses:
             await (await harness.start()).sweep_folders()
 
-    async def serve(self, place: Place) -> None:
+    async def serve(self, place: TenantStore) -> None:
         for agent in self._keys:
             await self._harness(place, agent).start()
 
-    def _harness(self, place: Place, agent: str) -> Harness:
+    def _harness(self, place: TenantStore, agent: str) -> Harness:
         name = self._keys.get(agent)
         if name is None and not self.has_adopted(agent, place.tenant):
             raise UnknownAgent(agent=agent, available=self.agents)
@@ -308,13 +338,13 @@ class HoldfastEngine:
 
 
 def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
-    """What a function makes of the settings (`InvalidValue` names the one that it cannot take)."""
+    """The result of a function for these settings (`InvalidValue` if it does not take one)."""
     given = for_function(made, _for_function(settings))
     name = getattr(made, "__name__", "the function")
     if refused := _refused(made, given):
         raise InvalidValue(
             field="agents",
-            problem=f"{name} does not take {' and '.join(refused)}, which the server has",
+            problem=f"{name} does not take {' and '.join(refused)}, which the server sets",
             remedy=f"let it take **settings, and return Harness(agent, **settings); or leave "
             f"{'them' if len(refused) > 1 else 'it'} out of the server's settings",
         )
@@ -326,9 +356,9 @@ def _called(made: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
             raise
         raise InvalidValue(
             field="agents",
-            problem=f"{name} gives {twice[1]} to the harness itself, and so does the server",
-            remedy=f'leave one out, or write Harness(agent, **{{"{twice[1]}": …, **settings}}), '
-            "where the server's counts",
+            problem=f"{name} sets {twice[1]} of the harness, and so does the server",
+            remedy=f'leave one out, or write Harness(agent, **{{"{twice[1]}": …, **settings}}) to '
+            "prefer the server's",
         ) from error
 
 
@@ -336,8 +366,8 @@ _TWICE = re.compile(r"multiple values for keyword argument '(\w+)'")
 
 
 def _for_function(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a function gets them. The model that is always there is no provider among
-    them, since a function may have its own; where it is asked for by name, it is the model."""
+    """The settings that a function gets. The offline model is not among its providers, because a
+    function may have its own; if it is named as the default model, it is passed as such."""
     given = dict(settings)
     if isinstance(given.get("default_model"), Chosen):
         del given["default_model"]
@@ -358,7 +388,7 @@ def _refused(made: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
     """The settings that a function has no parameter for."""
     try:
         taken = inspect.signature(made).parameters.values()
-    except (TypeError, ValueError):  # which is not to be had of every callable
+    except (TypeError, ValueError):  # some callables have no signature
         return []
     if any(one.kind is one.VAR_KEYWORD for one in taken):
         return []

@@ -1,8 +1,8 @@
-"""Where agents come from that a client names: a folder of the server's, a repository, or the
-request itself. A loader puts their files into the session's work folder and says which they are.
+"""Loaders fetch agents that clients name: from a folder of the server, from a Git repository, or
+from the request itself. The files of an agent are written into the session's work folder.
 
-What may be loaded stands in the loader: folders below its root, addresses that begin as it
-allows. Links are left out, and nothing that is loaded is executed.
+A loader limits what can be loaded: folders below its root, or addresses with allowed prefixes.
+Links are left out, and nothing that is loaded is executed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ..harness.sandbox import Place
 from ..harness.sandbox.folder import DEPTH
 from ..wire.files import File
 from .uploads import git, manifest
-from .uploads.manifest import Described
+from .uploads.manifest import AgentManifest
 
-FILES, BYTES = 2_000, 64 << 20  # of one agent, at most
-ENTRIES = 10_000  # files, folders and links that are looked at
+FILES, BYTES = 2_000, 64 << 20  # the limits of one agent
+ENTRIES = 10_000  # files, folders and links of one agent, at most
 CLONES = 4  # repositories at a time
 _REF = re.compile(r"[A-Za-z0-9][\w./-]{0,199}")
 
 
-class Identity(Struct, frozen=True, kw_only=True):
-    """Which agent was loaded: `sha` is the commit, or a hash over all of its files."""
+class AgentIdentity(Struct, frozen=True, kw_only=True):
+    """The identity of a loaded agent: `sha` is the commit, or a hash of all its files."""
 
     name: str
     version: str
@@ -41,70 +41,61 @@ class Identity(Struct, frozen=True, kw_only=True):
     loader: str
 
 
-class Loaded(Struct, frozen=True, kw_only=True):
-    """An agent that was loaded."""
+class LoadedAgent(Struct, frozen=True, kw_only=True):
+    """A loaded agent."""
 
-    identity: Identity
-    described: Described
+    identity: AgentIdentity
+    described: AgentManifest
 
 
-class Fetched(NamedTuple):
-    """An agent's files by path, and the commit that they are of, if they are of one."""
+class AgentFiles(NamedTuple):
+    """The files of an agent by path, and their commit, if there is one."""
 
     files: dict[str, bytes]
     commit: str | None = None
 
 
 class Loader(Protocol):
-    """Brings an agent's files. `check` refuses a source before any work is done for it."""
+    """Fetches the files of an agent. `check` rejects an invalid source before any work is done."""
 
     name: str
 
     def check(self, source: Mapping[str, Any]) -> None: ...
 
-    async def fetch(self, source: Mapping[str, Any]) -> Fetched: ...
+    async def fetch(self, source: Mapping[str, Any]) -> AgentFiles: ...
 
 
-async def load(loader: Loader, source: Mapping[str, Any], place: Place) -> Loaded:
-    """Put an agent's files into a session's folder; the same agent again changes nothing."""
+async def load(loader: Loader, source: Mapping[str, Any], place: Place) -> LoadedAgent:
+    """Write the files of an agent into a session's folder."""
     loaded, files = await fetch(loader, source)
     for path, data in files.items():
         await place.write(path, data)
     return loaded
 
 
-async def fetch(loader: Loader, source: Mapping[str, Any]) -> tuple[Loaded, Mapping[str, bytes]]:
-    """An agent and its files, which are not written anywhere yet."""
+async def fetch(
+    loader: Loader, source: Mapping[str, Any]
+) -> tuple[LoadedAgent, Mapping[str, bytes]]:
+    """An agent and its files."""
     loader.check(source)
     found = await loader.fetch(source)
     check_files({path: len(data) for path, data in found.files.items()})
     name, text = _description(found.files)
     described = manifest.read(text, name)
-    identity = Identity(
+    identity = AgentIdentity(
         name=described.name,
         version=described.version,
         sha=found.commit or _hash(found.files),
         loader=loader.name,
     )
-    return Loaded(identity=identity, described=described), found.files
-
-
-async def attach(files: Sequence[File], place: Place) -> None:
-    """Write what a request brings over what was loaded."""
-    if len(files) > FILES:
-        raise InvalidValue(
-            field="files", problem=f"are {len(files)}", remedy=f"send at most {FILES}", limit=FILES
-        )
-    written = [(file.path, file.data()) for file in files]
-    for path, data in written:
-        await place.write(path, data)
+    return LoadedAgent(identity=identity, described=described), found.files
 
 
 # The loaders
 
 
 class InlineLoader:
-    """The agent is in the request: `{"manifest": {…}, "files": [{"path", "content"}]}`."""
+    """Takes the agent from the request: `{"manifest": {…}, "files": [{"path", "content"}]}`."""
 
     name = "inline"
 
@@ -113,9 +104,9 @@ class InlineLoader:
         manifest.described(source.get("manifest"))
         self._files(source)
 
-    async def fetch(self, source: Mapping[str, Any]) -> Fetched:
+    async def fetch(self, source: Mapping[str, Any]) -> AgentFiles:
         files = {file.path: file.data() for file in self._files(source)}
-        return Fetched({**files, "agent.json": msgspec.json.encode(source["manifest"])})
+        return AgentFiles({**files, "agent.json": msgspec.json.encode(source["manifest"])})
 
     def _files(self, source: Mapping[str, Any]) -> list[File]:
         try:
@@ -124,16 +115,12 @@ class InlineLoader:
             raise InvalidValue(
                 field="files", problem=str(error), remedy="give path, content and encoding"
             ) from error
-        if len(files) > FILES:
-            problem, remedy = f"are {len(files)}", f"send at most {FILES}"
-            raise InvalidValue(field="files", problem=problem, remedy=remedy, limit=FILES)
-        for file in files:
-            check_path(file.path)
+        check_uploads(files)
         return files
 
 
 class LocalLoader:
-    """The agent is in a folder below `root` on the server: `{"path": "support"}`."""
+    """Takes the agent from a folder below `root` on the server: `{"path": "support"}`."""
 
     name = "local"
 
@@ -144,20 +131,20 @@ class LocalLoader:
         _only(source, "path")
         check_path(_text(source, "path"))
 
-    async def fetch(self, source: Mapping[str, Any]) -> Fetched:
-        return Fetched(await asyncio.to_thread(_read, self._root, _text(source, "path")))
+    async def fetch(self, source: Mapping[str, Any]) -> AgentFiles:
+        return AgentFiles(await asyncio.to_thread(_read, self._root, _text(source, "path")))
 
 
 class GitLoader:
-    """The agent is in a repository whose address is one of `allowed`, or in a folder of one:
-    `{"url": …, "ref": …, "subdir": …}`. Both may be a URL or an absolute path of the server."""
+    """Takes the agent from a Git repository at or below an address of `allowed`:
+    `{"url": …, "ref": …, "subdir": …}`. An address is a URL or an absolute path of the server."""
 
     name = "git"
 
     def __init__(self, *allowed: str) -> None:
         if not allowed:
             raise InvalidValue(
-                field="allowed", problem="is empty", remedy="name beginnings of addresses"
+                field="allowed", problem="is empty", remedy="name prefixes of addresses"
             )
         self._allowed = [_address(one, "allowed") for one in allowed]
         self._turns = asyncio.Semaphore(CLONES)
@@ -167,15 +154,15 @@ class GitLoader:
         address = _address(_text(source, "url"), "url")
         if not any(address.is_below(one) for one in self._allowed):
             raise InvalidValue(
-                field="url", problem="is not allowed here", remedy="ask whoever runs the server"
+                field="url", problem="is not allowed", remedy="ask the operator of the server"
             )
         ref = source.get("ref")
         if ref is not None and (not isinstance(ref, str) or not _REF.fullmatch(ref)):
-            raise InvalidValue(field="ref", problem="is not one", remedy="name a branch or a tag")
+            raise InvalidValue(field="ref", problem="is invalid", remedy="name a branch or a tag")
         if source.get("subdir") is not None:
             check_path(_text(source, "subdir"))
 
-    async def fetch(self, source: Mapping[str, Any]) -> Fetched:
+    async def fetch(self, source: Mapping[str, Any]) -> AgentFiles:
         address = _address(_text(source, "url"), "url")
         subdir = "/".join(PurePosixPath(source.get("subdir") or ".").parts)
         try:
@@ -183,15 +170,15 @@ class GitLoader:
                 listed = await clone.list(subdir, ENTRIES)
                 blobs = {path: blob for path, blob in listed.items() if not _is_hidden(path)}
                 check_files({path: blob.size for path, blob in blobs.items()})
-                return Fetched(await clone.read(blobs), clone.commit)
+                return AgentFiles(await clone.read(blobs), clone.commit)
         except git.GitError as error:
-            remedy = "see that url, ref and subdir are right"
+            remedy = "check url, ref and subdir"
             raise InvalidValue(field="url", problem=str(error), remedy=remedy) from error
 
 
-def _address(text: str, field: str) -> git.Address:
+def _address(text: str, field: str) -> git.GitAddress:
     try:
-        return git.Address.of(text)
+        return git.GitAddress.of(text)
     except git.AddressError as error:
         remedy = "give one such as https://git.example/agents/"
         raise InvalidValue(field=field, problem=str(error), remedy=remedy) from error
@@ -200,8 +187,21 @@ def _address(text: str, field: str) -> git.Address:
 # Files
 
 
+def check_uploads(files: Sequence[File]) -> None:
+    """Reject too many files of a request, and invalid paths."""
+    if len(files) > FILES:
+        raise InvalidValue(
+            field="files",
+            problem=f"there are {len(files)} files",
+            remedy=f"send at most {FILES}",
+            limit=FILES,
+        )
+    for file in files:
+        check_path(file.path)
+
+
 def check_files(sizes: Mapping[str, int]) -> None:
-    """Refuse files that are too many, too large together, or have a path that leads elsewhere."""
+    """Reject too many files, too large files, and paths that leave the folder."""
     for path in sizes:
         check_path(path)
     if len(sizes) > FILES or sum(sizes.values()) > BYTES:
@@ -209,16 +209,23 @@ def check_files(sizes: Mapping[str, int]) -> None:
 
 
 def _too_much() -> InvalidValue:
-    problem = f"has more than {FILES} files or {BYTES} bytes"
-    return InvalidValue(field="source", problem=problem, remedy="name a smaller one", limit=BYTES)
+    return InvalidValue(
+        field="source",
+        problem=f"has more than {FILES} files or {BYTES} bytes",
+        remedy="use a smaller one",
+        limit=BYTES,
+    )
 
 
 def _read(root: Path, path: str) -> dict[str, bytes]:
-    """All files of a folder below `root`, by path; links and what is no file are left out."""
+    """All files of a folder below `root`, by path. Links and special files are left out."""
     folder = (root / check_path(path)).resolve()
     if not folder.is_relative_to(root.resolve()) or not folder.is_dir():
-        problem, remedy = "is no folder of an agent", "name one that is"
-        raise InvalidValue(field="path", problem=problem, remedy=remedy)
+        raise InvalidValue(
+            field="path",
+            problem=f"{path!r} is not a folder of an agent",
+            remedy="name the folder of an agent",
+        )
     sizes = dict(_sizes(folder))
     check_files(sizes)
     found: dict[str, bytes] = {}
@@ -230,7 +237,7 @@ def _read(root: Path, path: str) -> dict[str, bytes]:
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """The files of a folder, and how large they are."""
+    """The files of a folder, and their sizes."""
     folders, count = [""], 0
     while folders:
         above = folders.pop()
@@ -247,7 +254,7 @@ def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _bytes(file: Path, left: int) -> bytes:
-    """A file that has at most so many bytes, and is none other than it was."""
+    """The content of a regular file, of at most so many bytes. Links are not followed."""
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as stream:
         data = stream.read(left + 1) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
@@ -257,7 +264,7 @@ def _bytes(file: Path, left: int) -> bytes:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether it is the folder of a repository's own, or in one."""
+    """Whether a path is in a `.git` folder."""
     return any(name.lower() == ".git" for name in path.split("/"))
 
 
@@ -266,7 +273,7 @@ def _description(found: Mapping[str, bytes]) -> tuple[str, bytes]:
         if name in found:
             return name, found[name]
     names = " or ".join(manifest.NAMES)
-    raise InvalidValue(field="source", problem=f"has no {names}", remedy="add one at its top")
+    raise InvalidValue(field="source", problem=f"has no {names}", remedy="add one at the top")
 
 
 def _hash(found: Mapping[str, bytes]) -> str:
@@ -275,17 +282,23 @@ def _hash(found: Mapping[str, bytes]) -> str:
 
 
 def check_path(path: Any) -> str:
-    """A relative path that leads nowhere else."""
+    """A valid relative path (`InvalidValue`)."""
     parts = PurePosixPath(path).parts if isinstance(path, str) else ()
     if not isinstance(path, str) or not path.strip() or path.startswith("/") or ".." in parts:
         raise InvalidValue(
-            field="path", problem=f"is {path!r}", remedy="give one relative to the agent's folder"
+            field="path",
+            problem=f"{path!r} is not a path in the folder",
+            remedy="give a path relative to the agent's folder",
         )
     if "\0" in path or "\\" in path:
-        raise InvalidValue(field="path", problem="holds a character it may not", remedy="use /")
+        raise InvalidValue(field="path", problem="contains NUL or a backslash", remedy="use /")
     if len(parts) > DEPTH:
-        problem, remedy = f"has {len(parts)} names", f"use at most {DEPTH}"
-        raise InvalidValue(field="path", problem=problem, remedy=remedy, limit=DEPTH)
+        raise InvalidValue(
+            field="path",
+            problem=f"has {len(parts)} segments",
+            remedy=f"use at most {DEPTH}",
+            limit=DEPTH,
+        )
     return path
 
 
@@ -297,5 +310,8 @@ def _text(source: Mapping[str, Any], field: str) -> str:
 
 def _only(source: Mapping[str, Any], *fields: str) -> None:
     if more := sorted(set(source) - set(fields)):
-        remedy = f"a source of this loader has: {', '.join(fields)}"
-        raise InvalidValue(field="source", problem=f"has {', '.join(more)}", remedy=remedy)
+        raise InvalidValue(
+            field="source",
+            problem=f"has unknown fields: {', '.join(more)}",
+            remedy=f"use {', '.join(fields)}",
+        )

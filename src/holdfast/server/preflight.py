@@ -1,5 +1,5 @@
-"""What is tried before a server listens: its certificate and its store. So what cannot work is
-told in a line, once, by the process that was started, whatever number of workers it would have."""
+"""Checks before a server listens: its certificate and its store. So the process that was started
+reports a fault once, in one line, whatever number of workers it would have."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from .auth.keys import TENANT
 from .settings import KEYS, Settings
 
 
-class Began(Struct, frozen=True, kw_only=True):
-    """A server that begins to serve: `kept` is whether sessions outlive it, `known` whether
-    there is anybody whom it would let in, `token` its local token, `open` whether it asks for
-    nothing."""
+class ServerStarted(Struct, frozen=True, kw_only=True):
+    """A server that has started: `kept` is whether sessions outlive it, `known` whether any caller
+    could be accepted, `token` its local token, `open` whether it needs no authentication."""
 
     port: int
     kept: bool
@@ -33,7 +32,7 @@ class Began(Struct, frozen=True, kw_only=True):
 
 
 def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
-    """What is wrong with a certificate and its key."""
+    """The faults of a certificate and its key."""
     if cert is None and key is None:
         return
     if cert is None or key is None:
@@ -42,7 +41,7 @@ def tls_faults(cert: str | None, key: str | None) -> Iterator[str]:
         return
     absent = [f"{option} {at!r}" for option, at in _given(cert, key) if not Path(at).is_file()]
     for one in absent:
-        yield f"{one}: there is no such file"
+        yield f"{one}: the file does not exist"
     if absent:
         return
     try:
@@ -59,20 +58,20 @@ def _given(cert: str, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _load(cert: str, key: str) -> None:
-    # A key with a password would have the server ask for it, in the terminal, for each worker.
+    # Without this, each worker would ask for the password of a key in the terminal.
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
 
 
 def _told(error: ssl.SSLError) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
-        return "do not belong together: give the key of this certificate"
+        return "do not match: give the key of this certificate"
     return "cannot be used: give PEM files, the key without a password"
 
 
 async def known_callers(settings: Settings, waiting: Callable[[], None] | None = None) -> bool:
-    """Open the default store and close it again (`StoreError` with what went wrong, `MissingExtra`,
-    `InvalidValue`); `waiting` is called where it does not answer at once. Returns whether there is
-    anybody whom the server would let in."""
+    """Open the default store and close it again (`StoreError`, `MissingExtra`, `InvalidValue`).
+    `waiting` is called if the store does not answer at once. Returns whether any caller could be
+    accepted."""
     registry = settings.registry()
     try:
         with slow(waiting):
@@ -83,7 +82,7 @@ async def known_callers(settings: Settings, waiting: Callable[[], None] | None =
         cause = error.__cause__
         if isinstance(cause, HoldfastError):
             raise cause from error
-        # Not its words: what a driver or a builder says may quote where it was to connect.
+        # Not its text: the message of a driver may contain the address of the store.
         why = f" ({type(cause).__name__})" if cause is not None else ""
         raise StoreError(problem=f"{error}{why}") from error
     finally:

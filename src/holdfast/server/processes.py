@@ -1,5 +1,5 @@
-"""Running the app under uvicorn: in this process, or in several, until a signal ends it. Runs are
-handed over before a process goes."""
+"""Running the app under uvicorn, in this process or in several, until a signal ends it. A process
+hands its runs over before it ends."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ from .app import create_app
 from .auth.callers import LocalTokenAuth, NoAuth, is_loopback
 from .engines import Chosen
 from .http.protocol import Protocol
-from .preflight import Began, known_callers, tls_faults
+from .preflight import ServerStarted, known_callers, tls_faults
 from .settings import Settings, read
 
 LOGGER = logging.getLogger("holdfast.server")
 FACTORY = "holdfast.server.processes:app"
-VARIABLE = "HOLDFAST_SERVE"  # how a worker is told what to serve
-SECRET = "env:HOLDFAST_SECRET"  # noqa: S105 - where it is, not what it is
-COLLECTED = (20_000, 20, 10)  # objects, and rounds, between two collections
-FAILED = 3  # how a worker ends that is not to be started again, as uvicorn has it
-INTERRUPTED = 130  # what a shell reports of SIGINT
-MORE = 5  # seconds beyond the grace after which connections are cut
+VARIABLE = "HOLDFAST_SERVE"  # passes the plan to the workers
+SECRET = "env:HOLDFAST_SECRET"  # noqa: S105 - the variable, not the secret
+COLLECTED = (20_000, 20, 10)  # thresholds of the garbage collector
+FAILED = 3  # uvicorn's exit code of a worker that is not restarted
+INTERRUPTED = 130  # the exit code after SIGINT
+MORE = 5  # seconds after the grace until connections are cut
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """What is served, and where: a file of settings, or agents and a store. `model` is for all
-    agents; where it was `chosen`, since nobody named one, only for those that have none."""
+class ServePlan(Struct, frozen=True, kw_only=True):
+    """What to serve, and where: a settings file, or agents and a store. `model` is for all agents;
+    if it was `chosen` by default, only for those without a model."""
 
     config: str | None = None
     agents: dict[str, str] = {}
@@ -72,8 +72,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     sandbox: str | None = None
 
     def settings(self) -> Settings:
-        """The settings that this comes to (`InvalidSettings` with every fault). One that asks for
-        a local token lets nobody in before `admit`, since the port may not be known yet."""
+        """The settings of this plan (`InvalidSettings` with every fault). With a local token, no
+        caller is accepted before `admit`, because the port may not be known yet."""
         if self.config is not None:
             settings = Settings.load(Path(self.config))
         else:
@@ -100,8 +100,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         return settings
 
     def admit(self, settings: Settings) -> LocalToken | None:
-        """Let those in who have the local token, if the settings ask for one; it is made if need
-        be (`InvalidValue`). Each worker reads it from its file: it is in no argument and in no
+        """Accept the local token, if the settings use one; it is created if it does not exist
+        (`InvalidValue`). Each worker reads it from its file: it is in no argument and no
         variable."""
         if not isinstance(settings.auth, LocalTokenAuth):
             return None
@@ -111,19 +111,16 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def _check(self, settings: Settings) -> None:
         faults = []
-        if isinstance(settings.auth, NoAuth) and not is_loopback(self.host):
-            faults.append(f"without auth only this machine is served, not {self.host!r}: use keys")
-        if isinstance(settings.auth, LocalTokenAuth) and not is_loopback(self.host):
-            faults.append(
-                f"with a local token only this machine is served, not {self.host!r}: use keys"
-            )
+        if isinstance(settings.auth, (NoAuth, LocalTokenAuth)) and not is_loopback(self.host):
+            how = "without auth" if isinstance(settings.auth, NoAuth) else "with a local token"
+            faults.append(f"{how} only this machine is served, not {self.host!r}: use keys")
         faults += tls_faults(self.cert, self.key)
         if self.workers > 1 and settings.default == "memory":
-            faults.append("several workers need a store that they share, not memory")
+            faults.append("several workers need a shared store, not memory: give another --store")
         if self.workers > 1 and settings.envs:
             faults.append(
-                "envs are in the memory of the one process that was given them, which several "
-                "workers do not share: serve with --workers 1, or leave `envs` out"
+                "envs are kept in the memory of one process, which several workers do not share: "
+                "serve with --workers 1, or leave `envs` out"
             )
         if faults:
             raise InvalidSettings(faults=faults)
@@ -131,12 +128,12 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def app() -> Litestar:
     """The app of a worker."""
-    plan = msgspec.json.decode(os.environ[VARIABLE], type=Plan)
+    plan = msgspec.json.decode(os.environ[VARIABLE], type=ServePlan)
     try:
         settings = plan.settings()
         plan.admit(settings)
         made = create_app(settings)
-    except HoldfastError as error:  # what the parent did not meet, a moment ago
+    except HoldfastError as error:  # the parent has checked the same a moment ago
         LOGGER.error("%s", error)
         sys.exit(FAILED)
     end_at_second()
@@ -147,22 +144,22 @@ def app() -> Litestar:
 
 
 def end_with_parent() -> None:
-    """Have a worker end, as SIGTERM ends it, when the process that started it is gone: nobody
-    else would end it, and it would hold the port."""
+    """End a worker as by SIGTERM when its parent process is gone. Otherwise it would keep the
+    port."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
 
     def follow() -> None:
-        parent.join()  # a pipe that the parent alone holds open: nothing is polled
+        parent.join()  # waits on a pipe, without polling
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, name="parent", daemon=True).start()
 
 
 def end_at_second() -> None:
-    """Have the second Ctrl-C end this process at once, as a kill would: whoever shares the store
-    goes on with its runs. The first is for whoever listened before."""
+    """End this process at once on the second Ctrl-C, as by a kill: other processes resume its runs.
+    The first Ctrl-C goes to the previous handler."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         return
@@ -179,16 +176,16 @@ def end_at_second() -> None:
 
 
 def collect_rarely() -> None:
-    """Have what is there now left alone by the garbage collector, and the rest looked at less
-    often: what a process of its own that serves may do. It is a third of the work of a message."""
+    """Exclude all present objects from garbage collection, and collect the others less often. For a
+    process that does nothing but serve; this saves a third of the time of a message."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTED)
 
 
 def logs() -> dict[str, Any]:
-    """How this process writes its log: what went wrong, and audit records if they go there, to
-    stderr. A program that has set its own logging up keeps it."""
+    """The logging configuration: warnings and audit records go to stderr. A program that has
+    configured logging itself keeps its configuration."""
     config: dict[str, Any] = copy.deepcopy(LOGGING_CONFIG)
     if not configured(logging.getLogger("holdfast")):
         config["formatters"]["bare"] = {"format": "%(message)s"}
@@ -201,7 +198,7 @@ def logs() -> dict[str, Any]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn that tells when it has begun to serve, and when it is about to end."""
+    """uvicorn's server, with callbacks for its start and its end."""
 
     def __init__(
         self, config: uvicorn.Config, begun: Callable[[], None], ending: Callable[[], None]
@@ -219,13 +216,13 @@ class Server(uvicorn.Server):
 
 
 async def serves(first: Event) -> None:
-    """Tell the parent that a worker serves."""
+    """Notify the parent that a worker serves."""
     first.set()
 
 
-class Workers(Multiprocess):
-    """uvicorn's processes: tells when the first of them serves, and when all are about to end. The
-    second Ctrl-C ends them at once."""
+class WorkerProcesses(Multiprocess):
+    """uvicorn's worker processes, with callbacks for when the first one serves and when all are
+    about to end. The second Ctrl-C kills them."""
 
     def __init__(
         self,
@@ -235,7 +232,7 @@ class Workers(Multiprocess):
         ending: Callable[[], None],
     ) -> None:
         super().__init__(config, sockets)
-        # `callback_notify` is called by a worker as soon as it serves, and now and then after that.
+        # A worker calls `callback_notify` as soon as it serves, and repeatedly after that.
         self._first = multiprocessing.get_context("spawn").Event()
         config.callback_notify = functools.partial(serves, self._first)
         self._begun, self._ending = begun, ending
@@ -266,8 +263,8 @@ class Workers(Multiprocess):
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen at all addresses of a host that this machine has, at one port; 0 is any
-    that is free (`InvalidSettings` where that cannot be)."""
+    """Sockets that listen on all local addresses of a host, at one port; 0 is any free port
+    (`InvalidSettings` if that fails)."""
     found: list[socket.socket] = []
     absent: OSError | None = None
     try:
@@ -278,7 +275,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
             except OSError as error:
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
-                absent = error  # such as ::1 where there is no IPv6
+                absent = error  # such as ::1 without IPv6
         if absent is not None and not found:
             raise absent
     except OSError as error:
@@ -293,30 +290,30 @@ def bound(host: str, port: int) -> list[socket.socket]:
 def _unbound(error: OSError, where: str) -> InvalidSettings:
     known = error.errno is not None and not isinstance(error, socket.gaierror)
     why = os.strerror(error.errno or 0) if known else error.strerror or str(error)
-    remedy = "give a --host and --port of this machine"
+    remedy = "give another --host or --port"
     if error.errno == errno.EADDRINUSE:
-        remedy = "another server may run there: end it, or give another --port"
-    return InvalidSettings(faults=[f"{where} cannot be listened at ({why}): {remedy}"])
+        remedy = "stop the program that uses the port, or give another --port"
+    return InvalidSettings(faults=[f"cannot listen on {where} ({why}): {remedy}"])
 
 
 def run(
-    plan: Plan,
-    begun: Callable[[Began], None] = lambda began: None,
+    plan: ServePlan,
+    begun: Callable[[ServerStarted], None] = lambda began: None,
     ending: Callable[[float], None] = lambda grace: None,
     waiting: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until a signal comes. `begun` is called once it is served, `ending` with the seconds
-    that runs have when a signal came, `waiting` when the store does not answer at once. Whatever is
-    wrong is told before anything is bound (`InvalidSettings`, `StoreError`, `MissingExtra`)."""
+    """Serve until a signal comes. `begun` is called when the server has started, `ending` with the
+    grace of the runs when a signal has come, `waiting` if the store does not answer at once. Faults
+    are raised before anything is bound (`InvalidSettings`, `StoreError`, `MissingExtra`)."""
     settings = plan.settings()
     with StoreCreation(settings.registry().address(settings.default)):
         known = asyncio.run(known_callers(settings, waiting))
         sockets = bound(plan.host, plan.port)
-    passing = plan.port == 0  # nobody will serve at this port again by name
+    passing = plan.port == 0  # the port is not used again by its number
     plan = replace(plan, port=int(sockets[0].getsockname()[1]))
     os.environ[VARIABLE] = msgspec.json.encode(plan).decode()
     token = plan.admit(settings)
-    began = Began(
+    began = ServerStarted(
         port=plan.port,
         kept=settings.default != "memory",
         known=known,
@@ -325,21 +322,21 @@ def run(
     )
     config = _config(plan, settings)
     calls = (lambda: begun(began), lambda: ending(settings.grace))
-    # uvicorn hands the signal on when all is done: it was heeded, and nothing has failed.
+    # uvicorn raises the signal again after a clean shutdown, which is a success.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     with contextlib.nullcontext() if token is None else token.serving(plan.host, passing=passing):
         if plan.workers == 1:
             Server(config, *calls).run(sockets)
             return
-        workers = Workers(config, sockets, *calls)
+        workers = WorkerProcesses(config, sockets, *calls)
         workers.run()
     if workers.interrupted:
         raise KeyboardInterrupt
     if not workers.told:
-        raise InvalidSettings(faults=["a worker could not begin to serve: see what it said above"])
+        raise InvalidSettings(faults=["a worker could not start: see its messages above"])
 
 
-def _config(plan: Plan, settings: Settings) -> uvicorn.Config:
+def _config(plan: ServePlan, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         FACTORY,
         factory=True,

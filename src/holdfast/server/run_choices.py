@@ -1,5 +1,5 @@
-"""What clients may choose for the runs of an agent: a model that is offered to them, and limits
-within those of the operator. A program that calls the harness itself is not bound by this."""
+"""What clients may choose for the runs of an agent: one of the offered models, and limits within
+those of the operator. Programs that use the harness directly are not restricted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..log import events as ev
 from ..log.codec import typed
 from ..log.state import State
 from ..values.options import STEPS, RunLimits
-from .uploads.manifest import Described
+from .uploads.manifest import AgentManifest
 
 NAMES = ("steps", "tokens", "cost", "seconds")
 
 
 class Choices(NamedTuple):
-    """What clients may choose: `models` by reference, `provider/*` or `*`, and at most `limits`
-    for each run. A mode of the agent that names its own number of steps counts instead."""
+    """What clients may choose: `models` by reference, `provider/*` or `*`, and at most `limits` for
+    each run. The number of steps of a mode takes precedence over that of `limits`."""
 
     agent: Agent
     models: Collection[str]
@@ -35,25 +35,25 @@ class Choices(NamedTuple):
 
     @classmethod
     def of(cls, session: Session, models: Collection[str] | None = None) -> Choices:
-        """Those of a session, with the server's list of models for a harness that has none."""
+        """The choices of a session, with the server's list of models if the harness has none."""
         config: Config = core_of(session).host.config
         offered = next(one for one in (config.offered, models, config.named) if one is not None)
         return cls(core_of(session).config.agent, offered, config.bounds.limits)
 
     def check_model(self, ref: str, field: str = "model") -> None:
-        """Refuse a model that is not offered."""
+        """Reject a model that is not offered."""
         check_offered(ref, self.models, field)
 
     def check_limits(
         self, given: Mapping[str, float], mode: Mode | None = None, field: str = "limits"
     ) -> None:
-        """Refuse limits above those of the operator in a mode; without one, in any."""
+        """Reject limits above those of the operator, in a mode or in any mode."""
         for name, value in given.items():
             most = self._most(name, mode)
             if most is not None and value > most:
                 raise InvalidValue(
                     field=f"{field}.{name}",
-                    problem=f"is {value}, and the server allows {most}",
+                    problem=f"{value} exceeds the server's limit of {most}",
                     remedy=f"give at most {most}, or leave it out",
                     limit=most,
                 )
@@ -68,7 +68,7 @@ class Choices(NamedTuple):
         return None if most is None else max(most, *steps_of(self.agent), 0)
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Refuse metadata that choose a model for sub-agents which is not offered."""
+        """Reject metadata that choose a model for sub-agents which is not offered."""
         every = model_setting(None)
         for name, value in metadata.items():
             if (name == every or name.startswith(f"{every}.")) and isinstance(value, str):
@@ -77,16 +77,16 @@ class Choices(NamedTuple):
     def check_message(
         self, message: ev.MessageReceived, mode: Mode | None = None, where: str = ""
     ) -> None:
-        """Refuse a message that asks for more."""
+        """Reject a message with a model or limits that are not allowed."""
         if message.model is not None:
             self.check_model(message.model, f"{where}model")
         self.check_limits(message.limits, mode, f"{where}limits")
 
-    # An agent that a client brings
+    # An uploaded agent
 
-    def check_described(self, wanted: Described, final: Described) -> None:
-        """Refuse an agent that names other models or more steps, unless it is the operator's
-        `harden` that made `final` of what the client `wanted`."""
+    def check_described(self, wanted: AgentManifest, final: AgentManifest) -> None:
+        """Reject an uploaded agent that names other models or more steps. What the operator's
+        `harden` has changed from `wanted` to `final` is allowed."""
         for field, ref in _models_of(final):
             if ref is not None and (field, ref) in _models_of(wanted):
                 self.check_model(ref, field)
@@ -95,11 +95,11 @@ class Choices(NamedTuple):
             if mode.steps is not None and steps.get(mode.name) == mode.steps:
                 self.check_limits({"steps": mode.steps}, field=f"modes[{n}]")
 
-    # A session that a client brings
+    # An imported session
 
     def check_bundle(self, bundle: Bundle, states: Mapping[str, State]) -> None:
-        """Refuse a bundle that goes on with other models, or with more than is allowed. What its
-        runs that have ended used does not matter."""
+        """Reject a bundle that would continue with models or limits that are not allowed. Its
+        finished runs do not matter."""
         for thread, state in states.items():
             where = f"threads[{thread[:100]!r}]."
             for ref in {state.model, *state.models.values()} - {None}:
@@ -113,14 +113,14 @@ class Choices(NamedTuple):
 
 
 async def check_again(session: Session, seq: int, choices: Choices) -> None:
-    """Refuse to ask a message again that came with more than clients may choose."""
+    """Reject regenerating a message with a model or limits that are not allowed."""
     core = core_of(session)
     plan = await again(core.live, seq)
     for one in plan.asked:
         choices.check_message(one.message, core.config.mode(core.live.state))
 
 
-def _models_of(described: Described) -> list[tuple[str, str | None]]:
+def _models_of(described: AgentManifest) -> list[tuple[str, str | None]]:
     modes = [(f"modes[{n}].model", mode.model) for n, mode in enumerate(described.modes)]
     return [("model", described.model), *modes]
 

@@ -1,5 +1,5 @@
-"""The server itself: its stores, engines, keys and limits, opened when first needed and closed
-in order. It knows no HTTP."""
+"""The service behind the routes: stores, engines, keys and limits, opened when first needed and
+closed in order. It does not depend on HTTP."""
 
 from __future__ import annotations
 
@@ -9,37 +9,36 @@ import itertools
 import logging
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Any
 
 from ..cancellation import cancellable, ended
-from ..errors import HarnessClosed, HoldfastError, RateLimited, UnknownAgent, UnknownEngine
+from ..errors import HarnessClosed, HoldfastError, UnknownEngine
 from ..harness.agents.agent import Agent
 from ..log.catalog import Row
 from ..values.options import RunLimits
 from .auth.audit import Audit
-from .auth.callers import RESERVED, AuthHandler, Caller, Credentials, Known
-from .auth.idempotency import Once
-from .auth.keys import KeyAuth, Keys, split
-from .auth.limits import BUCKETS, Gate, Rate
-from .engines import Engine, HoldfastEngine
-from .placement.locator import Places
+from .auth.authentication import Authenticator
+from .auth.idempotency import IdempotencyStore
+from .auth.keys import ApiKeys
+from .auth.limits import ConcurrencyLimiter, RateLimiter
+from .engines import Engine, HoldfastEngine, Serving, serving
+from .placement.locator import SessionLocator
 from .placement.removals import Removals
-from .placement.write_check import Writing
+from .placement.write_check import WriteCheck
 from .run_choices import Choices
 from .settings import Settings
-from .streams.backpressure import Streams
+from .streams.backpressure import OpenStreams
 from .streams.outbox import Outbox
-from .uploads.agent_adoption import Adopting, serving
-from .uploads.agents import Loading
+from .uploads.agent_adoption import AgentAdoption
+from .uploads.agents import AgentLoaders
 
 LOGGER = logging.getLogger("holdfast.server")
-LOOK = 5.0  # seconds between two looks for runs of agents that others loaded
+LOOK = 5.0  # seconds between two searches for runs of uploaded agents
 GUESSES = 8  # unknown keys of one address that are looked up at a time
-SWEEP = 3_600.0  # seconds between two looks for old answers and work folders of deleted sessions
+SWEEP = 3_600.0  # seconds between two removals of old responses and work folders
 
 
 class Service:
-    """All that the routes share. Nothing in it outlives the process, and nothing has to."""
+    """What all routes share. It has no state that must outlive the process."""
 
     def __init__(self, settings: Settings) -> None:
         settings.check()
@@ -50,33 +49,36 @@ class Service:
                 engine.offer(settings.models)
         self._registry = settings.registry()
         unsure = settings.limits.unsure_seconds
-        self.places = Places(self._registry, settings.default, unsure=unsure)
-        self.writing = Writing(self.places.store)
+        self.places = SessionLocator(self._registry, settings.default, unsure=unsure)
+        self.writing = WriteCheck(self.places.store)
         self.outbox = Outbox(self.limits)
-        self.streams = Streams(naming=self.places.naming, outbox=self.outbox)
+        self.streams = OpenStreams(naming=self.places.naming, outbox=self.outbox)
         self.removals = Removals()
         self.audit = Audit(settings.audit, settings.redactor)
         limits = self.limits
-        self.rate = Rate(limits.rate, limits.burst, "requests a second")
-        self.refusals = Rate(limits.refusals, limits.refusals * 10, "refused logins a second")
-        self.guesses = Rate(limits.refusals * 10, limits.refusals * 20, "unknown keys a second")
+        self.rate = RateLimiter(limits.rate, limits.burst, "requests a second")
         self.gates = {
-            "request": Gate(limits.concurrent, "requests at a time"),
-            "stream": Gate(limits.streams, "streams at a time"),
-            "all": Gate(limits.requests, "requests at a time, of all"),
-            "guess": Gate(min(GUESSES, limits.concurrent), "unknown keys at a time"),
+            "request": ConcurrencyLimiter(limits.concurrent, "requests at a time"),
+            "stream": ConcurrencyLimiter(limits.streams, "streams at a time"),
+            "all": ConcurrencyLimiter(limits.requests, "requests at a time, of all"),
+            "guess": ConcurrencyLimiter(min(GUESSES, limits.concurrent), "unknown keys at a time"),
         }
-        self.known = Known(BUCKETS)
-        self._auth = settings.auth if not isinstance(settings.auth, str) else None
-        self._once: Once | None = None
+        self.authentication = Authenticator(
+            None if isinstance(settings.auth, str) else settings.auth,
+            limits,
+            self.places.store,
+            self.gates["guess"],
+            self._serve_new,
+        )
+        self._once: IdempotencyStore | None = None
         self._opening = asyncio.Lock()
         self._serving: set[str] = set()
-        self._elsewhere: set[tuple[str, str]] = set()  # tenants and kinds where that is to begin
+        self._elsewhere: set[tuple[str, str]] = set()  # tenants and stores that are not served yet
         self._sweeping: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self.loading = Loading(settings.by_name(), settings.tools, settings.harden)
+        self.loading = AgentLoaders(settings.by_name(), settings.tools, settings.harden)
         self.loaders = self.loading.names
-        self.adopting = Adopting(self.engines, self.loading)
+        self.adopting = AgentAdoption(self.engines, self.loading)
         self._taking: asyncio.Task[None] | None = None
         self.version = version("holdfast")
         self.leaving = asyncio.Event()
@@ -86,11 +88,11 @@ class Service:
     # Opening and closing
 
     async def start(self) -> None:
-        """Open what is needed, and take up what was left undone, for all tenants there are."""
+        """Open the default store, and resume unfinished runs of all tenants."""
         store = await self.places.store()
         tenants = {*self.settings.tenants}
-        if self._auth is None:
-            tenants |= {*await Keys(store).tenants()}
+        if isinstance(self.settings.auth, str):  # API keys
+            tenants |= {*await ApiKeys(store).tenants()}
         for tenant in sorted(tenants):
             await self.serve(tenant)
         if self._sweeping is None:
@@ -99,7 +101,7 @@ class Service:
             self._taking = asyncio.create_task(self._take_up(), name="adopt")
 
     async def serve(self, tenant: str) -> None:
-        """Look for work of a tenant from now on."""
+        """Start to look for runs of a tenant."""
         if tenant in self._serving or self.closed:
             return
         self._serving.add(tenant)
@@ -116,7 +118,7 @@ class Service:
             await engine.serve(place)
 
     async def aclose(self, grace: float | None = None) -> None:
-        """End the streams, hand over the runs, and close. Twice is fine."""
+        """End the streams, hand over the runs, and close. Calling it twice is allowed."""
         if self._ended:
             return
         self._ended = True
@@ -135,11 +137,11 @@ class Service:
 
     @property
     def closed(self) -> bool:
-        """Whether the server goes away."""
+        """Whether the server is shutting down."""
         return self.leaving.is_set()
 
     def leave(self) -> None:
-        """Take no more requests, and let those end that wait for something."""
+        """Begin to shut down: accept no more requests, and end those that wait."""
         self.leaving.set()
         self.streams.close()
         self._registry.give_up()
@@ -149,7 +151,7 @@ class Service:
 
     @contextlib.contextmanager
     def waiting(self, patience: asyncio.Timeout) -> Iterator[None]:
-        """Wait for something, but not when the server goes away."""
+        """End a wait when the server shuts down."""
         self.waits.add(patience)
         if self.closed:
             patience.reschedule(0.0)
@@ -159,81 +161,35 @@ class Service:
             self.waits.discard(patience)
 
     def check_open(self) -> None:
-        """Refuse to begin anything while the server goes away."""
+        """Raise `HarnessClosed` while the server is shutting down."""
         if self.closed:
             raise HarnessClosed(what="the server")
 
-    # Who asks
-
-    @contextlib.contextmanager
-    def doubting(self, shown: Credentials, address: str) -> Iterator[None]:
-        """Look at what is shown, or not where the address has guessed too often (`RateLimited`).
-        That keeps nobody out who was known before, and no key: those are too long to be guessed,
-        and so they are looked up in any case, only so many at a time."""
-        with contextlib.ExitStack() as inside:
-            try:
-                if shown not in self.known:
-                    self.refusals.check(address)
-            except RateLimited:
-                keys = self._auth is None or isinstance(self._auth, KeyAuth)
-                if not keys or split(shown.bearer() or "") is None:
-                    raise
-                self.guesses.take(address)
-                inside.enter_context(self.gates["guess"].through(address))
-            yield
-
-    async def authenticate(self, shown: Credentials) -> Caller | None:
-        """Whoever asks, if the server knows them."""
-        self.check_open()
-        known = await (await self._handler()).authenticate(shown)
-        if known is not None and known.tenant.startswith(RESERVED):
-            LOGGER.warning("a caller of a tenant that is the server's own was refused")
-            return None
-        if known is not None:
-            self.known.add(shown)
-        new = known is not None and known.tenant not in self._serving
-        if known is not None and new and len(self._serving) < self.limits.tenants:
-            task = asyncio.create_task(self._serve_later(known.tenant))
+    def _serve_new(self, tenant: str) -> None:
+        """Start to look for runs of a tenant, in the background."""
+        if tenant not in self._serving and len(self._serving) < self.limits.tenants:
+            task = asyncio.create_task(self._serve_later(tenant))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
-        return known
-
-    async def still(self, shown: Credentials, caller: Caller) -> bool:
-        """Whether this is the same caller as before, with no fewer scopes. Where that cannot be
-        told, it is."""
-        try:
-            known = await self.authenticate(shown)
-        except Exception as error:  # a handler of the program's own may raise anything
-            LOGGER.warning("whether a reader may go on cannot be told: %s", type(error).__name__)
-            return True
-        return known is not None and (
-            (known.tenant, known.principal) == (caller.tenant, caller.principal)
-            and known.scopes >= caller.scopes
-        )
 
     async def _serve_later(self, tenant: str) -> None:
         try:
             await self.serve(tenant)
         except Exception as error:  # the next request tries again
             why = getattr(error, "code", type(error).__name__)
-            LOGGER.warning("no work of a tenant is looked for: %s", why)
+            LOGGER.warning("runs of a tenant are not looked for: %s", why)
 
-    async def _handler(self) -> AuthHandler:
-        if self._auth is None:
-            self._auth = KeyAuth(Keys(await self.places.store()))
-        return self._auth
-
-    async def once(self) -> Once:
-        """Where answers to requests with a key are kept."""
+    async def once(self) -> IdempotencyStore:
+        """The stored responses to requests with an idempotency key."""
         if self._once is None:
             store = await self.places.store()
-            self._once = Once(store, waiting=self.waiting, check=self.check_open)
+            self._once = IdempotencyStore(store, waiting=self.waiting, check=self.check_open)
         return self._once
 
     # Engines
 
     def engine(self, name: str | None) -> tuple[str, Engine]:
-        """An engine by its name; None is the first (`UnknownEngine`)."""
+        """An engine by its name; None is the first engine (`UnknownEngine`)."""
         if name is None:
             name = next(iter(self.engines))
         if name not in self.engines:
@@ -241,22 +197,18 @@ class Service:
         return name, self.engines[name]
 
     def choices(self, engine: Engine | None, agent: str | None) -> Choices | None:
-        """What clients may choose for runs of an agent, None being one that a client brings. Where
-        nothing here serves it, nothing is offered but what the settings list; an engine that is
-        no harness decides for itself (None)."""
+        """What clients may choose for the runs of an agent; `agent` is None for a new upload. If no
+        engine serves the agent, only the models of the settings are offered. None if the engine
+        has no choices."""
         if engine is None:
             unserved = Agent(agent or "agent", instructions="Help.")
             return Choices(unserved, self.settings.models or (), RunLimits())
         choices = getattr(engine, "choices", None)
         return None if choices is None else choices(agent)
 
-    def serves(self, row: Row) -> tuple[str, Engine, str]:
-        """The engine that drives a session, its name, and the agent's key (`UnknownAgent`)."""
-        name, engine, agent = serving(self.engines, row.agent)
-        brought: Any = engine if agent in getattr(engine, "adopted", ()) else None
-        if brought is not None and not brought.has_adopted(agent, row.tenant):
-            raise UnknownAgent(agent=agent, available=engine.agents)
-        return name, engine, agent
+    def serves(self, row: Row) -> Serving:
+        """The engine that drives a session (`UnknownAgent`)."""
+        return serving(self.engines, row.agent, row.tenant)
 
     async def _take_up(self) -> None:
         while True:
@@ -266,14 +218,14 @@ class Service:
                         await self._serve_in(tenant, kind)
                     self._elsewhere.discard((tenant, kind))
                 except HoldfastError as error:  # tried again
-                    LOGGER.warning("no work is looked for in the %s store: %s", kind, error.code)
+                    LOGGER.warning("runs are not looked for in the %s store: %s", kind, error.code)
             for tenant, kind in itertools.product(sorted(self._serving), self.places.order):
                 try:
                     with cancellable():
                         if self.loaders and (tenant, kind) not in self._elsewhere:
                             await self.adopting.take_up(await self.places.place(tenant, kind))
                 except HoldfastError as error:
-                    LOGGER.warning("runs of loaded agents are not taken up: %s", error.code)
+                    LOGGER.warning("runs of uploaded agents are not resumed: %s", error.code)
             await asyncio.sleep(LOOK)
 
     async def _sweep(self) -> None:
@@ -285,7 +237,7 @@ class Service:
                         await (await self.once()).sweep(tenant)
                         await self.adopting.tidy(await self.places.place(tenant))
                 except HoldfastError as error:
-                    LOGGER.warning("old answers are not swept: %s", error.code)
+                    LOGGER.warning("old responses are not removed: %s", error.code)
             await self._tidy_folders()
             await asyncio.sleep(SWEEP)
 
@@ -295,4 +247,4 @@ class Service:
                 if (tidy := getattr(engine, "tidy", None)) is not None:
                     await tidy()
             except HoldfastError as error:
-                LOGGER.warning("work folders of %s are not swept: %s", name, error.code)
+                LOGGER.warning("work folders of %s are not removed: %s", name, error.code)

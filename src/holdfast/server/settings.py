@@ -1,8 +1,8 @@
-"""The settings of a server: in code, or in one TOML file. Everything that is wrong with them is
-found before anything is opened, and told at once.
+"""The settings of a server, in code or in a TOML file. All faults are found before anything is
+opened, and reported together.
 
-In a file, an agent is `module:name`. Secrets stand in the environment: wherever a text is
-`env:NAME`, the value of that variable is meant. The model `scripted/offline` is always there.
+In a file, an agent is `module:name`. Secrets come from the environment: `env:NAME` stands for the
+value of that variable. The model `scripted/offline` is always available.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from .loaders import Loader
 from .uploads.agents import Harden
 
 MEMORY = "memory:"
-KEYS = "keys"  # the name of the auth that looks into the store
+KEYS = "keys"  # the name of the auth by API keys
 TABLES = {
     *("agents", "engines", "loaders", "sandbox", "stores"),
     *("auth", "limits", "run_limits", "audit", "server", "harness"),
 }
-WRITTEN = {  # how one is begun, where something else stands in its place
+WRITTEN = {  # an example of each table, for errors
     "agents": '[agents] with NAME = "module:name"',
     "auth": '[auth] with kind = "keys"',
     "stores": '[stores] with sqlite = "sqlite:shop.db"',
@@ -64,28 +64,28 @@ OWN = {
     "storage",
     "tenant",
     "limits",
-}  # settings of a harness that the server makes
-NOBODY = "there is no agent: give `agents`, or an engine that has some"
+}  # settings of a harness that the server sets
+NOBODY = "there are no agents: give `agents`, or an engine with agents"
 Source: TypeAlias = "str | Builder"
 ENVIRON = "env:"
 
 
 @dataclass(kw_only=True)
 class Settings:
-    """What a server is run with.
+    """The settings of a server.
 
-    `agents` are agents by the names that clients ask for, or a list of them. `engines` are
-    other engines by name. `store` is the URL of the one store; for several, `stores` are URLs or
-    builders by kind, as for `StoreRegistry`, and the first is the default. `auth` is a handler,
-    or `"keys"` for keys in the default store. `harness` are settings of `Harness` for all agents.
+    `agents` are agents by their public names, or a list of them. `engines` are other engines by
+    name. `store` is the URL of the store; for several, `stores` has URLs or builders by kind, as in
+    `StoreRegistry`, and the first is the default. `auth` is a handler, or `"keys"` for API keys in
+    the default store. `harness` are settings of `Harness` for all agents.
 
-    Clients may bring agents by the `loaders`: a mapping by name, or a list of them. `tools` are
-    those that such agents may name, and `harden` is given what they say and returns what holds.
-    `envs` are the variables that clients may set for the commands of their sessions.
+    Clients may upload agents by the `loaders`: a mapping by name, or a list of them. `tools` are
+    those that such agents may use, and `harden` may change their manifest. `envs` are
+    the variables that clients may set for the commands of their sessions.
 
     `models` are those that clients may choose, by reference, `provider/*` or `*`; by default those
     that the agent, its modes, its sub-agents and the harness name. `run_limits` are the limits of
-    each run, which no client exceeds.
+    each run, which clients cannot exceed.
     """
 
     agents: Mapping[str, Made] | Sequence[Agent] = ()
@@ -114,7 +114,7 @@ class Settings:
         if store is None:
             return
         if not isinstance(store, str):
-            problem = f"store is {type(store).__name__}: pass the URL of one, or stores={{kind: …}}"
+            problem = f"store is {type(store).__name__}: pass a URL, or stores={{kind: …}}"
             raise InvalidSettings(faults=[problem])
         if self.stores != MEMORY:
             raise InvalidSettings(faults=["store and stores are both given: pass one of them"])
@@ -128,11 +128,11 @@ class Settings:
         except OSError as error:
             raise InvalidSettings(faults=[f"{path}: {error.strerror}"]) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidSettings(faults=[f"{path} is no TOML: {error}"]) from error
+            raise InvalidSettings(faults=[f"{path} is not valid TOML: {error}"]) from error
         return read(tables)
 
     def engine(self) -> Mapping[str, Engine]:
-        """The engines by name, the harness among them if there are agents."""
+        """The engines by name, with the harness if there are agents."""
         if not self.agents and (self.engines or not self.loaders):
             return dict(self.engines)
         return {
@@ -168,10 +168,10 @@ class Settings:
         return next(iter(self.stores), "memory")
 
     def check(self) -> None:
-        """Refuse what cannot work; every fault is listed."""
+        """Raise `InvalidSettings` with every fault."""
         found = [*self._faults()]
         if isinstance(self.auth, LocalTokenAuth) and not self.auth.ready:
-            found.append("auth `local` is for `holdfast serve`, which keeps the token: use keys")
+            found.append("auth `local` works only with `holdfast serve`: use keys")
         if found:
             raise InvalidSettings(faults=found)
 
@@ -181,14 +181,14 @@ class Settings:
         yield from self._engine_faults()
         try:
             if self.default not in (kinds := self.registry().kinds):
-                yield f"default_store {self.default!r} is none of {', '.join(kinds)}"
+                yield f"default_store {self.default!r} does not exist: use {', '.join(kinds)}"
         except HoldfastError as error:
             yield str(error)
         if isinstance(self.auth, str):
             if self.auth != KEYS:
                 yield f"auth is {self.auth!r}: use {KEYS!r}, or a handler"
         elif not callable(getattr(self.auth, "authenticate", None)):
-            yield f"auth is {type(self.auth).__name__}, which has no authenticate"
+            yield f"auth is {type(self.auth).__name__}, which has no method authenticate"
         if isinstance(self.audit, FileAudit):
             yield from self.audit.faults()
         yield from self.limits.faults()
@@ -200,7 +200,7 @@ class Settings:
         taken = {"harness", *inspect.signature(Harness).parameters} - OWN
         unknown = [name for name in self.harness if name not in taken]
         for name in unknown:
-            yield f"harness.{name} is no setting: {instead(name, sorted(taken))}"
+            yield f"harness.{name} is not a setting: {instead(name, sorted(taken))}"
         if not unknown:
             yield from _tried(self.engine)
 
@@ -220,7 +220,7 @@ class Settings:
             if (wrong := _wrong_origin(origin)) is not None:
                 yield f"origin {origin!r} {wrong}"
             elif isinstance(self.auth, NoAuth) and not is_local(origin.partition("://")[2]):
-                yield f"origin {origin!r} is not of this machine, as auth `none` wants it: use keys"
+                yield f"origin {origin!r} is not on this machine, which auth `none` needs: use keys"
 
 
 def _wrong_model(ref: Any) -> str | None:
@@ -229,21 +229,21 @@ def _wrong_model(ref: Any) -> str | None:
     try:
         _, name = split_ref(ref)
     except HoldfastError:
-        return "is no model: write provider/model, provider/* or *"
+        return "is not a model: write provider/model, provider/* or *"
     return "has a * in its name: write provider/* or *" if "*" in name and name != "*" else None
 
 
 def _wrong_origin(origin: str) -> str | None:
     if origin == "*":
-        return "is any page there is: name each origin, as in https://shop.example"
+        return "would allow every page: name each origin, as in https://shop.example"
     scheme, there, rest = origin.partition("://")
     if not there or not _SCHEME.fullmatch(scheme):
         return f"has no scheme: did you mean http://{origin.lstrip('/')}?"
     address = _ORIGIN.fullmatch(rest)
     if address is None:
-        return "is no origin: give scheme, host and port, as in https://shop.example"
+        return "is not an origin: give scheme, host and port, as in https://shop.example"
     if address["path"] is not None or origin != origin.lower():
-        return f"is not as browsers write it: did you mean {scheme}://{address['host']}?".lower()
+        return f"is not what browsers send: did you mean {scheme}://{address['host']}?".lower()
     return None
 
 
@@ -256,10 +256,10 @@ def _tried(call: Callable[[], Any]) -> Iterator[str]:
         call()
     except HoldfastError as error:
         yield from getattr(error, "faults", None) or [str(error)]
-    except Exception as error:  # whatever a function of the program's own raises
+    except Exception as error:  # a function of the user may raise anything
         yield (
-            f"an agent cannot be made ({type(error).__name__}: {error}): name an Agent, or a "
-            "function of **settings that returns a Harness"
+            f"an agent cannot be created ({type(error).__name__}: {error}): name an Agent, or a "
+            "function that takes **settings and returns a Harness"
         )
 
 
@@ -268,11 +268,11 @@ def _kind(url: str) -> str:
     return {"postgresql": "postgres", "mongodb+srv": "mongodb"}.get(scheme, scheme)
 
 
-# A file
+# Settings files
 
 
 def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
-    """Settings out of the tables of a file."""
+    """The settings in the tables of a file."""
     faults: list[str] = []
     known = {name: _table(tables, name, environ, faults) for name in sorted(TABLES)}
     for name in sorted({*tables} - TABLES):
@@ -296,7 +296,7 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
     )
     for name, value in server.items():
         setattr(settings, name, value)
-    absent = bool(known["agents"]) and not settings.agents  # which was told already
+    absent = bool(known["agents"]) and not settings.agents  # a fault says so already
     found = [*faults, *(fault for fault in settings._faults() if not absent or fault != NOBODY)]
     if found:
         raise InvalidSettings(faults=found)
@@ -304,10 +304,10 @@ def read(tables: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> 
 
 
 def _no_table(name: str) -> str:
-    """What is wrong with a name that is no table: perhaps it is a setting of one."""
+    """The fault of an unknown table: perhaps it is a setting of another."""
     if homes := [f"[{table}]" for table, known in settings_values.HOMES.items() if name in known]:
-        return f"{name} is a setting of {' and of '.join(homes)}: write it under that"
-    return f"there is no table [{name}]: {instead(name, sorted(TABLES))}"
+        return f"{name} is a setting of {' and of '.join(homes)}: write it there"
+    return f"[{name}] is not a table: {instead(name, sorted(TABLES))}"
 
 
 def _table(
@@ -324,7 +324,7 @@ def _table(
 def _harness(
     known: Mapping[str, dict[str, Any]], only_engines: bool, faults: list[str]
 ) -> dict[str, Any]:
-    """The settings of the harness; where there are only other engines, they may be theirs."""
+    """The settings of the harness. If there are only other engines, they may have others."""
     table = known["harness"]
     if only_engines:
         faults += settings_values.misfits("harness", table, settings_values.HARNESS)
@@ -335,7 +335,7 @@ def _harness(
 
 
 def _resolved(value: Any, path: str, environ: Mapping[str, str], faults: list[str]) -> Any:
-    """A value with the variables that it names."""
+    """A value with all environment variables replaced."""
     if isinstance(value, dict):
         return {k: _resolved(v, f"{path}.{k}", environ, faults) for k, v in value.items()}
     if isinstance(value, list):
@@ -418,14 +418,5 @@ def _run_limits(table: Mapping[str, Any], faults: list[str]) -> RunLimits | None
 
 
 def _limits(table: Mapping[str, Any], faults: list[str]) -> ServerLimits:
-    known, given = ServerLimits.__struct_fields__, dict[str, Any]()
-    for name, value in table.items():
-        try:
-            msgspec.convert({name: value}, ServerLimits)
-            given[name] = value
-        except msgspec.ValidationError:
-            wrong = f"is {settings_values.sort(value)}: give a number"
-            if name not in known:
-                wrong = f"is no setting: {instead(name, sorted(known))}"
-            faults.append(f"limits.{name} {wrong}")
+    given = settings_values.fitting("limits", table, settings_values.LIMITS, faults)
     return msgspec.convert(given, ServerLimits)

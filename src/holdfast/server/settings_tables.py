@@ -1,5 +1,5 @@
-"""The tables of a settings file that name things of the program's own: loaders, engines, tools,
-a sandbox. What is wrong with them is added to the faults."""
+"""The tables of a settings file that name objects of the user's program: loaders, engines, tools
+and a sandbox. What is wrong with them is added to the faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import settings_values
 from .auth.audit import unmade
 from .engines import Engine
 from .loaders import GitLoader, InlineLoader, Loader, LocalLoader
-from .settings_values import Shape, fitting, misfits, sort
+from .settings_values import SettingType, fitting, misfits, sort
 
 LOADERS: dict[str, Callable[[Mapping[str, Any]], Loader]] = {
     "inline": lambda about: InlineLoader(),
@@ -28,7 +28,7 @@ LOADERS: dict[str, Callable[[Mapping[str, Any]], Loader]] = {
 
 
 def named(at: Any, what: str, faults: list[str]) -> Any:
-    """What `module:name` names, or None."""
+    """The object that `module:name` names, or None."""
     module_name, colon, name = at.partition(":") if isinstance(at, str) else ("", "", "")
     if not (colon and module_name and name):
         given = repr(at) if isinstance(at, str) else sort(at)
@@ -38,7 +38,7 @@ def named(at: Any, what: str, faults: list[str]) -> Any:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # whatever a program of the user's own raises
+    except Exception as error:  # a module of the user may raise anything
         why = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         faults.append(f"{what}: {module_name!r} cannot be imported ({why})")
         return None
@@ -52,7 +52,7 @@ def named(at: Any, what: str, faults: list[str]) -> Any:
 
 def loaders(table: Mapping[str, Any], faults: list[str]) -> dict[str, Loader]:
     """The loaders: `inline = {}`, `local = {root = …}`, `git = {allowed = […]}`, or
-    `NAME = "module:name"` for one of the program's own."""
+    `NAME = "module:name"` for a custom one."""
     return dict(_loaders(table, faults))
 
 
@@ -63,12 +63,14 @@ def _loaders(table: Mapping[str, Any], faults: list[str]) -> Iterator[tuple[str,
             if (made := named(about, path, faults)) is not None:
                 yield name, made
         elif name not in LOADERS:
-            faults.append(f"{path}: there are {', '.join(LOADERS)}, or write module:name")
+            faults.append(f"{path} is not a loader: use {', '.join(LOADERS)}, or write module:name")
         elif not isinstance(about, dict):
             faults.append(f"{path} is {sort(about)}: give a table, or module:name")
         elif (given := _whole(path, about, settings_values.LOADERS[name], faults)) is not None:
             if name == "local" and not Path(given["root"]).is_dir():
-                faults.append(f"{path}.root: there is no folder {given['root']!r}: make it first")
+                faults.append(
+                    f"{path}.root: the folder {given['root']!r} does not exist: create it"
+                )
                 continue
             try:
                 yield name, LOADERS[name](given)
@@ -77,9 +79,9 @@ def _loaders(table: Mapping[str, Any], faults: list[str]) -> Iterator[tuple[str,
 
 
 def _whole(
-    path: str, table: Mapping[str, Any], known: Mapping[str, Shape], faults: list[str]
+    path: str, table: Mapping[str, Any], known: Mapping[str, SettingType], faults: list[str]
 ) -> dict[str, Any] | None:
-    """A table that has all of the settings that are known, and no others."""
+    """A table in which all settings are required."""
     before = len(faults)
     given = fitting(path, table, known, faults)
     for name in known:
@@ -89,7 +91,7 @@ def _whole(
 
 
 def tools(names: Sequence[Any], faults: list[str]) -> list[Tool]:
-    """The tools that agents which are loaded may use."""
+    """The tools that uploaded agents may use."""
     found = []
     for at in names:
         made = named(at, f"tool {at!r}", faults)
@@ -103,8 +105,8 @@ def tools(names: Sequence[Any], faults: list[str]) -> list[Tool]:
 def engines(
     table: Mapping[str, Any], settings: Mapping[str, Any], faults: list[str]
 ) -> dict[str, Engine]:
-    """Further engines: `make` names a function that makes one, `agents` its agents as
-    `module:name`, and the rest is handed to it."""
+    """Other engines: `make` names a function that creates one, `agents` are its agents as
+    `module:name`, and the other settings are passed to the function."""
     found: dict[str, Engine] = {}
     for name, about in table.items():
         path = f"engines.{name}"
@@ -133,11 +135,10 @@ def engines(
 
 
 def _unexpected(error: TypeError, given: Mapping[str, Any]) -> str:
-    """What a function says that was called with settings which it does not take, without the
-    words of Python where they can be spared."""
+    """The fault of a function that does not take a setting, in plainer words than Python's."""
     for name in given:
         if "unexpected keyword argument" in str(error) and f"'{name}'" in str(error):
-            return f"{name} is no setting of it"
+            return f"{name} is not a setting of this engine"
     return str(error)
 
 
@@ -147,11 +148,11 @@ def sandbox(table: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
         return {}
     given = fitting("sandbox", table, settings_values.SANDBOX, faults)
     if "dir" not in table:
-        faults.append("sandbox.dir is missing: name a folder, in which each session gets one")
+        faults.append("sandbox.dir is missing: name the folder for the work folders of sessions")
     if "dir" not in given:
         return {}
     if (why := unmade(Path(given["dir"]))) is not None:
-        faults.append(f"sandbox.dir: the folder {given['dir']!r} cannot be made ({why})")
+        faults.append(f"sandbox.dir: the folder {given['dir']!r} cannot be created ({why})")
         return {}
     try:
         return {"sandbox": LocalSandbox(**given)}

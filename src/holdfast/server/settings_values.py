@@ -1,19 +1,22 @@
-"""What the tables of a settings file may hold: the settings there are and what each takes. Of a
-value that does not fit only its sort is told, since it may be a secret."""
+"""The settings that the tables of a settings file may have, and their types. An error names only
+the type of an invalid value, because the value may be a secret."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ..errors.root import instead
 from .auth.limits import ServerLimits
 
-LARGEST = 1e15  # more is no number of anything here
+LARGEST = 1e15  # a larger number is a mistake
 
 
-class Shape(NamedTuple):
-    """What a setting takes, in words and as a test."""
+class SettingType(NamedTuple):
+    """The type of a setting: its name, and a test."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -28,18 +31,26 @@ def _are_texts(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
+def _converts(type: Any, value: Any) -> bool:
+    try:
+        msgspec.convert(value, type)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 def _is_environment(value: Any) -> bool:
     texts = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     return texts or isinstance(value, str)
 
 
-TEXT = Shape("a text", lambda value: isinstance(value, str))
-TEXTS = Shape('a list of texts, as in ["one", "two"]', _are_texts)
-FLAG = Shape("true or false", lambda value: isinstance(value, bool))
-NUMBER = Shape("a number", _is_number)
-SECONDS = Shape("a number of seconds, as in 10.0", _is_number)
-WHOLE = Shape("a whole number", lambda value: type(value) is int)
-TABLE = Shape("a table", lambda value: isinstance(value, dict))
+TEXT = SettingType("a text", lambda value: isinstance(value, str))
+TEXTS = SettingType('a list of texts, as in ["one", "two"]', _are_texts)
+FLAG = SettingType("true or false", lambda value: isinstance(value, bool))
+NUMBER = SettingType("a number", _is_number)
+SECONDS = SettingType("a number of seconds, as in 10.0", _is_number)
+WHOLE = SettingType("a whole number", lambda value: type(value) is int)
+TABLE = SettingType("a table", lambda value: isinstance(value, dict))
 
 AUTH = {
     "keys": {"kind": TEXT},
@@ -75,25 +86,29 @@ HARNESS = {
 }
 SANDBOX = {
     "dir": TEXT,
-    "env": Shape('"minimal", "inherit" or a table of texts', _is_environment),
+    "env": SettingType('"minimal", "inherit" or a table of texts', _is_environment),
     "kill_grace": SECONDS,
     "output_limit": WHOLE,
     "shared": FLAG,
     "shell": TEXT,
     "timeout": SECONDS,
 }
+LIMITS = {
+    field.name: SettingType("a number", partial(_converts, field.type))
+    for field in msgspec.structs.fields(ServerLimits)
+}
 STORE = {"url": TEXT, "allow": TABLE}
 ENGINE = {"make": TEXT, "agents": TABLE}
-HOMES = {  # the tables that have settings of fixed names
+HOMES = {  # the tables with fixed settings
     "server": {*SERVER},
-    "limits": {*ServerLimits.__struct_fields__},
+    "limits": {*LIMITS},
     "run_limits": {*RUN_LIMITS},
     "harness": {*HARNESS},
     "auth": {name for known in AUTH.values() for name in known},
     "audit": {*AUDIT},
     "sandbox": {*SANDBOX},
 }
-LOADERS: dict[str, dict[str, Shape]] = {
+LOADERS: dict[str, dict[str, SettingType]] = {
     "inline": {},
     "local": {"root": TEXT},
     "git": {"allowed": TEXTS},
@@ -101,26 +116,26 @@ LOADERS: dict[str, dict[str, Shape]] = {
 
 
 def fitting(
-    path: str, table: Mapping[str, Any], known: Mapping[str, Shape], faults: list[str]
+    path: str, table: Mapping[str, Any], known: Mapping[str, SettingType], faults: list[str]
 ) -> dict[str, Any]:
-    """The settings of a table that are known and fit; all others are faults."""
+    """The valid settings of a table; all others are faults."""
     for name in table:
         if name not in known:
-            faults.append(f"{path}.{name} is no setting: {instead(name, sorted(known))}")
+            faults.append(f"{path}.{name} is not a setting: {instead(name, sorted(known))}")
     there = {name: value for name, value in table.items() if name in known}
     faults += misfits(path, there, known)
     return {name: value for name, value in there.items() if known[name].fits(value)}
 
 
-def misfits(path: str, table: Mapping[str, Any], known: Mapping[str, Shape]) -> Iterator[str]:
-    """What is wrong with those settings of a table that are known."""
+def misfits(path: str, table: Mapping[str, Any], known: Mapping[str, SettingType]) -> Iterator[str]:
+    """The faults of the known settings of a table."""
     for name, value in table.items():
         if name in known and not known[name].fits(value):
             yield f"{path}.{name} is {sort(value)}: give {known[name].words}"
 
 
 def sort(value: Any) -> str:
-    """What a value of a file is, in words."""
+    """The type of a value, in words."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

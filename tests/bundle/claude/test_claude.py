@@ -88,7 +88,7 @@ async def test_lines_that_are_no_messages_are_kept_and_reported() -> None:
     told = {loss.what for loss in report}
     assert "a line of type 'summary'" in told
     assert "a field of a line" in told  # the id of the request
-    assert "what was used" in told  # the tier
+    assert "a usage value" in told  # the tier
 
 
 async def test_the_conversation_is_the_branch_that_went_on() -> None:
@@ -318,11 +318,11 @@ async def test_what_claude_code_has_no_word_for_is_named() -> None:
     named = {loss.what for loss in report}
     assert named >= {
         "the session's id",
-        "wishes for the run of a message",
+        "options of a message for its run",
         "a part of a message",
         "a thought",
         "a part of an answer",
-        "that a message broke off",
+        "that a message was interrupted",
         "an event run.started",
         "an event task.changed",
     }

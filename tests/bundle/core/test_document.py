@@ -25,7 +25,8 @@ from holdfast import (
 )
 from holdfast.bundle import Bundle, Mode
 from holdfast.bundle import format as f
-from holdfast.bundle.format import SCHEMA_ID, UPCASTS, rfc3339
+from holdfast.bundle.format import SCHEMA_ID, UPCASTS
+from holdfast.bundle.timestamps import rfc3339
 from holdfast.models.scripted import Say, Use
 from holdfast.stores.memory import MemoryStore
 from tests.copy.scene import SHOP, answered, said, shop, waiting

@@ -292,7 +292,7 @@ async def test_what_was_redacted_does_not_become_faithful_by_a_detour(mode: Mode
     made = await export_bundle((source, SHOP), mode=mode)
     assert isinstance(made, Bundle)
     there = (await import_bundle(target, made, purpose="read")).scope
-    with pytest.raises(InvalidValue, match=f"came from a bundle that is {mode}"):
+    with pytest.raises(InvalidValue, match=f"imported from a {mode} bundle"):
         await export_bundle((target, there), mode="local")
     again = await export_bundle((target, there), mode=mode)
     assert isinstance(again, Bundle)

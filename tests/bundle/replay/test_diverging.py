@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, InvalidValue, Mode, SessionNotFound, ToolContext, tool
-from holdfast.bundle import export_bundle
-from holdfast.bundle.replaying import Replayed, replay
+from holdfast.bundle import Replayed, export_bundle, replay
 from holdfast.events import Scope
 from holdfast.models import Say, ScriptedModel, Use
 from holdfast.models.port import FromTools

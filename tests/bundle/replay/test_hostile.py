@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from holdfast import NewEvent
-from holdfast.bundle.replaying import play, replay
+from holdfast.bundle import replay
 from holdfast.events import Event, Key
+from holdfast.harness.replay import player
 from holdfast.stores.memory import MemoryStore
 
 from .scenes import KEY, PATIENCE, SCENES, SCOPE, shop
@@ -20,7 +21,7 @@ from .scenes import KEY, PATIENCE, SCENES, SCOPE, shop
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not go on is given up soon."""
-    monkeypatch.setattr(play, "PATIENCE", 0.2)
+    monkeypatch.setattr(player, "PATIENCE", 0.2)
 
 
 async def put(store: MemoryStore, key: Key, events: list[Event]) -> None:

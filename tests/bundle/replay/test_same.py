@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Appended, Harness, Key, NewEvent, PendingQuery, tool
-from holdfast.bundle import Mode, export_bundle
-from holdfast.bundle.replaying import replay
+from holdfast.bundle import Mode, export_bundle, replay
 from holdfast.models import Say, Use
 from holdfast.models.scripted import ScriptedModel, Step
 from holdfast.store import wall_clock

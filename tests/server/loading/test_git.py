@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast import InvalidValue
-from holdfast.server.loaders import Fetched, GitLoader, InlineLoader, LocalLoader, fetch
+from holdfast.server.loaders import AgentFiles, GitLoader, InlineLoader, LocalLoader, fetch
 
 from .githttp import MANIFEST, blob, branching, commit, git, inflating, repository, served
 
@@ -219,8 +219,8 @@ class Own:
     def check(self, source: Any) -> None:
         pass
 
-    async def fetch(self, source: Any) -> Fetched:
-        return Fetched({"agent.toml": MANIFEST, **source})
+    async def fetch(self, source: Any) -> AgentFiles:
+        return AgentFiles({"agent.toml": MANIFEST, **source})
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from holdfast.harness.sandbox import LocalSandbox
 from holdfast.models.scripted import Say, ScriptedModel, Use
 from holdfast.server import MemoryAudit
 from holdfast.server.app import service_of
-from holdfast.server.loaders import Fetched, InlineLoader, LocalLoader
-from holdfast.server.uploads.manifest import Described
+from holdfast.server.loaders import AgentFiles, InlineLoader, LocalLoader
+from holdfast.server.uploads.manifest import AgentManifest
 from tests.sessions import places
 
 from ..scene import PATIENCE, Api, refund, serving, settings
@@ -40,7 +40,7 @@ class Spy(InlineLoader):
     def __init__(self) -> None:
         self.fetched = 0
 
-    async def fetch(self, source: Mapping[str, Any]) -> Fetched:
+    async def fetch(self, source: Mapping[str, Any]) -> AgentFiles:
         self.fetched += 1
         return await super().fetch(source)
 
@@ -180,7 +180,7 @@ async def test_a_load_that_fails_late_leaves_nothing(api: Api, tmp_path: Path) -
 async def test_the_request_is_over_the_description_and_the_server_over_both(
     tmp_path: Path,
 ) -> None:
-    def harden(described: Described) -> Described:
+    def harden(described: AgentManifest) -> AgentManifest:
         return msgspec.structs.replace(described, model=None)
 
     (tmp_path / "agents" / "one").mkdir(parents=True)

@@ -81,7 +81,7 @@ def test_all_that_is_wrong_with_them_is_told_at_once(tmp_path: Path) -> None:
             "sandbox.dir is missing",
             "loaders.local.root is missing",
             "loaders.git: ",
-            "loaders.svn: ",
+            "loaders.svn is not a loader",
             "nowhere",
         ),
         *("engines.other", "is Agent: name a tool"),

@@ -12,8 +12,8 @@ from holdfast import Agent, Harness, Store, tool
 from holdfast.harness.session.session import Session
 from holdfast.harness.telemetry.logs import LogConfig
 from holdfast.models.scripted import Say, ScriptedModel, Use
-from holdfast.server.streams.backpressure import Streams
-from holdfast.server.streams.session_stream import Wish, begin
+from holdfast.server.streams.backpressure import OpenStreams
+from holdfast.server.streams.session_stream import StreamRequest, begin
 
 PATIENCE = 20.0
 STORY = " ".join(f"word{n} é\u2028\U0001f600" for n in range(60))
@@ -66,10 +66,10 @@ async def sent(chunks: AsyncIterator[bytes]) -> AsyncIterator[Sent]:
     assert text == b""
 
 
-async def read(session: Session, streams: Streams | None = None, **wish: Any) -> list[Sent]:
+async def read(session: Session, streams: OpenStreams | None = None, **wish: Any) -> list[Sent]:
     """A whole stream, to its end."""
-    streams = streams or Streams(pace=0.0)
-    reading = await begin(session, Wish(**wish))
+    streams = streams or OpenStreams(pace=0.0)
+    reading = await begin(session, StreamRequest(**wish))
     async with aclosing(streams.chunks(reading)) as chunks:
         return [one async for one in sent(chunks)]
 

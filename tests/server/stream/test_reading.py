@@ -13,8 +13,8 @@ from holdfast import InvalidValue, StoreUnavailable, connect, key
 from holdfast.events import Event, NewEvent
 from holdfast.harness.session.session import core_of
 from holdfast.server import ServerLimits
-from holdfast.server.streams.backpressure import Flow, Streams
-from holdfast.server.streams.session_stream import FAILED, Wish, begin, failure
+from holdfast.server.streams.backpressure import OpenStreams, StreamWriter
+from holdfast.server.streams.session_stream import FAILED, StreamRequest, begin, failure
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import Fail, FaultyStore
 from holdfast.values.stream_items import CaughtUp
@@ -50,11 +50,11 @@ async def test_a_cursor_gives_exactly_what_follows_it_also_after_a_restart(tmp_p
 async def test_text_in_flight_joins_and_has_no_id_and_a_late_reader_gets_all_of_it() -> None:
     async with harness(MemoryStore(), delay=0.01) as serving:
         session = await serving.get_or_create("s")
-        reading = await begin(session, Wish(until="idle", after="now"))
+        reading = await begin(session, StreamRequest(until="idle", after="now"))
         seq = await session.post("Tell a story.")
         late: asyncio.Task[list[Sent]] | None = None
         found: list[Sent] = []
-        async with asyncio.timeout(PATIENCE), aclosing(Streams().chunks(reading)) as chunks:
+        async with asyncio.timeout(PATIENCE), aclosing(OpenStreams().chunks(reading)) as chunks:
             async for one in sent(chunks):
                 found.append(one)
                 if one.name == "delta" and late is None:
@@ -130,7 +130,7 @@ async def test_an_input_that_is_no_message_is_refused_before_anything_is_sent() 
         session = await serving.get_or_create("s")
         for wrong in (0, 1, 99, -4):
             with pytest.raises(InvalidValue, match="input"):
-                await begin(session, Wish(input=wrong))
+                await begin(session, StreamRequest(input=wrong))
 
 
 @pytest.mark.parity("user-demand", 27, 29)
@@ -139,8 +139,8 @@ async def test_an_input_that_is_no_message_is_refused_before_anything_is_sent() 
 async def test_silence_is_broken_and_a_server_that_goes_says_so() -> None:
     async with harness(MemoryStore()) as serving:
         session = await serving.get_or_create("s")
-        streams = Streams(heartbeat=0.01)
-        chunks = streams.chunks(await begin(session, Wish(after="now")))
+        streams = OpenStreams(heartbeat=0.01)
+        chunks = streams.chunks(await begin(session, StreamRequest(after="now")))
         async with asyncio.timeout(PATIENCE), aclosing(chunks):
             seen = [await anext(chunks) for _ in range(5)]
             assert seen[-1] == b":\n\n"
@@ -158,8 +158,8 @@ async def test_silence_is_broken_and_a_server_that_goes_says_so() -> None:
 async def test_many_readers_see_the_same_and_those_who_leave_stop_nothing() -> None:
     async with harness(MemoryStore(), delay=0.002) as serving:
         session = await serving.get_or_create("s")
-        streams = Streams()
-        gone = [streams.chunks(await begin(session, Wish())) for _ in range(5)]
+        streams = OpenStreams()
+        gone = [streams.chunks(await begin(session, StreamRequest())) for _ in range(5)]
         for chunks in gone:
             await anext(chunks)
         seq = await session.post("Tell a story.")
@@ -178,7 +178,7 @@ async def test_many_readers_see_the_same_and_those_who_leave_stop_nothing() -> N
 async def test_a_reader_that_does_not_read_costs_little_and_misses_nothing() -> None:
     async with harness(MemoryStore()) as serving:
         session = await serving.get_or_create("s")
-        flow = Flow(await begin(session, Wish()), pace=lambda: 0.0)
+        flow = StreamWriter(await begin(session, StreamRequest()), pace=lambda: 0.0)
         chunks = flow.chunks()
         await anext(chunks)
         for number in range(300):
@@ -208,7 +208,7 @@ async def test_a_session_that_goes_says_how_it_went() -> None:
             ("c", "move", "moved"),
         ):
             session = await serving.get_or_create(id)
-            chunks = Streams().chunks(await begin(session, Wish()))
+            chunks = OpenStreams().chunks(await begin(session, StreamRequest()))
             reading = sent(chunks)
             while (await anext(reading)).name != "caught_up":
                 pass
@@ -274,7 +274,7 @@ async def test_a_reader_that_pauses_where_it_has_caught_up_misses_no_end() -> No
         await session.post("Tell a story.")
         seen: list[int] = []
         async with asyncio.timeout(PATIENCE):
-            async for part in (await begin(session, Wish(until="idle"))).parts():
+            async for part in (await begin(session, StreamRequest(until="idle"))).parts():
                 if isinstance(part, CaughtUp):
                     await session.wait()  # and the state goes on meanwhile
                 seen += [part.seq] if isinstance(part, Event) else []
@@ -284,7 +284,7 @@ async def test_a_reader_that_pauses_where_it_has_caught_up_misses_no_end() -> No
 async def test_what_a_driver_says_that_was_not_told_yet_is_not_shown() -> None:
     async with harness(MemoryStore()) as serving:
         session = await serving.get_or_create("s")
-        chunks = Streams(pace=0.0).chunks(await begin(session, Wish()))
+        chunks = OpenStreams(pace=0.0).chunks(await begin(session, StreamRequest()))
         reading = sent(chunks)
         found: list[Sent] = []
         async with asyncio.timeout(PATIENCE), aclosing(chunks):

@@ -13,7 +13,7 @@ import pytest
 from litestar import Litestar
 
 from holdfast import NewEvent, Sessions, connect, key
-from holdfast.server import Caller, Credentials, ServerLimits, close_app, create_app
+from holdfast.server import Caller, RequestCredentials, ServerLimits, close_app, create_app
 
 from .scene import PATIENCE, harness
 
@@ -23,7 +23,7 @@ USUAL = frozenset({"sessions:read", "sessions:write", "pending:decide"})
 class Names:
     """Everybody is who they say they are; the boss sees all."""
 
-    async def authenticate(self, shown: Credentials) -> Caller | None:
+    async def authenticate(self, shown: RequestCredentials) -> Caller | None:
         name = shown.bearer()
         if name is None:
             return None

@@ -1,13 +1,13 @@
 """The Claude Agent SDK's sessions on any Holdfast store (extra `claude`).
 
-`ClaudeSessionStore` is the SDK's `SessionStore`; beside it stand wrappers for any such store,
-the transcripts that the Claude Code CLI keeps on disk, and the SDK as a model of a harness.
+`ClaudeSessionStore` is the SDK's `SessionStore`. There are also wrappers for any such store,
+an import and export of the Claude Code CLI's transcripts, and the SDK as a model of a harness.
 """
 
 from .keys import Aliases, InvalidKey
 from .provider import ClaudeProvider
-from .replay import history, next_turn, turn
 from .store import ClaudeSessionStore
+from .turns import history, next_turn, turn
 from .wrappers import PinnedSessionStore, ValidatingSessionStore, session_uuid
 
 __all__ = [

@@ -1,5 +1,5 @@
 """The engine `claude-agent-sdk` of a server: agents whose model is the Claude Agent SDK, with
-sessions that any replica goes on with."""
+sessions that any replica can continue."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ...log import events as ev
 from ...log.catalog import Query
 from ...log.codec import typed
 from ...log.events import Key, Scope
-from ...server.engines import HoldfastEngine, Place
+from ...server.engines import HoldfastEngine, TenantStore
 from ...stores.port import Store
 from ...values.records import Receipt, Remains
 from .provider import NAMESPACE, ClaudeProvider
-from .reading import all_rows
+from .reader import all_rows
 from .store import ClaudeSessionStore
 
-TENANT = "~claude:"  # + the tenant: the SDK's own sessions are not in anybody's lists
+TENANT = "~claude:"  # + the tenant: users do not see the SDK's own sessions in their lists
 
 
 class ClaudeEngine(HoldfastEngine):
-    """The harness, with the SDK for a model. The SDK's own sessions are in the same store, and go
-    with the session that they belong to."""
+    """The harness with the SDK as its model. The SDK's own sessions are in the same store, and are
+    deleted with the session that they belong to."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class ClaudeEngine(HoldfastEngine):
 
         super().__init__(agents, harness=harness, **settings)
 
-    def give(self, place: Place, id: str, envs: Mapping[str, str]) -> None:
-        """Let the SDK's process of a session find these variables, as long as ours lives."""
+    def give(self, place: TenantStore, id: str, envs: Mapping[str, str]) -> None:
+        """Set environment variables for the SDK's process of a session, until this process ends."""
         self._envs.give(Scope(place.tenant, id), envs)
 
-    async def delete(self, place: Place, agent: str, id: str) -> Receipt:
+    async def delete(self, place: TenantStore, agent: str, id: str) -> Receipt:
         await self.clear(place, agent, id)
         return await super().delete(place, agent, id)
 
-    async def clear(self, place: Place, agent: str, id: str) -> tuple[Remains, ...]:
+    async def clear(self, place: TenantStore, agent: str, id: str) -> tuple[Remains, ...]:
         left = await super().clear(place, agent, id)
         self._envs.drop(Scope(place.tenant, id))
         if theirs := await _theirs(place, id):
@@ -79,17 +79,18 @@ def claude_engine(
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> ClaudeEngine:
-    """An engine whose agents are asked through the SDK, by `model` unless one says otherwise.
+    """An engine whose agents use the SDK as their model, `model` by default.
 
         create_app(engines={"claude-agent-sdk": claude_engine([desk])}, …)
 
-    What is told of the SDK is as for `ClaudeProvider`; `settings` are those of the harness.
+    `cwd`, `allowed_tools`, `env` and `options` are those of `ClaudeProvider`, `settings` those of
+    the harness.
     """
     claude = {"cwd": cwd, "allowed_tools": allowed_tools, "env": env, "options": options}
     return ClaudeEngine(agents, model=model, claude=claude, **settings)
 
 
-async def _theirs(place: Place, id: str) -> set[str]:
+async def _theirs(place: TenantStore, id: str) -> set[str]:
     """The SDK's sessions that a session has used, in any thread."""
     found: set[str] = set()
     for row in await all_rows(place.store, Query(tenant=place.tenant, session=id)):

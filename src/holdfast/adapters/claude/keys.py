@@ -1,7 +1,8 @@
 """The SDK's keys as Holdfast's, and back. Pure.
 
-A session is the project key and the session id, each escaped, with a slash between: no two pairs
-meet. The main transcript is the thread `main`, a sub-agent's is `sub/` and its subpath.
+A session id is the escaped project key and the escaped session id, separated by a slash, so that
+each pair has its own. The main transcript is the thread `main`; the thread of a sub-agent is `sub/`
+and its subpath.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ SUB = "sub/"
 
 @dataclass(eq=False, kw_only=True)
 class InvalidKey(InvalidValue, ValueError):
-    """A key of the SDK that names nothing; also a `ValueError`, as such stores raise."""
+    """An incomplete key of the SDK; also a `ValueError`, as other session stores raise."""
 
 
-class Keys:
-    """The mapping for one tenant and its aliases, which name the project that another means."""
+class SessionKeys:
+    """The mapping for one tenant and its aliases of project keys."""
 
     def __init__(self, tenant: str, aliases: Aliases | None) -> None:
         check_name("tenant", tenant)
@@ -39,7 +40,7 @@ class Keys:
         self._aliases = aliases
 
     def project(self, project_key: str) -> str:
-        """The project that a key of the SDK means: itself, or what its alias says."""
+        """The project of a key of the SDK: its alias, or the key itself."""
         if isinstance(self._aliases, Mapping):
             project_key = self._aliases.get(project_key, project_key)
         elif self._aliases is not None:
@@ -48,7 +49,7 @@ class Keys:
         return project_key
 
     def scope(self, key: AnyKey) -> Scope:
-        """The session of a key, whatever its subpath."""
+        """The session of a key; the subpath is ignored."""
         project = self.project(part(key, "project_key"))
         session_id = part(key, "session_id")
         check_name("session_id", session_id)
@@ -57,7 +58,7 @@ class Keys:
         return scope
 
     def key(self, key: AnyKey) -> Key:
-        """The log of a key. `InvalidKey` for one without an id or with an empty subpath, and
+        """The log of a key. `InvalidKey` for a key without an id or with an empty subpath,
         `InvalidValue` for names above the limits."""
         scope = self.scope(key)
         log = Key(scope.tenant, scope.session, thread_name(subpath(key)))
@@ -66,15 +67,15 @@ class Keys:
 
 
 def part(key: Any, name: str) -> str:
-    """One of the two parts that every key has."""
+    """A required part of a key."""
     value = key.get(name) if isinstance(key, Mapping) else None
     if not isinstance(value, str) or not value:
-        raise InvalidKey(field=name, problem=f"is {value!r}", remedy="name one")
+        raise InvalidKey(field=name, problem=f"is {value!r}", remedy="pass a non-empty string")
     return value
 
 
 def subpath(key: Any) -> str | None:
-    """The subpath of a key, None for the main transcript; an empty one is refused."""
+    """The subpath of a key; None for the main transcript. `InvalidKey` if it is empty."""
     value = key.get("subpath")
     if value is not None and (not isinstance(value, str) or not value):
         raise InvalidKey(
@@ -84,12 +85,12 @@ def subpath(key: Any) -> str | None:
 
 
 def session_name(project: str, session_id: str) -> str:
-    """One name for a pair; no other pair has it."""
+    """A name for a project key and a session id that no other pair has."""
     return f"{_escape(project)}/{_escape(session_id)}"
 
 
 def parts_of(name: str) -> tuple[str, str] | None:
-    """The pair that `session_name` made `name` of, None if it is not of that form."""
+    """The project key and session id of a name from `session_name`; None for other names."""
     project, slash, session_id = name.partition("/")
     found = _unescape(project), _unescape(session_id)
     return found if slash and all(found) and session_name(*found) == name else None

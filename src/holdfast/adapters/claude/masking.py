@@ -1,4 +1,4 @@
-"""The SDK's sessions without the values of the variables that a client gave its process."""
+"""Removes the values of environment variables that a client provided from the SDK's sessions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from ...redact import Redactor
 
 FRAME = ("type", "role", "uuid", "parentUuid", "sessionId", "timestamp")
-FRAMED = ("message", "content")  # what has a frame too, within an entry that has one
+FRAMED = ("message", "content")  # fields of an entry whose values have such fields too
 
 
 def tree(redactor: Redactor, found: Any, *, framed: bool = True) -> Any:
-    """An entry, however deep, with all texts and numbers in it masked but for its frame, which the
-    SDK needs: that of the entry, of its message, and of the blocks of that."""
+    """An entry with all texts and numbers masked, except the structural fields that the SDK needs
+    in the entry, in its message and in the blocks of the message."""
     if isinstance(found, str):
         return redactor.text(found)
     if isinstance(found, Mapping):
@@ -29,7 +29,7 @@ def tree(redactor: Redactor, found: Any, *, framed: bool = True) -> Any:
 
 
 class MaskedSessions:
-    """A store of the SDK's sessions whose entries are masked as they are written."""
+    """A store of the SDK's sessions that masks entries when they are written."""
 
     def __init__(self, sessions: Any, redactor: Redactor) -> None:
         self._sessions, self._redactor = sessions, redactor

@@ -1,8 +1,8 @@
-"""The Claude Agent SDK as a model: a turn of ours is a turn of its agent, with its own tools.
+"""The Claude Agent SDK as a model: each model call is a turn of the SDK's agent with its own tools.
 
-Its session is kept in `ClaudeSessionStore`, on any store, and what our log keeps beside each
-answer says which session that is and how far it had come. So the next turn goes on exactly there,
-in any process, from a fork as well.
+The SDK's session is kept in a `ClaudeSessionStore`, on any store. Our log keeps with each answer
+the id of that session and its last message, so that the next turn continues exactly there, in any
+process and from any fork.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions, ResultMessage
 
 NAMESPACE = "claude-agent-sdk"
-COUNTS = {  # what the SDK counts, in our words
+COUNTS = {  # the SDK's counters: our names of them
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
     "cache_creation_input_tokens": "cache_write_tokens",
@@ -45,8 +45,8 @@ COUNTS = {  # what the SDK counts, in our words
 }
 
 
-class Place(Struct, frozen=True):
-    """Where the SDK's conversation stood when it had answered: its session, its last message."""
+class SdkPosition(Struct, frozen=True):
+    """The end of the SDK's conversation after an answer: its session and its last message."""
 
     session: str
     at: str | None = None
@@ -55,10 +55,10 @@ class Place(Struct, frozen=True):
 class ClaudeProvider:
     """Models of the namespace `claude-agent-sdk`.
 
-    Only `allowed_tools` of the SDK may be used, and without asking: nobody is asked within a
-    turn. `cwd` is the folder it works in, `env` what its process finds in its environment beside
-    what ours has. `envs` tells more variables of each session; what is said of their values is
-    masked. `options` are further options of the SDK.
+    Only the SDK's tools in `allowed_tools` are available, and they run without approval. `cwd` is
+    the working directory, `env` are environment variables of its process in addition to ours.
+    `envs` returns more variables for a session; their values are masked in all output. `options`
+    are further options of the SDK.
     """
 
     namespace = NAMESPACE
@@ -96,7 +96,7 @@ class ClaudeProvider:
 
 
 class ClaudeModel:
-    """One model, asked through the SDK."""
+    """One model, called through the SDK."""
 
     def __init__(
         self,
@@ -112,32 +112,34 @@ class ClaudeModel:
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk, None]:
         """One turn of the SDK's agent. Closing the generator ends its process."""
         sdk = _sdk()
-        prompt, place = told(call.messages, self.ref)
+        prompt, position = new_prompt(call.messages, self.ref)
         given = {} if call.session is None else self._envs(call.session)
-        spoken = Spoken(values_only(given.values()))
-        asked = self._asked(call.system, place, given)
-        said, last = False, None
-        async with contextlib.aclosing(self._messages(prompt, asked)) as messages:
+        output = MaskedOutput(values_only(given.values()))
+        options = self._sdk_options(call.system, position, given)
+        again, last = False, None
+        async with contextlib.aclosing(self._messages(prompt, options)) as messages:
             async for message in messages:
                 if isinstance(message, sdk.ResultMessage):
-                    for chunk in (*spoken.rest(), *self._end(message, last)):
+                    for chunk in (*output.rest(), *self._end(message, last)):
                         yield chunk
                     return
                 if getattr(message, "parent_tool_use_id", None) is not None:
-                    continue  # a sub-agent of its own
+                    continue  # the message of a sub-agent
                 if isinstance(message, sdk.AssistantMessage):
-                    last, said = message.uuid or last, True
+                    last, again = message.uuid or last, True
                 elif isinstance(message, sdk.StreamEvent):
-                    for chunk in _chunks(message.event, again=said):
-                        said = False
-                        for shown in spoken.more(chunk):
+                    for chunk in _chunks(message.event, again=again):
+                        again = False
+                        for shown in output.more(chunk):
                             yield shown
-        raise ModelUnavailable(model=self.ref, problem="the answer was cut")
+        raise ModelUnavailable(model=self.ref, problem="the answer was truncated")
 
-    async def _messages(self, prompt: str, asked: ClaudeAgentOptions) -> AsyncGenerator[Any, None]:
+    async def _messages(
+        self, prompt: str, options: ClaudeAgentOptions
+    ) -> AsyncGenerator[Any, None]:
         sdk = _sdk()
         try:
-            turn = sdk.query(prompt=prompt, options=asked)
+            turn = sdk.query(prompt=prompt, options=options)
             async with contextlib.aclosing(turn) as found:
                 async for message in found:
                     yield message
@@ -151,8 +153,8 @@ class ClaudeModel:
         except (OSError, asyncio.IncompleteReadError) as error:
             raise ModelUnavailable(model=self.ref, problem="its process failed") from error
 
-    def _asked(
-        self, system: str, place: Place | None, given: Mapping[str, str]
+    def _sdk_options(
+        self, system: str, position: SdkPosition | None, given: Mapping[str, str]
     ) -> ClaudeAgentOptions:
         sessions: Any = self._sessions
         if given:
@@ -166,9 +168,9 @@ class ClaudeModel:
             "permission_mode": "dontAsk",
             "setting_sources": [],
         }
-        if place is not None:
-            # What came after that place belongs to a turn that this log does not have.
-            known |= {"resume": place.session, "resume_session_at": place.at}
+        if position is not None:
+            # Messages after that position belong to a turn that is not in this log.
+            known |= {"resume": position.session, "resume_session_at": position.at}
         known |= {**self._options, "env": {**self._options["env"], **given}}
         options: ClaudeAgentOptions = _sdk().ClaudeAgentOptions(**known)
         return options
@@ -186,39 +188,39 @@ class ClaudeModel:
             return ModelRateLimited(model=self.ref, problem="too many calls", status=status)
         if status is None or status >= 500:
             return ModelUnavailable(model=self.ref, problem="the turn failed", status=status)
-        return ModelError(model=self.ref, problem="the provider refused the call", status=status)
+        return ModelError(model=self.ref, problem="the provider rejected the call", status=status)
 
 
-def told(messages: Sequence[PromptMessage], ref: str) -> tuple[str, Place | None]:
-    """What is new for the SDK, as a text, and where its conversation stands. What others said
-    before it was asked for the first time is told in that text."""
-    place, upto = None, 0
+def new_prompt(messages: Sequence[PromptMessage], ref: str) -> tuple[str, SdkPosition | None]:
+    """The messages that are new for the SDK as one text, and the position of its conversation.
+    Before its first turn, the text has the answers of other models too."""
+    position, upto = None, 0
     for number, message in enumerate(messages, 1):
-        if isinstance(message, FromModel) and (found := _place(message)) is not None:
-            place, upto = found, number
-    parts = [_told(message, ref) for message in messages[upto:]]
-    return "\n\n".join(filter(None, parts)), place
+        if isinstance(message, FromModel) and (found := _position(message)) is not None:
+            position, upto = found, number
+    parts = [_as_text(message, ref) for message in messages[upto:]]
+    return "\n\n".join(filter(None, parts)), position
 
 
-def _place(message: FromModel) -> Place | None:
+def _position(message: FromModel) -> SdkPosition | None:
     for bound in message.bound:
         if isinstance(bound, dict) and isinstance(known := bound.get("claude"), dict):
-            return Place(str(known.get("session")), known.get("at"))
+            return SdkPosition(str(known.get("session")), known.get("at"))
     return None
 
 
-def _told(message: PromptMessage, ref: str) -> str:
+def _as_text(message: PromptMessage, ref: str) -> str:
     if isinstance(message, FromUser):
         if not all(isinstance(part, Text) for part in message.content):
-            raise ModelError(model=ref, problem="it takes texts only, no images or files")
+            raise ModelError(model=ref, problem="it accepts only text, no images or files")
         return "\n".join(part.text for part in message.content if isinstance(part, Text))
     if isinstance(message, FromModel):
         return f"[another assistant said: {message.text}]" if message.text else ""
     return ""
 
 
-class Spoken:
-    """What a turn says and thinks, without the values that are not to be shown."""
+class MaskedOutput:
+    """The text and the thoughts of a turn, with secret values masked."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._flows: dict[type[TextChunk | ThoughtChunk], StreamRedactor] = {
@@ -237,7 +239,7 @@ class Spoken:
 
 
 def _chunks(event: Mapping[str, Any], *, again: bool) -> Iterator[TextChunk | ThoughtChunk]:
-    """What an event of the Messages API says; `again`: of a further message of the same turn."""
+    """The text in an event of the Messages API; `again`: it starts another message of the turn."""
     delta = event.get("delta") if event.get("type") == "content_block_delta" else None
     kind = delta.get("type") if isinstance(delta, dict) else None
     if isinstance(delta, dict) and kind == "text_delta":

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import SessionNotFound
 from ...log.catalog import Query, Row
 from ...stores.port import Store
-from .keys import SUB, Aliases, Keys, part, parts_of, subpath
-from .opening import Opening
-from .reading import all_rows, count_of, entries_of, listed_summary, persist, whole_summary
-from .summaries import Summary, fold, is_ours
-from .writing import AGENT, Writer
+from .keys import SUB, Aliases, SessionKeys, part, parts_of, subpath
+from .lazy_store import LazyStore
+from .reader import all_rows, count_of, entries_of, listed_summary, persist, whole_summary
+from .summaries import TranscriptSummary, fold, is_ours
+from .writer import AGENT, TranscriptWriter
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import (
@@ -30,18 +30,18 @@ T = TypeVar("T")
 class ClaudeSessionStore:
     """All methods of the SDK's `SessionStore`, on a Holdfast store or on the URL of one.
 
-    A URL is opened at the first use and closed by `close`; a store that is passed in stays its
-    owner's. `aliases` maps a project key to the one that is meant, so that a session goes on in
-    another working directory.
+    A URL is opened at the first use and closed by `close`; a store that you pass in is not
+    closed. `aliases` maps project keys to others, so that a session can continue in another
+    working directory.
     """
 
     def __init__(
         self, store: Store | str, *, tenant: str = "main", aliases: Aliases | None = None
     ) -> None:
-        fold(None, [])  # says now, not in the middle of a conversation, that the extra is missing
-        self._opening = Opening(store)
-        self._keys = Keys(tenant, aliases)
-        self._writer = Writer()
+        fold(None, [])  # raises now, not in the middle of a conversation, if the extra is missing
+        self._opening = LazyStore(store)
+        self._keys = SessionKeys(tenant, aliases)
+        self._writer = TranscriptWriter()
 
     def __repr__(self) -> str:
         return f"ClaudeSessionStore({self._opening!r}, tenant={self._keys.tenant!r})"
@@ -59,28 +59,26 @@ class ClaudeSessionStore:
         await self.close()
 
     async def connect(self) -> None:
-        """Open the store now, so that what is wrong with it comes out at boot. A failed attempt
-        can be repeated."""
+        """Open the store now, so that errors appear at startup. You can retry after a failure."""
         await self._opening.store()
 
     async def close(self) -> None:
-        """Close the store if it was opened here, even while it is opening. Safe to repeat; the
+        """Close the store if it was opened from a URL, even while it is opening. Idempotent; the
         next use opens it again."""
         await self._opening.close()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Add a batch at the end of a transcript; durable when this returns.
 
-        An entry whose uuid the transcript has is passed over; one without a uuid is always
-        added. A batch that failed and is sent again, here or by the caller, is stored once. An
-        empty batch, or one of known entries, changes nothing. Any number of processes may
-        append to one session.
+        An entry whose uuid is already in the transcript is skipped; an entry without a uuid is
+        always added. A failed batch that is sent again is stored once. An empty batch, or one of
+        known entries, changes nothing. Any number of processes may append to one session.
         """
         await self.add(key, [(entry, None) for entry in entries])
 
     async def add(self, key: SessionKey, entries: Sequence[tuple[Any, str | None]]) -> int:
-        """Like `append`, of entries with an id each (None: by the uuid, if any) that says when
-        two are one; returns how many were new."""
+        """Like `append`, for entries with an id each (None: derived from the uuid, if any); entries
+        with the same id are stored once. Returns the number of new entries."""
         at = self._keys.key(key)
         if not entries:
             return 0
@@ -89,36 +87,36 @@ class ClaudeSessionStore:
         return await self._writer.append(store, at, project, entries)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """The entries of a transcript in order, equal to what was appended, or None if it has
-        none. An entry that cannot be read is logged and left out, as is an erased one."""
+        """The entries of a transcript in order, equal to those that were appended, or None if it
+        has none. Damaged entries are logged and left out; erased ones are left out."""
         at = self._keys.key(key)
         return await self._ask(lambda store: entries_of(store, at))
 
     async def size(self, key: SessionKey) -> int:
-        """How many entries a transcript has; 0 if there is none."""
+        """The number of entries of a transcript; 0 if it does not exist."""
         at = self._keys.key(key)
         return await self._ask(lambda store: count_of(store, at))
 
     async def delete(self, key: SessionKey) -> None:
-        """Remove a session with all its transcripts, or with a subpath that one alone. What is
-        not there is no error."""
+        """Delete a session with all its transcripts, or only the transcript of a subpath. Does
+        nothing if it does not exist."""
         target = self._keys.key(key) if subpath(key) is not None else self._keys.scope(key)
         await self._ask(lambda store: store.delete(target))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The subpaths of a session, in order of their names."""
+        """The subpaths of a session, sorted."""
         scope = self._keys.scope(key)
         query = Query(tenant=scope.tenant, session=scope.session, newest_first=False)
         rows = await self._ask(lambda store: all_rows(store, query))
         return sorted(row.thread.removeprefix(SUB) for row in rows if row.thread.startswith(SUB))
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """All sessions of a project with a main transcript, the last written first."""
+        """All sessions of a project with a main transcript, the most recently written first."""
         found = await self._list(project_key, listed_summary)
         return [{"session_id": id, "mtime": summary.mtime} for id, summary in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The SDK's summaries of the same sessions, in the same order, at the same times."""
+        """The SDK's summaries of the sessions of `list_sessions`, in the same order."""
         found = await self._list(project_key, whole_summary)
         return [
             {"session_id": id, "mtime": summary.mtime, "data": summary.data or {}}
@@ -126,31 +124,34 @@ class ClaudeSessionStore:
         ]
 
     async def sessions(self) -> list[tuple[str, str]]:
-        """Every session of the tenant by project key and id, also one that has transcripts of
-        sub-agents alone."""
+        """Every session of the tenant by project key and id, including those that have only
+        transcripts of sub-agents."""
         query = Query(tenant=self._keys.tenant, agent=AGENT, newest_first=False)
         rows = await self._ask(lambda store: all_rows(store, query))
         pairs = ((row, parts_of(row.session)) for row in rows)
         return sorted(pair for row, pair in pairs if pair is not None and pair[0] == row.workspace)
 
     async def _list(
-        self, project_key: str, summarise: Callable[[Store, Row], Awaitable[Summary]]
-    ) -> list[tuple[str, Summary]]:
+        self, project_key: str, summarise: Callable[[Store, Row], Awaitable[TranscriptSummary]]
+    ) -> list[tuple[str, TranscriptSummary]]:
         project = self._keys.project(project_key)
         return await self._ask(lambda store: self._summaries(store, project, summarise))
 
     async def _summaries(
-        self, store: Store, project: str, summarise: Callable[[Store, Row], Awaitable[Summary]]
-    ) -> list[tuple[str, Summary]]:
+        self,
+        store: Store,
+        project: str,
+        summarise: Callable[[Store, Row], Awaitable[TranscriptSummary]],
+    ) -> list[tuple[str, TranscriptSummary]]:
         query = Query(tenant=self._keys.tenant, workspace=project, newest_first=False)
-        found: list[tuple[str, Summary]] = []
+        found: list[tuple[str, TranscriptSummary]] = []
         for row in await all_rows(store, query):
             pair = parts_of(row.session)
             if pair is None or pair[0] != project or not is_ours(row):
                 continue
             try:
                 found.append((pair[1], await summarise(store, row)))
-            except SessionNotFound:  # deleted since
+            except SessionNotFound:  # deleted meanwhile
                 continue
         return sorted(found, key=lambda item: (-item[1].mtime, item[0]))
 

@@ -1,9 +1,9 @@
-"""What a listing shows of a session: the SDK's own fold and the time of the last write. Pure.
+"""What a listing shows of a session: the SDK's summary and the time of the last write. Pure.
 
-Each append to a main transcript ends with a note, a `metadata.changed` that lands in the row, so
-that a listing reads rows alone. A note names the number that its event has if no entry of the
-batch was known before. One that does not stand at the end of its log is not believed: then the
-summary is made from the log. The time is the store's clock, raised above the one before.
+Each append to a main transcript ends with a note, a `metadata.changed` event that ends up in the
+row, so that a listing needs only rows. A note has the number that its event gets if all entries
+of the batch are new. A note that is not the last event of its log is outdated: then the summary is
+computed from the log. The time is the store's clock, but later than that of the previous note.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from ...bundle.claude.entries import KINDS, EntryText, decode, event_text, is_entry
 from ...errors import InvalidValue, MissingExtra
 from ...log.catalog import Row
 from ...log.events import Event, NewEvent, to_json
-from .entries import KINDS, Text, decode, is_entry, objects
 
 if TYPE_CHECKING:
     from claude_agent_sdk.types import SessionKey, SessionSummaryEntry
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Data: TypeAlias = dict[str, Any]
 
 NAME = "claude"  # of the note in a row's metadata
-SUMMARY = "claude.summary"  # the data of a summary that a row has no room for
-ROOM = 12 << 10  # bytes of a note; a row's metadata may have more beside it
+SUMMARY = "claude.summary"  # the data of a summary that are too large for a row
+ROOM = 12 << 10  # bytes of a note; a row's metadata may have other fields as well
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`at` is the number of its own event, `base` the head that it was made for, `floor` the
-    least time of this write. Without `data`, that is in the event before."""
+    """`at` is the number of its own event, `base` the head before the append, `floor` the earliest
+    time of this write. Without `data`, the data are in the previous event."""
 
     at: int
     base: int
@@ -39,18 +39,17 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: Data | None = None
 
 
-class Summary(Struct, frozen=True, kw_only=True):
-    """What is known of a main transcript up to `head`; `data` is None before its first entry."""
+class TranscriptSummary(Struct, frozen=True, kw_only=True):
+    """The summary of a main transcript up to `head`; `data` is None before its first entry."""
 
     log: str | None = None
     head: int = 0
     mtime: int = 0
     data: Data | None = None
-    apart: bool = False
 
 
 def fold(data: Data | None, entries: list[Any]) -> Data:
-    """The SDK's fold over more entries; what is no object adds nothing."""
+    """The SDK's summary with more entries; entries that are not objects are ignored."""
     try:
         from claude_agent_sdk import fold_session_summary  # noqa: PLC0415  an extra, and slow
     except ModuleNotFoundError as error:
@@ -59,12 +58,15 @@ def fold(data: Data | None, entries: list[Any]) -> Data:
     prev: SessionSummaryEntry | None = None
     if data is not None:
         prev = {"session_id": "", "mtime": 0, "data": data}
-    return fold_session_summary(prev, key, objects(entries))["data"]
+    objects: list[Any] = [entry for entry in entries if isinstance(entry, dict)]
+    return fold_session_summary(prev, key, objects)["data"]
 
 
-def noted(before: Summary, events: int, entries: list[Any], *, inline: bool) -> list[NewEvent]:
-    """What to append behind `events` events that bring these entries: the note, and before it
-    the data if they have no room in a row or must not be `inline`."""
+def note_events(
+    before: TranscriptSummary, events: int, entries: list[Any], *, inline: bool
+) -> list[NewEvent]:
+    """What to append after `events` events with these entries: the note, and before it the data
+    if they are too large for a row or not `inline`."""
     data = fold(before.data, entries)
     base, floor = before.head, before.mtime + 1
     at = base + events + 1
@@ -73,50 +75,48 @@ def noted(before: Summary, events: int, entries: list[Any], *, inline: bool) -> 
             note = to_json({"set": {NAME: Note(at=at, base=base, floor=floor, data=data)}})
             if len(note) <= ROOM:
                 return [NewEvent(kind="metadata.changed", data=note)]
-        except InvalidValue:  # half of a surrogate pair
+        except InvalidValue:  # a lone surrogate
             pass
-    text = Text(json.dumps(data, separators=(",", ":")))
-    apart = NewEvent.of(SUMMARY, text)
+    apart = NewEvent.of(SUMMARY, EntryText(json.dumps(data, separators=(",", ":"))))
     note = to_json({"set": {NAME: Note(at=at + 1, base=base, floor=floor)}})
     return [apart, NewEvent(kind="metadata.changed", data=note)]
 
 
 def is_ours(row: Row) -> bool:
-    """Whether a row is of a main transcript with entries."""
+    """Whether a row belongs to a main transcript with entries."""
     return NAME in row.metadata
 
 
 def note_in(row: Row) -> Note | None:
-    """The last note of a log, believed or not."""
+    """The last note of a log, even if it is outdated."""
     try:
         return msgspec.convert(row.metadata.get(NAME), Note)
     except msgspec.ValidationError:
         return None
 
 
-def from_row(row: Row) -> Summary | None:
-    """The summary that a row holds, None if it cannot be believed. If its data are `apart`,
-    they are in the event before the last."""
+def from_row(row: Row) -> TranscriptSummary | None:
+    """The summary in a row; None if it is outdated. If `data` are None, they are in the event
+    before the last."""
     note = note_in(row)
     if note is None or note.at != row.head:
         return None
     mtime = max(note.floor, row.last)
-    apart = note.data is None
-    return Summary(log=row.log, head=row.head, mtime=mtime, data=note.data, apart=apart)
+    return TranscriptSummary(log=row.log, head=row.head, mtime=mtime, data=note.data)
 
 
 def apart_data(event: Event) -> Data:
-    """The data of a summary that was kept apart."""
-    data: Data = json.loads(event.payload(Text).text)
+    """The data of a summary in an event of its own."""
+    data: Data = json.loads(event_text(event))
     return data
 
 
-class Walk:
-    """A summary made from the log itself, one event after the other. It is `sure` of what came
-    before the first event that it was given as soon as it meets a note that is right."""
+class SummaryFold:
+    """A summary computed from events of the log. It is `complete` if it started at the first
+    event, or has met a valid note."""
 
-    def __init__(self, *, sure: bool) -> None:
-        self.sure = sure
+    def __init__(self, *, complete: bool) -> None:
+        self.complete = complete
         self.mtime = 0
         self.data: Data | None = None
         self._apart: Data | None = None
@@ -125,7 +125,7 @@ class Walk:
     def take(self, event: Event) -> None:
         if event.kind in KINDS:
             self._added = event.at
-            if self.sure:
+            if self.complete:
                 self.data = fold(self.data, [decode(event)] if is_entry(event) else [])
         elif event.kind == SUMMARY:
             self._apart = apart_data(event)
@@ -134,13 +134,13 @@ class Walk:
             self._added = None
             if note.at == event.seq:
                 self.data = self._apart if note.data is None else note.data
-                self.sure = True
+                self.complete = True
 
-    def summary(self, log: str, head: int) -> Summary:
+    def summary(self, log: str, head: int) -> TranscriptSummary:
         mtime = self.mtime
         if self._added is not None:
             mtime = max(mtime + 1, self._added)
-        return Summary(log=log, head=head, mtime=mtime, data=self.data)
+        return TranscriptSummary(log=log, head=head, mtime=mtime, data=self.data)
 
 
 class _Set(Struct):

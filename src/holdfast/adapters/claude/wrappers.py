@@ -1,7 +1,7 @@
-"""Wrappers round any `SessionStore` of the SDK, and ids as the SDK wants them.
+"""Wrappers for any `SessionStore` of the SDK, and session ids in the form that the SDK needs.
 
-Callers ask whether a store has an optional method. A wrapper has each exactly when the store in
-it has, by the SDK's own way of asking too.
+The SDK checks whether a store has an optional method. A wrapper has the optional methods of the
+store that it wraps, also for the SDK's own check.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ KEYED = ("delete", "list_subkeys", "size")  # optional methods that take a key
 
 
 def session_uuid(id: str) -> str:
-    """A UUID for a session id of any form; always the same for the same id."""
+    """A UUID for any session id; the same id always gives the same UUID."""
     return str(uuid.uuid5(NAMESPACE, id))
 
 
 def optional(store: Any, name: str) -> Any:
-    """An attribute of a store, `AttributeError` if it is missing or only the SDK's default, which
-    is there to say that it is missing."""
+    """An attribute of a store; `AttributeError` if it is missing or only the SDK's default, which
+    marks it as missing."""
     default = getattr(type(store), name, None)
     if getattr(default, "__module__", None) == "claude_agent_sdk.types":
         raise AttributeError(f"{type(store).__name__!r} has no {name!r}")
@@ -34,7 +34,7 @@ def optional(store: Any, name: str) -> Any:
 
 
 def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None) -> SessionStore:
-    """The store that is wrapped; `inner` is the name that `store` had before 0.2."""
+    """The wrapped store; before 0.2 `store` was named `inner`."""
     name = kind.__name__
     if inner is not None:
         words = f"{name}(inner=…) is now {name}(store=…)"
@@ -46,8 +46,8 @@ def _wrapped(kind: type, store: SessionStore | None, inner: SessionStore | None)
 
 
 class ValidatingSessionStore:
-    """Keeps from a reader what is no entry: all but objects with a `type` that says something.
-    `dropped` counts these. Whatever is written passes unchanged."""
+    """Drops what is not an entry (an object with a non-empty `type`) when a transcript is read.
+    `dropped` counts them. Writes are not changed."""
 
     def __init__(
         self, store: SessionStore | None = None, *, inner: SessionStore | None = None
@@ -75,7 +75,7 @@ def _is_entry(value: Any) -> bool:
 
 
 class PinnedSessionStore:
-    """Files whatever it is asked for under one session id; project and subpath stay."""
+    """Uses one session id for all reads and writes; project and subpath stay."""
 
     def __init__(
         self,

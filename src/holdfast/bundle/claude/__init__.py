@@ -1,7 +1,7 @@
-"""Claude Code's transcripts: read as bundles of ours, and written from them.
+"""Claude Code's transcripts: read as bundles, and written from bundles.
 
-`holdfast.adapters.claude` keeps such transcripts as they are; here they become sessions that any
-agent can go on with.
+`holdfast.adapters.claude` stores such transcripts unchanged; here they become sessions that any
+agent can continue.
 """
 
 from .files import ClaudeFiles, save_claude

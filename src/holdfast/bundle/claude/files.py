@@ -1,32 +1,35 @@
-"""A session of Claude Code's on disk: its transcript, and its sub-agents' in a folder beside it.
+"""The files of a Claude Code session: `SESSION.jsonl` is the main transcript, and the folder
+`SESSION` has a `.jsonl` for each sub-agent with its description in a `.meta.json`. Blocking.
 
-Files are written each as a whole, and none that is there is touched.
+`save_claude` writes each file completely and never changes an existing one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from ...errors import Fault, InvalidBundle, InvalidValue
+from ...errors import InvalidValue
+from ..atomic_file import write_file
+from ..faults import invalid
+from .entries import parse_line
 
-LARGEST = 256 << 20  # bytes of all files together
-FILES = 10_000
+LINES, META = ".jsonl", ".meta.json"
+MAX_BYTES = 256 << 20  # of all files together
+MAX_FILES = 10_000
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}(?:/[A-Za-z0-9_-]{1,128}){0,4}", re.ASCII)
 
 
 class ClaudeFiles(Struct, frozen=True, kw_only=True):
-    """A session's files: its transcript, those of its sub-agents by name, and what is told of
-    them (`.meta.json`)."""
+    """The files of a session: its transcript, the transcripts of its sub-agents by name, and
+    their descriptions (`.meta.json`)."""
 
     session: str
     main: bytes
@@ -37,90 +40,96 @@ class ClaudeFiles(Struct, frozen=True, kw_only=True):
 ClaudeSource: TypeAlias = str | os.PathLike[str] | bytes | ClaudeFiles
 
 
-def refused(code: str, path: str, problem: str) -> InvalidBundle:
-    """The error for files of which no session can be made."""
-    return InvalidBundle(faults=[Fault(code=code, path=path, problem=problem)])
+def session_folder(main: Path) -> Path:
+    """The folder with the sub-agents of a session."""
+    return main.with_name(main.name.removesuffix(LINES))
+
+
+def meta_path(path: Path) -> Path:
+    """The `.meta.json` of a sub-agent's transcript."""
+    return path.with_name(path.name.removesuffix(LINES) + META)
+
+
+def subagent_paths(main: Path) -> dict[str, Path]:
+    """The transcripts of a session's sub-agents by name, sorted. A sub-agent that has only a
+    `.meta.json` is listed too."""
+    folder = session_folder(main)
+    found: dict[str, Path] = {}
+    for path in folder.glob("**/*"):
+        for suffix in (LINES, META):
+            stem = path.name.removesuffix(suffix)
+            if stem and stem != path.name and path.is_file():
+                name = path.with_name(stem).relative_to(folder).as_posix()
+                found[name] = path.with_name(stem + LINES)
+    return dict(sorted(found.items()))
 
 
 def files_of(source: ClaudeSource) -> ClaudeFiles:
-    """The files of a session, from the path of its `.jsonl` or the bytes of that alone. Blocks."""
+    """The files of a session, from the path of its `.jsonl` or from the bytes of that file."""
     if isinstance(source, ClaudeFiles):
         return source
     if isinstance(source, bytes):
         return ClaudeFiles(session="", main=source)
-    path = Path(source)
     try:
-        return _read(path, path.with_suffix(""))
+        return _read(Path(source))
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise refused("unreadable", "$", f"cannot be read ({reason})") from error
+        raise invalid("unreadable", "$", f"cannot be read ({reason})") from error
 
 
-def _read(path: Path, folder: Path) -> ClaudeFiles:
-    others = sorted(folder.glob("**/*.jsonl"))
-    if len(others) > FILES:
-        raise refused("too_large", "$", f"has more than {FILES} sub-agents")
-    if sum(file.stat().st_size for file in (path, *others)) > LARGEST:
-        raise refused("too_large", "$", f"has more than {LARGEST} bytes")
-    agents: dict[str, bytes] = {}
-    about: dict[str, dict[str, Any]] = {}
-    for file in others:
-        name = file.relative_to(folder).with_suffix("").as_posix()
-        agents[name] = file.read_bytes()
-        meta = file.with_suffix(".meta.json")
-        if meta.is_file() and isinstance(found := _json(meta.read_bytes()), dict):
-            about[name] = found
-    return ClaudeFiles(session=path.stem, main=path.read_bytes(), agents=agents, about=about)
-
-
-def _json(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+def _read(path: Path) -> ClaudeFiles:
+    agents = {name: file for name, file in subagent_paths(path).items() if file.is_file()}
+    if len(agents) > MAX_FILES:
+        raise invalid("too_large", "$", f"has more than {MAX_FILES} sub-agents")
+    if sum(file.stat().st_size for file in (path, *agents.values())) > MAX_BYTES:
+        raise invalid("too_large", "$", f"has more than {MAX_BYTES} bytes")
+    about = {
+        name: meta
+        for name, file in agents.items()
+        if (described := meta_path(file)).is_file()
+        and isinstance(meta := parse_line(described.read_bytes()), dict)
+    }
+    return ClaudeFiles(
+        session=path.stem,
+        main=path.read_bytes(),
+        agents={name: file.read_bytes() for name, file in agents.items()},
+        about=about,
+    )
 
 
 async def save_claude(files: ClaudeFiles, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write `SESSION.jsonl`, and `SESSION/subagents/…` beside it, below `folder`: all or none.
-    `InvalidValue` where a file is there already, or a name would lead elsewhere."""
+    """Write `SESSION.jsonl` and the folder `SESSION` below `folder`: all files or none.
+    `InvalidValue` if one of them exists or a name is not a plain file name."""
     return await asyncio.to_thread(_save, files, Path(folder))
 
 
 def _save(files: ClaudeFiles, folder: Path) -> list[Path]:
-    contents: dict[Path, bytes] = {}
     for name in (files.session, *files.agents):
         if not _NAME.fullmatch(name):
-            remedy = "name it with letters and digits"
-            raise InvalidValue(field="name", problem=f"is {name[:80]!r}", remedy=remedy)
-    for name, text in files.agents.items():
-        contents[folder / files.session / f"{name}.jsonl"] = text
+            raise InvalidValue(
+                field="name",
+                problem=f"is {name[:80]!r}",
+                remedy="use letters, digits, '_' and '-' only",
+            )
+    main = folder / f"{files.session}{LINES}"
+    inside = session_folder(main)
+    contents = {inside / f"{name}{LINES}": text for name, text in files.agents.items()}
     for name, about in files.about.items():
-        contents[folder / files.session / f"{name}.meta.json"] = msgspec.json.encode(about)
-    contents[folder / f"{files.session}.jsonl"] = files.main  # last: it makes the session seen
-    if there := [path for path in contents if path.exists() or path.is_symlink()]:
+        contents[inside / f"{name}{META}"] = msgspec.json.encode(about)
+    contents[main] = files.main  # last: with it the session becomes visible
+    if existing := [path for path in contents if os.path.lexists(path)]:
         raise InvalidValue(
-            field="folder", problem=f"has {there[0].name} already", remedy="name an empty folder"
+            field="folder",
+            problem=f"already contains {existing[0].name}",
+            remedy="choose an empty folder",
         )
     written: list[Path] = []
     try:
         for path, content in contents.items():
-            _put(path, content)
+            write_file(path, content, replace=False)
             written.append(path)
     except BaseException:
         for path in written:
             path.unlink(missing_ok=True)
         raise
     return written
-
-
-def _put(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(part, path)  # fails where somebody was first
-    finally:
-        Path(part).unlink(missing_ok=True)

@@ -1,68 +1,105 @@
-"""The lines of a Claude Code transcript: which of them make up the conversation. Pure.
+"""The lines of a Claude Code transcript, and which of them are the conversation. Pure.
 
-A transcript is a tree: each line names the one before it. Where somebody went back and began anew,
-the conversation is the branch that the last line is on.
+A transcript is a tree: each line names its parent. If the user went back and started again from an
+earlier message, the conversation is the branch of the last line.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from ...log.codec import LIMITS, too_deep
+from ..timestamps import from_rfc3339
+from .entries import Entry, parse_line
 
-Entry = dict[str, Any]
-
-SPOKEN = ("user", "assistant")
+MESSAGES = ("user", "assistant")
 DEEPEST = LIMITS.depth - 8
 
 
-class Line(Struct, frozen=True):
-    """One line: its number, and the object in it. `changed`: it held what is no Unicode, or numbers
-    that are none, and something else stands in their place."""
+class TranscriptLine(Struct, frozen=True):
+    """One line: its number and its entry. `changed`: the line had lone surrogates or numbers that
+    no store accepts, and they were replaced."""
 
     number: int
     entry: Entry
     changed: bool = False
 
+    def text(self, name: str) -> str | None:
+        """A field of the entry, if it is a string."""
+        value = self.entry.get(name)
+        return value if isinstance(value, str) else None
 
-class Bad(Struct, frozen=True):
-    """A line that holds no object, and why."""
+    @property
+    def at(self) -> int | None:
+        """When the line was written, in ms."""
+        return from_rfc3339(self.entry.get("timestamp"))
+
+    @property
+    def is_message(self) -> bool:
+        """Whether the line is a message of the user or the model, or the result of a call."""
+        return self.entry.get("type") in MESSAGES and isinstance(self.entry.get("message"), dict)
+
+    @property
+    def answer(self) -> str | None:
+        """The id that all lines of one model answer share."""
+        id = self.entry["message"].get("id") if self.entry.get("type") == "assistant" else None
+        return id if isinstance(id, str) else None
+
+    @property
+    def blocks(self) -> list[Any]:
+        """The content of the message as blocks."""
+        content = self.entry["message"].get("content")
+        return as_blocks(content) if isinstance(content, (str, list)) else []
+
+    def block_ids(self, type: str, name: str) -> set[str]:
+        """A field of all blocks of one type."""
+        found = (b.get(name) for b in self.blocks if is_block(b, type))
+        return {id for id in found if isinstance(id, str)}
+
+
+def as_blocks(content: Any) -> list[Any]:
+    """Content that may be a string, a block or a list of blocks, as a list."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else [content]
+
+
+def is_block(value: Any, *types: str) -> bool:
+    """Whether a value is a block of one of these types."""
+    return isinstance(value, dict) and value.get("type") in types
+
+
+class BadLine(Struct, frozen=True):
+    """A line without an entry, and the reason."""
 
     number: int
     problem: str
 
 
-def parsed(text: bytes) -> tuple[list[Line], list[Bad]]:
-    """The lines of a file; a last one that was cut off is a bad one."""
-    lines: list[Line] = []
-    bad: list[Bad] = []
+def parse_lines(text: bytes) -> tuple[list[TranscriptLine], list[BadLine]]:
+    """The lines of a file, and those that cannot be read, for example a truncated last line."""
+    lines: list[TranscriptLine] = []
+    bad: list[BadLine] = []
     for number, line in enumerate(text.split(b"\n"), 1):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-            if not isinstance(value, dict):
-                bad.append(Bad(number, "is no JSON object"))
-                continue
-            if too_deep(line, DEEPEST):
-                bad.append(Bad(number, f"is nested deeper than {DEEPEST} levels"))
-                continue
-            plain = _plain(value)
-            lines.append(Line(number, plain, changed=plain != value))
-        except (ValueError, RecursionError):
-            bad.append(Bad(number, "is not JSON"))
+        entry = parse_line(line)
+        if isinstance(entry, str):
+            bad.append(BadLine(number, entry))
+        elif too_deep(line, DEEPEST):
+            bad.append(BadLine(number, f"is nested deeper than {DEEPEST} levels"))
+        else:
+            plain = _plain(entry)
+            lines.append(TranscriptLine(number, plain, changed=plain != entry))
     return lines, bad
 
 
 def _plain(value: Any) -> Any:
-    """The value with nothing in it that no store takes: halves of surrogate pairs, NaN, and
-    numbers beyond 64 bits, which become text."""
+    """The value without lone surrogates; NaN, infinities and integers beyond 64 bits as text."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -76,103 +113,62 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def unique(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """The first line of each uuid, and the others."""
+def unique(lines: Sequence[TranscriptLine]) -> tuple[list[TranscriptLine], list[TranscriptLine]]:
+    """The first line of each uuid, and the duplicates."""
     seen: set[str] = set()
-    first: list[Line] = []
-    again: list[Line] = []
+    first: list[TranscriptLine] = []
+    duplicates: list[TranscriptLine] = []
     for line in lines:
-        id = line.entry.get("uuid")
-        (again if isinstance(id, str) and id in seen else first).append(line)
-        seen.update([id] if isinstance(id, str) else [])
-    return first, again
+        uuid = line.text("uuid")
+        (duplicates if uuid in seen else first).append(line)
+        if uuid is not None:
+            seen.add(uuid)
+    return first, duplicates
 
 
-def apart(lines: Sequence[Line]) -> tuple[list[Line], dict[str, list[Line]]]:
-    """The lines of the session itself, and those of sub-agents that older releases wrote among
-    them, each by its agent or by the number of its first line."""
-    mine: list[Line] = []
-    others: dict[str, list[Line]] = {}
-    agents: dict[str, str] = {}  # the sub-agent of a line, by the line's uuid
+def split_sidechains(
+    lines: Sequence[TranscriptLine],
+) -> tuple[list[TranscriptLine], dict[str, list[TranscriptLine]]]:
+    """The lines of the session itself, and the lines of sub-agents that older releases wrote into
+    the same file: by the agent's id, or by the number of its first line."""
+    own: list[TranscriptLine] = []
+    sidechains: dict[str, list[TranscriptLine]] = {}
+    agents: dict[str | None, str] = {}  # the sub-agent of a line, by the line's uuid
     for line in lines:
-        entry = line.entry
-        if entry.get("isSidechain") is not True:
-            mine.append(line)
+        if line.entry.get("isSidechain") is not True:
+            own.append(line)
             continue
-        named, before = entry.get("agentId"), entry.get("parentUuid")
-        known = agents.get(before) if isinstance(before, str) else None
-        name = named if isinstance(named, str) and named else known or f"line-{line.number}"
-        others.setdefault(name, []).append(line)
-        if isinstance(id := entry.get("uuid"), str):
-            agents[id] = name
-    return mine, others
+        parent = agents.get(line.text("parentUuid")) if line.text("parentUuid") else None
+        name = line.text("agentId") or parent or f"line-{line.number}"
+        sidechains.setdefault(name, []).append(line)
+        agents[line.text("uuid")] = name
+    return own, sidechains
 
 
-def is_spoken(entry: Entry) -> bool:
-    """Whether a line is somebody's message, or the result of a call."""
-    return entry.get("type") in SPOKEN and isinstance(entry.get("message"), dict)
+def conversation(lines: Sequence[TranscriptLine]) -> set[int]:
+    """The numbers of the lines that belong to the conversation: those on the path to the last
+    message, the other lines of the same answers, and the results of the calls in them."""
+    messages = [line for line in lines if line.is_message]
+    if not any("parentUuid" in line.entry for line in messages):
+        return {line.number for line in messages}
+    numbers = _path(messages[-1], lines)
+    answers = {line.answer for line in messages if line.number in numbers} - {None}
+    numbers |= {line.number for line in messages if line.answer in answers}
+    calls: set[str] = set()
+    for line in messages:
+        if line.number in numbers:
+            calls |= line.block_ids("tool_use", "id")
+    numbers |= {n.number for n in messages if calls & n.block_ids("tool_result", "tool_use_id")}
+    return numbers & {line.number for line in messages}
 
 
-def conversation(lines: Sequence[Line]) -> set[int]:
-    """The numbers of the lines that are in the conversation: those on the way to the last message,
-    with the other lines of the same answers and the results of the calls in them."""
-    spoken = [line for line in lines if is_spoken(line.entry)]
-    linked = {uuid: line for line in lines if isinstance(uuid := line.entry.get("uuid"), str)}
-    if not any("parentUuid" in line.entry for line in spoken):
-        return {line.number for line in spoken}
-    path = _way(spoken[-1], linked)
-    answers = {answer(line.entry) for line in spoken if line.number in path} - {None}
-    path |= {line.number for line in spoken if answer(line.entry) in answers}
-    calls = {id for line in spoken if line.number in path for id in _calls(line.entry)}
-    path |= {line.number for line in spoken if calls.intersection(_results(line.entry))}
-    return {line.number for line in spoken if line.number in path}
-
-
-def _way(last: Line, linked: dict[str, Line]) -> set[int]:
+def _path(last: TranscriptLine, lines: Sequence[TranscriptLine]) -> set[int]:
+    by_uuid = {uuid: line for line in lines if (uuid := line.text("uuid")) is not None}
     path: set[int] = set()
-    line: Line | None = last
+    line: TranscriptLine | None = last
     while line is not None and line.number not in path:
         path.add(line.number)
-        # Behind a compaction the tree begins anew, and says where it went on.
-        before = line.entry.get("parentUuid") or line.entry.get("logicalParentUuid")
-        line = linked.get(before) if isinstance(before, str) else None
+        # After a compaction the tree starts again, and names where it continues.
+        parent = line.text("parentUuid") or line.text("logicalParentUuid")
+        line = by_uuid.get(parent) if parent else None
     return path
-
-
-def answer(entry: Entry) -> str | None:
-    """What the lines of one answer have in common."""
-    id = entry["message"].get("id") if entry.get("type") == "assistant" else None
-    return id if isinstance(id, str) else None
-
-
-def blocks(entry: Entry) -> list[Any]:
-    """The content of a message as blocks."""
-    content = entry["message"].get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return content if isinstance(content, list) else []
-
-
-def _calls(entry: Entry) -> Iterable[str]:
-    return [b["id"] for b in _of(entry, "tool_use") if isinstance(b.get("id"), str)]
-
-
-def _results(entry: Entry) -> Iterable[str]:
-    found = [b.get("tool_use_id") for b in _of(entry, "tool_result")]
-    return [id for id in found if isinstance(id, str)]
-
-
-def _of(entry: Entry, type: str) -> list[dict[str, Any]]:
-    return [b for b in blocks(entry) if isinstance(b, dict) and b.get("type") == type]
-
-
-def at(entry: Entry) -> int | None:
-    """When a line was written, in ms."""
-    text = entry.get("timestamp")
-    try:
-        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    if moment is None:
-        return None
-    return max(int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000), 0)

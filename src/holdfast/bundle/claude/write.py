@@ -1,19 +1,17 @@
-"""From Holdfast to Claude Code: a bundle of ours as a transcript and those of its sub-agents.
+"""From Holdfast to Claude Code: a bundle as a transcript and those of its sub-agents.
 
-Each block of an answer is a line, as Claude Code writes them, and each line names the one before.
-What Claude has no word for stands in the field `holdfast` of a line, which Claude Code passes
-over and `read_claude` takes back. Blocks where the parts of the bundle are in a file.
+Each block of an answer is a line, as Claude Code writes them, and each line names the previous one.
+What Claude has no field for is kept in the field `holdfast` of a line, which Claude Code ignores
+and `read_claude` reads back. Blocking if the parts of the bundle are in a file.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -26,76 +24,80 @@ from ...log.transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
 from ..format import Thread
+from ..timestamps import rfc3339
+from .entries import KINDS, Entry, decode, is_metadata, to_lines
 from .files import ClaudeFiles
-from .read import ENTRY, OURS, REASONS, REJECTED, TEXT
+from .lines import MESSAGES, is_block
+from .read import OURS, REASONS, REJECTED
 
 SOURCE, TARGET = "holdfast_bundle 1", "claude-code jsonl"
-SPACE = uuid.UUID("8d1c9a52-6d0e-5f0b-9a44-5f2a3f0a7c11")  # of the ids that are made here
+NAMESPACE = uuid.UUID("8d1c9a52-6d0e-5f0b-9a44-5f2a3f0a7c11")  # of the ids that are made here
 EMPTY = "(no content)"
 STOPS = {reason: stop for stop, reason in reversed(REASONS.items())}
-TOLD = {"message.received", "message.completed", "message.interrupted", "tool.finished"}
-TOLD |= {ENTRY, TEXT, "session.created", "thread.created", "compaction.made"}
-BESIDE = (ENTRY, TEXT, "compaction.made")
+EXTRA = (*KINDS, "compaction.made")  # events that become lines in addition to the messages
+CONVERTED = {"message.received", "message.completed", "message.interrupted", "tool.finished"}
+CONVERTED |= {*EXTRA, "session.created", "thread.created"}
 _CALL = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def write_claude(bundle: Bundle) -> tuple[ClaudeFiles, LossReport]:
-    """The files of the session, and what could not be carried over. The same bundle gives the
-    same bytes. Messages, calls and results survive the way there and back."""
+    """The files of the session, and what could not be converted. The same bundle gives the same
+    bytes. Messages, calls and results survive a round trip."""
     losses = Losses()
-    facts = bundle.document.session
-    session = _session(facts.session, losses)
+    session = _session(bundle.document.session.session, losses)
+    children = {child.thread for child in bundle.document.replay.children}
     agents: dict[str, bytes] = {}
     about: dict[str, dict[str, Any]] = {}
     main = b""
     for thread in bundle.document.threads:
-        written = _Lines(bundle, thread, session, losses).text()
+        written = _Writer(bundle, thread, session, losses).text()
         if thread.thread == "main":
             main = written
             continue
         name = _agent(thread.thread, agents)
         agents[name] = written
-        told = {"agentType": thread.agent or "general-purpose", "description": thread.title or ""}
-        about[name] = told
+        about[name] = {
+            "agentType": thread.agent or "general-purpose",
+            "description": thread.title or "",
+        }
         path = f"threads[{thread.thread}]"
         if thread.shared:
-            losses.add(path, "that a thread is a fork", "Claude Code has sub-agents alone")
-        elif any(child.thread == thread.thread for child in bundle.document.replay.children):
-            losses.add(path, "which call a sub-agent is", "its result names it in Claude Code")
-    return ClaudeFiles(session=session, main=main, agents=agents, about=about), losses.report(
-        SOURCE, TARGET
-    )
+            losses.add(path, "that a thread is a fork", "Claude Code has only sub-agents")
+        elif thread.thread in children:
+            why = "in Claude Code the result of the call names it"
+            losses.add(path, "which call started a sub-agent", why)
+    files = ClaudeFiles(session=session, main=main, agents=agents, about=about)
+    return files, losses.report(SOURCE, TARGET)
 
 
 def _session(id: str, losses: Losses) -> str:
-    """The session's id, which is a UUID there."""
+    """The session's id; Claude Code wants a UUID."""
     try:
         if str(uuid.UUID(id)) == id:
             return id
     except ValueError:
         pass
-    losses.add("session.session", "the session's id", "a UUID made from it stands in its place")
-    return str(uuid.uuid5(SPACE, id))
+    losses.add("session.session", "the session's id", "a UUID derived from it is used instead")
+    return str(uuid.uuid5(NAMESPACE, id))
 
 
 def _agent(thread: str, taken: dict[str, bytes]) -> str:
-    """The name of a sub-agent's file, without its ending."""
+    """The name of a sub-agent's file, without its suffix."""
     if re.fullmatch(r"subagents/agent-[A-Za-z0-9_-]{1,64}", thread) and thread not in taken:
         return thread
     return f"subagents/agent-{hashlib.sha256(thread.encode()).hexdigest()[:16]}"
 
 
-class _Lines:
-    """One thread as lines."""
+class _Writer:
+    """Writes one thread as lines."""
 
     def __init__(self, bundle: Bundle, thread: Thread, session: str, losses: Losses) -> None:
         self._bundle, self._thread, self._losses = bundle, thread, losses
         self._events = list(bundle.events(thread.thread))
         self._by_seq = {event.seq: event for event in self._events}
-        self._path = f"threads[{thread.thread}]"
         self._calls: dict[str, str] = {}  # our id of a call: Claude's
         self._last: str | None = None
-        self._lines: list[dict[str, Any]] = []
+        self._lines: list[Entry] = []
         facts = bundle.document.session
         known = facts.metadata.get("claude")
         claude = known if isinstance(known, dict) else {}
@@ -111,9 +113,9 @@ class _Lines:
             self._common["agentId"] = thread.thread.rpartition("/")[2].removeprefix("agent-")
 
     def text(self) -> bytes:
-        told: list[tuple[int, Message | Event]] = [(m.seq, m) for m in transcript(self._events)]
-        told += [(e.seq, e) for e in self._events if e.kind in BESIDE]
-        for _, one in sorted(told, key=lambda pair: pair[0]):
+        found: list[tuple[int, Message | Event]] = [(m.seq, m) for m in transcript(self._events)]
+        found += [(e.seq, e) for e in self._events if e.kind in EXTRA]
+        for _, one in sorted(found, key=lambda pair: pair[0]):
             if isinstance(one, Event) and one.kind == "compaction.made":
                 self._summary(one)
             elif isinstance(one, Event):
@@ -123,33 +125,34 @@ class _Lines:
             else:
                 self._answer(one)
         for event in self._events:
-            if event.kind not in TOLD:
-                self._losses.add(self._path, f"an event {event.kind}", "Claude Code has none such")
-        return b"".join(msgspec.json.encode(line) + b"\n" for line in self._lines)
+            if event.kind not in CONVERTED:
+                path = f"threads[{self._thread.thread}]"
+                self._losses.add(path, f"an event {event.kind}", "Claude Code has no such event")
+        return to_lines(self._lines)
+
+    def _lost(self, seq: int, what: str, why: str, **more: Any) -> None:
+        self._losses.add(f"threads[{self._thread.thread}].events[{seq}]", what, why, **more)
 
     def _verbatim(self, event: Event) -> None:
-        entry = event.json()
-        if event.kind == TEXT:
-            entry = json.loads(entry["text"])
-        if not isinstance(entry, dict) or entry.get("type") == "agent_metadata":
+        entry = decode(event)
+        if not isinstance(entry, dict) or is_metadata(entry):
             return
         links = [name for name in ("logicalParentUuid", "parentUuid") if name in entry]
         if entry.get("parentUuid") is not None:
             links = ["parentUuid"]
-        # A line of another branch stays there; any other that is linked is part of the chain.
-        other = entry.get("type") in ("user", "assistant")
+        # A line of another branch stays there; any other linked line is part of the chain.
+        other = entry.get("type") in MESSAGES
         if links and isinstance(entry.get("uuid"), str) and not other:
             entry = {**entry, links[0]: self._last}
             self._last = entry["uuid"]
         self._lines.append(entry)
 
     def _summary(self, event: Event) -> None:
-        """A compaction as Claude Code writes it: a mark, and a message that sums up."""
+        """A compaction as Claude Code writes it: a boundary, and a message with the summary."""
         made = typed(event)
         summary = made.summary if isinstance(made, ev.CompactionMade) else None
         if summary is None:
-            path, why = f"{self._path}.events[{event.seq}]", "Claude Code has none without words"
-            self._losses.add(path, "a compaction", why)
+            self._lost(event.seq, "a compaction", "Claude Code needs a summary")
             return
         last = self._lines[-1] if self._lines else {}
         if last.get("subtype") != "compact_boundary":
@@ -157,27 +160,23 @@ class _Lines:
             mark = {"subtype": "compact_boundary", "content": "Conversation compacted"}
             self._line("system", {}, event, 1, logicalParentUuid=before, **mark)
             del self._lines[-1]["message"]
-        told = {"role": "user", "content": summary}
-        self._line("user", told, event, 0, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+        message = {"role": "user", "content": summary}
+        self._line("user", message, event, 0, isCompactSummary=True, isVisibleInTranscriptOnly=True)
 
-    def _line(
-        self, type: str, message: dict[str, Any], of: Event, number: int, **more: Any
-    ) -> None:
-        """The next line, linked to the one before."""
+    def _line(self, type: str, message: Entry, of: Event, number: int, **more: Any) -> None:
+        """Add a line, linked to the previous one."""
         id = of.id.removeprefix("claude:") if number == 0 else ""
         if not id or id == of.id:
             place = f"{self._common['sessionId']}/{self._thread.thread}/{of.seq}/{number}"
-            id = str(uuid.uuid5(SPACE, place))
-        moment = datetime.fromtimestamp(of.at / 1000, UTC)
+            id = str(uuid.uuid5(NAMESPACE, place))
         head = {"parentUuid": self._last, **self._common, "type": type, "message": message}
-        stamp = moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{of.at % 1000:03d}Z"
-        self._lines.append({**head, "uuid": id, "timestamp": stamp, **more})
+        self._lines.append({**head, "uuid": id, "timestamp": rfc3339(of.at), **more})
         self._last = id
 
     def _user(self, message: Message) -> None:
         event = self._by_seq[message.seq]
-        kept: dict[str, Any] = {}
-        more: dict[str, Any] = {}
+        kept: Entry = {}
+        more: Entry = {}
         metadata = message.metadata
         if list(metadata) == ["claude"] and isinstance(metadata["claude"], dict):
             more = metadata["claude"]
@@ -186,35 +185,32 @@ class _Lines:
         if event.actor is not None:
             kept["actor"] = event.actor
         found = [block for part in message.parts for block in self._block(part, message)]
-        if any(b.get("type") == "text" for b in found) or len(found) != len(message.parts):
+        if any(is_block(b, "text") for b in found) or len(found) != len(message.parts):
             kept |= {"parts": message.parts, "text": message.text}
-        text = [{"type": "text", "text": message.text}] if message.text else []
-        content: Any = [*text, *found]
+        content: Any = [*_text_block(message.text), *found]
         if not content:
             kept["text"] = ""
             content = EMPTY
         elif not found:
             content = message.text
-        self._wishes(event)
-        told = {"role": "user", "content": content}
-        self._line("user", told, event, 0, **more, **({OURS: kept} if kept else {}))
+        self._run_options(event)
+        line = {"role": "user", "content": content}
+        self._line("user", line, event, 0, **more, **({OURS: kept} if kept else {}))
 
-    def _wishes(self, event: Event) -> None:
+    def _run_options(self, event: Event) -> None:
         payload = typed(event)
         if isinstance(payload, ev.MessageReceived):
             plain = ev.MessageReceived(
                 text=payload.text, parts=payload.parts, metadata=payload.metadata
             )
             if plain != payload:
-                path, why = f"{self._path}.events[{event.seq}]", "Claude Code has none"
-                self._losses.add(path, "wishes for the run of a message", why)
+                self._lost(event.seq, "options of a message for its run", "Claude Code has none")
 
-    def _block(self, part: Any, message: Message) -> Iterator[dict[str, Any]]:
-        """A part of a person's message as a block; a text where Claude takes no such thing."""
-        path = f"{self._path}.events[{message.seq}]"
-        if not isinstance(part, dict) or part.get("type") != "blob":
-            self._losses.add(path, "a part of a message", "no such block", kept=OURS)
-            yield {"type": "text", "text": _words(part)}
+    def _block(self, part: Any, message: Message) -> Iterator[Entry]:
+        """A part of a user's message as a block; text if Claude does not accept such a part."""
+        if not is_block(part, "blob"):
+            self._lost(message.seq, "a part of a message", "no such block", kept=OURS)
+            yield {"type": "text", "text": _as_text(part)}
             return
         kind, name = str(part.get("media_type")), part.get("name")
         block = "image" if kind.startswith("image/") else "document"
@@ -223,28 +219,23 @@ class _Lines:
                 raise BlobNotFound(tenant="", session="", sha256="")
             data = base64.b64encode(self._bundle.blob(str(part.get("sha256")))).decode()
         except BlobNotFound:
-            why = "it is missing, or of a kind that Claude does not take"
-            self._losses.add(path, "an attachment", why)
-            yield {"type": "text", "text": f"[attachment: {name or kind}]"}
+            why = "it is missing, or of a type that Claude does not accept"
+            self._lost(message.seq, "an attachment", why)
+            yield from _text_block(f"[attachment: {name or kind}]")
             return
         title = {"title": name} if isinstance(name, str) else {}
-        yield {
-            "type": block,
-            "source": {"type": "base64", "media_type": kind, "data": data},
-            **title,
-        }
+        source = {"type": "base64", "media_type": kind, "data": data}
+        yield {"type": block, "source": source, **title}
 
     def _answer(self, message: Message) -> None:
         event = self._by_seq[message.seq]
-        said = typed(event)
-        whole = said if isinstance(said, ev.MessageCompleted) else ev.MessageCompleted()
+        payload = typed(event)
+        whole = payload if isinstance(payload, ev.MessageCompleted) else ev.MessageCompleted()
         if message.interrupted:
-            path, why = f"{self._path}.events[{message.seq}]", "Claude Code has no mark for it"
-            self._losses.add(path, "that a message broke off", why)
-        bound = [p for p in message.parts if _is_thinking(p)]
-        blocks: list[dict[str, Any]] = [*bound]
-        if message.text:
-            blocks.append({"type": "text", "text": message.text})
+            why = "Claude Code does not mark it"
+            self._lost(message.seq, "that a message was interrupted", why)
+        bound = [part for part in message.parts if _is_thinking(part)]
+        blocks: list[Entry] = [*bound, *_text_block(message.text)]
         kept = self._kept(message, whole, bound)
         asked = {}
         for call in message.calls:
@@ -252,9 +243,9 @@ class _Lines:
             blocks.append(block)
             asked.update(more)
         if not blocks:
-            blocks, kept["text"] = [{"type": "text", "text": EMPTY}], ""
+            blocks, kept["text"] = _text_block(EMPTY), ""
         head = {
-            "id": f"msg_{uuid.uuid5(SPACE, event.id).hex}",
+            "id": f"msg_{uuid.uuid5(NAMESPACE, event.id).hex}",
             "type": "message",
             "role": "assistant",
             "model": (message.model or "<synthetic>").removeprefix("anthropic/"),
@@ -263,8 +254,8 @@ class _Lines:
             "usage": {"input_tokens": 0, "output_tokens": 0, **whole.usage},
         }
         for number, block in enumerate(blocks):
-            ours: dict[str, Any] = dict(kept) if number == len(blocks) - 1 else {}
-            if block.get("type") == "tool_use" and block["id"] in asked:
+            ours: Entry = dict(kept) if number == len(blocks) - 1 else {}
+            if is_block(block, "tool_use") and block["id"] in asked:
                 ours["calls"] = {block["id"]: asked[block["id"]]}
             more = {OURS: ours} if ours else {}
             self._line("assistant", {**head, "content": [block]}, event, number, **more)
@@ -272,20 +263,17 @@ class _Lines:
             if call.outcome is not None:
                 self._result(call, call.outcome)
 
-    def _kept(
-        self, message: Message, whole: ev.MessageCompleted, bound: list[Any]
-    ) -> dict[str, Any]:
-        """What would not be read back as it is."""
-        kept: dict[str, Any] = {}
-        thoughts = [p["thinking"] for p in bound if p.get("type") == "thinking"]
+    def _kept(self, message: Message, whole: ev.MessageCompleted, bound: list[Any]) -> Entry:
+        """The fields that `read_claude` could not read from Claude's own fields."""
+        kept: Entry = {}
+        thoughts = [part["thinking"] for part in bound if is_block(part, "thinking")]
         if "\n\n".join(thoughts) != message.thought:
             kept["thought"] = message.thought
-            path, why = f"{self._path}.events[{message.seq}]", "it has no signature of the model"
-            self._losses.add(path, "a thought", why, kept=OURS)
+            self._lost(message.seq, "a thought", "it has no signature of the model", kept=OURS)
         if bound != message.parts:
             kept["parts"] = message.parts
-            path, why = f"{self._path}.events[{message.seq}]", "it is bound to another model"
-            self._losses.add(path, "a part of an answer", why, kept=OURS)
+            why = "it belongs to another model"
+            self._lost(message.seq, "a part of an answer", why, kept=OURS)
         if not (message.model or "").startswith("anthropic/"):
             kept["model"] = message.model
         if REASONS.get(STOPS.get(whole.reason or "", "end_turn")) != whole.reason:
@@ -296,64 +284,62 @@ class _Lines:
             kept["usage"] = whole.usage
         return kept
 
-    def _call(self, call: ToolCall) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A call as a block, and what is to be kept of it beside, by Claude's id."""
+    def _call(self, call: ToolCall) -> tuple[Entry, Entry]:
+        """A call as a block, and by Claude's id the fields that the block does not have."""
         taken = set(self._calls.values())
-        fits = [id for id in (call.provider_id, call.id) if id and _CALL.fullmatch(id)]
+        valid = [id for id in (call.provider_id, call.id) if id and _CALL.fullmatch(id)]
         made = f"toolu_{hashlib.sha256(f'{self._thread.thread}/{call.id}'.encode()).hexdigest()}"
-        id = next((id for id in fits if id not in taken), made[:64])
+        id = next((id for id in valid if id not in taken), made[:64])
         self._calls[call.id] = id
         plain = isinstance(call.arguments, dict)
-        kept: dict[str, Any] = {} if plain else {"arguments": call.arguments}
+        kept: Entry = {} if plain else {"arguments": call.arguments}
         if call.id != id:
             kept["id"] = call.id
         if call.provider_id != id:
             kept["provider_id"] = call.provider_id
-        block = {
-            "type": "tool_use",
-            "id": id,
-            "name": call.name,
-            "input": call.arguments if plain else {},
-        }
+        arguments = call.arguments if plain else {}
+        block = {"type": "tool_use", "id": id, "name": call.name, "input": arguments}
         return block, {id: kept} if kept else {}
 
     def _result(self, call: ToolCall, outcome: Outcome) -> None:
         event, id = self._by_seq[outcome.seq], self._calls[call.id]
         ended = typed(event)
         failed = outcome.outcome != "ok"
-        text = outcome.content if outcome.content is not None else _words(outcome.result)
+        text = outcome.content if outcome.content is not None else _as_text(outcome.result)
         if failed and outcome.content is None and outcome.result is None:
             text = outcome.error or outcome.outcome
-        more: dict[str, Any] = {}
+        more: Entry = {}
         if outcome.outcome == "denied":
             more["toolUseResult"] = REJECTED
         elif not failed and outcome.result is not None and outcome.content is not None:
             more["toolUseResult"] = outcome.result
-        if isinstance(ended, ev.ToolFinished) and not _plain(ended):
+        if isinstance(ended, ev.ToolFinished) and not _is_plain(ended):
             names = [name for name in ended.__struct_fields__ if name != "call"]
             more[OURS] = {"results": {id: {name: getattr(ended, name) for name in names}}}
         block = {"type": "tool_result", "tool_use_id": id, "content": text, "is_error": failed}
         self._line("user", {"role": "user", "content": [block]}, event, 0, **more)
 
 
-def _plain(ended: ev.ToolFinished) -> bool:
-    """Whether a result is read back as it is without more being kept."""
+def _text_block(text: str) -> list[Entry]:
+    return [{"type": "text", "text": text}] if text else []
+
+
+def _is_plain(ended: ev.ToolFinished) -> bool:
+    """Whether a result survives the round trip without extra fields."""
     rest = ev.ToolFinished(call=ended.call, result=ended.result, content=ended.content)
-    told = isinstance(ended.result, str) and ended.content is None
-    apart = ended.result is not None and ended.content is not None
-    return ended == rest and (told or apart)
+    text = isinstance(ended.result, str) and ended.content is None
+    both = ended.result is not None and ended.content is not None
+    return ended == rest and (text or both)
 
 
 def _is_thinking(part: Any) -> bool:
-    """Whether a part is a block of Claude's own that it can read again."""
-    if not isinstance(part, dict):
-        return False
-    if part.get("type") == "thinking":
+    """Whether a part is one of Claude's own blocks, which it can read again."""
+    if is_block(part, "thinking"):
         return isinstance(part.get("thinking"), str) and bool(part.get("signature"))
-    return part.get("type") == "redacted_thinking"
+    return is_block(part, "redacted_thinking")
 
 
-def _words(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

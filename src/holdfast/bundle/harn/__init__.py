@@ -1,19 +1,26 @@
-"""Harn's session bundles, version 1: read, checked, converted and written.
+"""Harn's session bundles, version 1: read, validated, converted and written.
 
-`read_harn` and `write_harn` are the two ways between Harn's format and ours; the rest works within
-Harn's: run records and agent-session events as bundles, their liveness, worker snapshots.
+`read_harn` and `write_harn` convert between Harn's format and ours. The rest works within Harn's
+format: run records and agent-session events as bundles, their liveness, worker snapshots.
 """
 
+from ...errors import Fault
+from .agent_events import (
+    AgentEvent,
+    AgentLiveness,
+    bundle_of_events,
+    liveness,
+    session_events,
+    until,
+)
 from .check import find_faults, read_document
 from .export import checkpoint_bundle, record_bundle
-from .faults import Fault
+from .format import HarnBundle, HarnDocument
 from .names import record_path
 from .read import read_harn
-from .record import run_record, with_paths
+from .run_record import run_record, with_paths
 from .schema import harn_schema, harn_schema_text, schema_is_stale
-from .shapes import HarnBundle, HarnDocument
-from .stream import AgentEvent, AgentLiveness, bundle_of_events, liveness, session_events, until
-from .workers import Materialised, materialise
+from .snapshots import Materialised, materialise
 from .write import session_record, write_harn
 
 __all__ = [

@@ -1,26 +1,38 @@
-"""Whether something is a session bundle of Harn's that can be read: every fault at once, in the
-order in which Harn would find them. Pure, and bounded in size and depth before anything else."""
+"""Validates session bundles of Harn: all faults at once, in the order in which Harn finds them.
+Pure. Size and depth are limited before anything else."""
 
 from __future__ import annotations
 
-import functools
-import types
-import typing
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from types import NoneType
+from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct, UnsetType
 
+from ...errors import Fault
 from ...log.codec import LIMITS, too_deep
+from ..faults import invalid, invalid_all
 from ..redaction.scrub import Scrub, ScrubConfig
-from .faults import Fault, fault, refused
-from .names import step
-from .shapes import TYPE, VERSION, HarnBundle, HarnDocument
+from ..type_check import mismatches
+from .format import TYPE, VERSION, HarnBundle, HarnDocument
+from .json_values import Tree
+from .names import field_path
 
-LARGEST = LIMITS.blob_bytes  # bytes of a document: an import keeps it as a blob
-DEEPEST = LIMITS.depth
-INSIDE = DEEPEST - 8  # levels of a record or a snapshot, which stand within a document
+MAX_BYTES = LIMITS.blob_bytes  # of a document: an import stores it as a blob
+MAX_DEPTH = LIMITS.depth
+INNER_DEPTH = MAX_DEPTH - 8  # levels of a record or a snapshot inside a document
+
+FaultCode: TypeAlias = Literal[
+    "decode",
+    "missing_required",
+    "unsupported_schema_version",
+    "invalid_type",
+    "unsupported_checkpoint_state",
+    "unsafe_secret_marker",
+    "missing_run_record",
+    "missing_session_events",
+    "id_mismatch",
+]
 
 ROOT = (
     *("_type", "schema_version", "bundle_id", "created_at", "producer", "source", "runtime"),
@@ -43,134 +55,105 @@ NESTED = {
 }
 
 
-def read_document(
-    source: bytes | str | dict[str, Any], *, allow_secrets: bool = False
-) -> HarnDocument:
-    """The document in a JSON text or a tree, or `InvalidBundle` with all that is wrong with it.
+def fault(code: FaultCode, path: str, problem: str) -> Fault:
+    """A fault in one of Harn's classes. It never contains a value."""
+    return Fault(code=code, path=path, problem=problem)
 
-    Refused too: a text in which something has the shape of a secret, unless that is allowed.
-    What is not known here is kept.
+
+def read_document(source: bytes | str | Tree, *, allow_secrets: bool = False) -> HarnDocument:
+    """The document in a JSON text or a tree, or `InvalidBundle` with all faults.
+
+    A text that looks like a secret is a fault unless `allow_secrets`. Unknown fields are kept.
     """
     if isinstance(source, dict):
-        check_size(source)
+        check_tree(source)
     tree = source if isinstance(source, dict) else _parsed(source)
     if faults := find_faults(tree, allow_secrets=allow_secrets):
-        raise refused(faults)
+        raise invalid_all(faults)
     return HarnDocument(msgspec.convert(tree, HarnBundle), tree)
 
 
-def check_size(tree: dict[str, Any], path: str = "$", deepest: int = DEEPEST) -> None:
-    """Refuse a tree that is no JSON, too large or too deep to be worked on."""
+def check_tree(tree: Tree, path: str = "$", deepest: int = MAX_DEPTH) -> None:
+    """`InvalidBundle` for a tree that is not JSON, too large or too deep."""
     try:
         text = msgspec.json.encode(tree)
     except (TypeError, ValueError, RecursionError) as error:
-        raise refused([fault("decode", path, "is no JSON, or too deep")]) from error
-    if len(text) > LARGEST:
-        raise refused([fault("decode", path, f"has {len(text)} bytes; {LARGEST} are read")])
+        raise invalid("decode", path, "is not JSON, or too deep") from error
+    check_text(text, path, deepest)
+
+
+def check_text(text: bytes, path: str, deepest: int = MAX_DEPTH) -> None:
+    """`InvalidBundle` for a text that is too large or too deep."""
+    if len(text) > MAX_BYTES:
+        raise invalid("decode", path, f"has {len(text)} bytes; the limit is {MAX_BYTES}")
     if too_deep(text, deepest):
-        raise refused([fault("decode", path, f"is nested deeper than {deepest} levels")])
+        raise invalid("decode", path, f"is nested deeper than {deepest} levels")
 
 
 def _parsed(source: bytes | str) -> Any:
     try:
         text = source.encode() if isinstance(source, str) else source
     except UnicodeEncodeError as error:
-        raise refused([fault("decode", "$", "holds a lone surrogate")]) from error
-    if len(text) > LARGEST:
-        raise refused([fault("decode", "$", f"has {len(text)} bytes; {LARGEST} are read")])
-    if too_deep(text, DEEPEST):
-        raise refused([fault("decode", "$", f"is nested deeper than {DEEPEST} levels")])
+        raise invalid("decode", "$", "contains a lone surrogate") from error
+    check_text(text, "$")
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refused([fault("decode", "$", f"is not JSON ({error})")]) from error
+        raise invalid("decode", "$", f"is not JSON ({error})") from error
 
 
 def find_faults(tree: Any, *, allow_secrets: bool = False) -> list[Fault]:
-    """Everything that is wrong with a tree; none for a bundle that can be read."""
+    """All faults of a tree; empty for a valid bundle."""
     if not isinstance(tree, dict):
         return [fault("missing_required", "$._type", "is missing")]
     faults = [*_missing(tree), *_identity(tree)]
     if any(found.code == "unsupported_schema_version" for found in faults):
-        return faults  # what its fields are to be is not known here
+        return faults  # the fields of another version are unknown
     if not allow_secrets:
         faults += _secrets(tree)
-    faults += _mismatches(tree, HarnBundle, "$")
+    for found in mismatches(tree, HarnBundle, "$", field_path):
+        if found.path != "$.schema_version":
+            faults.append(fault("decode", found.path, found.problem))
     return list(dict.fromkeys(faults))
 
 
-def _missing(tree: dict[str, Any]) -> Iterator[Fault]:
-    for name in ROOT:
-        if name not in tree:
-            yield fault("missing_required", f"$.{name}", "is missing")
-    for outer, names in NESTED.items():
-        inside = tree.get(outer)
-        # A null is there, and has none of its fields; what is missing itself was named above.
-        if outer in tree and (inside is None or isinstance(inside, dict)):
-            for name in names:
-                if name not in (inside or {}):
-                    yield fault("missing_required", f"$.{outer}.{name}", "is missing")
+def _missing(tree: Tree) -> Iterator[Fault]:
+    required: list[tuple[str, Tree, Sequence[str]]] = [("$", tree, ROOT)]
+    for outer, inner in NESTED.items():
+        # null counts as an object without fields; a missing object is only one fault.
+        if outer in tree and isinstance(tree[outer], (dict, NoneType)):
+            required.append((f"$.{outer}", tree[outer] or {}, inner))
+    for path, inside, names in required:
+        for name in names:
+            if name not in inside:
+                yield fault("missing_required", f"{path}.{name}", "is missing")
 
 
-def _identity(tree: dict[str, Any]) -> Iterator[Fault]:
+def _identity(tree: Tree) -> Iterator[Fault]:
     if "_type" in tree and tree["_type"] != TYPE:
         yield fault("invalid_type", "$._type", f"is not {TYPE!r}")
     version = tree.get("schema_version", VERSION)
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
-        yield fault("invalid_type", "$.schema_version", "is not a whole number from 1")
+        yield fault("invalid_type", "$.schema_version", "is not a positive integer")
     elif version != VERSION:
-        problem = f"is {version}; this program reads {VERSION}"
+        problem = f"is {version}; this release reads {VERSION}"
         yield fault("unsupported_schema_version", "$.schema_version", problem)
 
 
 def _secrets(tree: Any) -> Iterator[Fault]:
     scrub = Scrub("sanitized", ScrubConfig(paths=False, detector=False))
-    for path, text in strings(tree, "$"):
+    for path, text in _strings(tree, "$"):
         if scrub.text(text, path) != text:
-            yield fault("unsafe_secret_marker", path, "holds what looks like a secret")
+            yield fault("unsafe_secret_marker", path, "contains what looks like a secret")
 
 
-def strings(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Every text in a tree, with its path; names of fields are none."""
+def _strings(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every text in a tree with its path, without the names of fields."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for name in sorted(value):
-            yield from strings(value[name], step(path, name))
+            yield from _strings(value[name], field_path(path, name))
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from strings(item, f"{path}[{number}]")
-
-
-def _mismatches(value: Any, wanted: Any, path: str) -> Iterator[Fault]:
-    """Every value that has another type than its field, each by its own path."""
-    inside = _without_none(wanted)
-    if isinstance(inside, type) and issubclass(inside, Struct) and isinstance(value, dict):
-        for name, type_ in _fields(inside):
-            if name in value and (path, name) != ("$", "schema_version"):
-                yield from _mismatches(value[name], type_, step(path, name))
-        return
-    if typing.get_origin(inside) is list and isinstance(value, list):
-        (item,) = typing.get_args(inside)
-        for number, one in enumerate(value):
-            yield from _mismatches(one, item, f"{path}[{number}]")
-        return
-    try:
-        msgspec.convert(value, wanted)
-    except msgspec.ValidationError as error:
-        problem = str(error).partition(" - at ")[0]
-        yield fault("decode", path, problem[:1].lower() + problem[1:])
-
-
-@functools.cache
-def _fields(shape: type[Struct]) -> tuple[tuple[str, Any], ...]:
-    hints = typing.get_type_hints(shape, include_extras=True)
-    return tuple((info.encode_name, hints[info.name]) for info in msgspec.structs.fields(shape))
-
-
-def _without_none(wanted: Any) -> Any:
-    """The one type beside None and UNSET in a union; other types as they are."""
-    if not isinstance(wanted, types.UnionType) and typing.get_origin(wanted) is not typing.Union:
-        return wanted
-    left = [one for one in typing.get_args(wanted) if one not in (type(None), UnsetType)]
-    return left[0] if len(left) == 1 else wanted
+            yield from _strings(item, f"{path}[{number}]")

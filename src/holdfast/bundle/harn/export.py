@@ -1,4 +1,4 @@
-"""Run records and worker snapshots of Harn's as session bundles of Harn's, in any mode. Blocks:
+"""Run records and worker snapshots of Harn as session bundles of Harn, in any mode. Blocking:
 the snapshots that a record names are read from disk."""
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import msgspec
 
 from ...stores.port import wall_clock
 from ..conversion_loss import Losses, LossReport
+from ..faults import invalid
 from ..redaction.scrub import Mode, ScrubConfig
-from .check import INSIDE, check_size
-from .faults import fault, refused
-from .lift import lifted
+from ..timestamps import rfc3339
+from .check import INNER_DEPTH, check_tree
+from .format import HarnDocument
+from .json_values import Tree
 from .modes import in_mode
-from .names import rfc3339
-from .shapes import HarnDocument
-from .workers import checkpoint, embedded, load
+from .record_tree import record_tree
+from .snapshots import checkpoint_record, embedded, load
 
 SOURCE, TARGET = "harn run_record", "harn_session_bundle 1"
 
 
 def record_bundle(
-    record: dict[str, Any],
+    record: Tree,
     mode: Mode = "sanitized",
     *,
     snapshots: Path | None = None,
@@ -34,20 +35,20 @@ def record_bundle(
     created_at: str | None = None,
     version: str | None = None,
 ) -> tuple[HarnDocument, LossReport]:
-    """The bundle of a run record, and what could not be taken into it.
+    """The bundle of a run record, and what could not be included.
 
-    Snapshots that the record names are read below the folder `snapshots`, and not at all without
-    it. Each export has an id of its own unless one is given. `InvalidBundle` where a part of the
-    record has another type than a bundle's.
+    Snapshots that the record names are read below the folder `snapshots`; without it they are left
+    out. Each export has a new id by default. `InvalidBundle` if a part of the record does not have
+    the type that a bundle needs.
     """
     losses = Losses()
-    check_size(record, "$.replay.run_record", INSIDE)
+    check_tree(record, "$.replay.run_record", INNER_DEPTH)
+    found: list[Tree] = []
     if snapshots is None:
-        found: list[dict[str, Any]] = []
-        _unread(record, losses)
+        _not_read(record, losses)
     else:
         found = embedded(record, snapshots, losses)
-    tree = lifted(
+    tree = record_tree(
         record,
         version=version or installed("holdfast"),
         created_at=created_at or rfc3339(wall_clock()),
@@ -58,23 +59,22 @@ def record_bundle(
     try:
         document = HarnDocument.of(in_mode(tree, mode, scrub, attachments=attachments))
     except msgspec.ValidationError as error:
-        raise refused([fault("decode", "$", str(error))]) from error
+        raise invalid("decode", "$", str(error)) from error
     return document, losses.report(SOURCE, TARGET)
 
 
-def _unread(record: dict[str, Any], losses: Losses) -> None:
+def _not_read(record: Tree, losses: Losses) -> None:
     for number, child in enumerate(record.get("child_runs") or []):
         if isinstance(child, dict) and child.get("snapshot_path"):
-            why = "no folder to read snapshots from was given"
+            why = "no folder of snapshots was given"
             losses.add(f"$.child_runs[{number}].snapshot_path", "a worker's snapshot", why)
 
 
 def checkpoint_bundle(
     path: Path, mode: Mode = "local", **options: Any
 ) -> tuple[HarnDocument, LossReport]:
-    """The bundle of a suspended worker's snapshot. Local by default: a worker cannot go on
-    faithfully from what was redacted. `options` as for `record_bundle`."""
-    value = load(path)
+    """The bundle of a suspended worker's snapshot. Local by default: a worker cannot continue
+    faithfully from redacted content. `options` are those of `record_bundle`."""
     now = options.get("created_at") or rfc3339(wall_clock())
-    record = checkpoint(value, str(path), now=now)
+    record = checkpoint_record(load(path), str(path), now=now)
     return record_bundle(record, mode, **{"snapshots": path.parent, **options})

@@ -1,8 +1,8 @@
-"""What of a bundle leaves in which mode. Pure.
+"""What a bundle contains in each mode. Pure.
 
-`local` is faithful. `sanitized` goes through the one funnel of redaction, and the fields that hold
-local paths are replaced whatever they hold. `replay_only` keeps names of fields that are known,
-numbers, and texts that are on a list and look like ids; all else is withheld. Types stay valid.
+`local` keeps everything. `sanitized` redacts secrets and personal data, and replaces all fields
+with local paths. `replay_only` keeps the names of known fields, numbers, and the texts of listed
+fields if they look like ids; everything else is withheld. Types stay valid.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from ..redaction.scrub import Mode, Redaction, Scrub, ScrubConfig
-from . import shapes
-from .names import step
-from .shapes import REDACTED, WITHHELD
+from . import format as f
+from .format import REDACTED, WITHHELD
+from .names import field_path
 
 PATHS = {
     *("persisted_path", "primary", "run_path", "snapshot_ref", "snapshot_path", "source_path"),
@@ -25,7 +25,7 @@ PATHS = {
 }
 POINTERS = (".event_log_pointers[", ".transcript_pointers[", ".additional_roots[")
 
-# Texts that say how a run went, and not what was said in it.
+# Texts that describe the course of a run, not its content.
 KEPT = {
     *("_type", "type", "kind", "role", "status", "outcome", "mode", "policy", "scope", "source"),
     *("id", "created_at", "started_at", "finished_at", "suspended_at", "timestamp", "asked_at"),
@@ -38,7 +38,7 @@ KEPT = {
     *("expected_status", "models", "provider_models", "model", "session_liveness"),
     *("ready_nodes", "completed_nodes", "message_id", "sha256", "checkpoint_kind", "location"),
 }
-# Free content: withheld whole, whatever is in it.
+# Free content: always withheld completely.
 CONTENT = {
     *("args", "arguments", "blocks", "content", "data", "private_reasoning", "prompt", "raw_input"),
     *("raw_output", "result", "response_text", "summary", "system", "system_prompt", "task"),
@@ -55,10 +55,10 @@ _SAFE = re.compile(r"[$A-Za-z0-9_.:+/\[\]-]{1,200}", re.ASCII)
 
 @functools.cache
 def _known() -> frozenset[str]:
-    """Names of fields that say nothing of a conversation."""
+    """Names of fields that reveal nothing of a conversation."""
     names = {*KEPT, *CONTENT, *MORE, *PATHS}
-    for shape in vars(shapes).values():
-        if isinstance(shape, type) and issubclass(shape, shapes.Shape):
+    for shape in vars(f).values():
+        if isinstance(shape, type) and issubclass(shape, f.HarnShape):
             names.update(shape.__struct_encode_fields__)
     return frozenset(names)
 
@@ -70,8 +70,8 @@ def in_mode(
     *,
     attachments: bool = False,
 ) -> dict[str, Any]:
-    """The tree as it may leave in `mode`, with the manifest of what was done. Without
-    `attachments`, the embedded record's artifacts have no content either, but in local mode."""
+    """The tree in `mode`, with the manifest of its redaction. Without `attachments`, the artifacts
+    of the embedded record have no content either, except in local mode."""
     entries: list[dict[str, Any]] = []
     if mode == "local":
         return {**tree, "redaction": _manifest(Redaction(), entries)}
@@ -79,8 +79,8 @@ def in_mode(
     if not attachments:
         tree = _without_artifacts(tree, entries)
     identity = ("_type", "schema_version", "producer")
-    told = {name: value for name, value in tree.items() if name not in identity}
-    scrubbed = scrub.value(_without_paths(told, "$", entries), "$")
+    content = {name: value for name, value in tree.items() if name not in identity}
+    scrubbed = scrub.value(_without_paths(content, "$", entries), "$")
     if mode == "replay_only":
         scrubbed = _skeleton(scrubbed, "", "$", entries)
     done = msgspec.structs.replace(scrub.manifest(), mode=mode)
@@ -89,7 +89,7 @@ def in_mode(
 
 
 def _manifest(done: Redaction, more: list[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest in Harn's words. It never has a text that was replaced, nor its remains."""
+    """The manifest in Harn's format. It never contains a replaced text or a part of one."""
     hits = [{"path": e.path, "class": e.kind, "action": "replaced"} for e in done.entries]
     entries = [{**entry, "replacement": None} for entry in (*hits, *more)]
     return {
@@ -102,7 +102,7 @@ def _manifest(done: Redaction, more: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def manifest_of(done: Redaction) -> dict[str, Any]:
-    """The manifest of a bundle of ours that was scrubbed before it was converted."""
+    """The manifest of a bundle that was redacted before it was converted."""
     return _manifest(done, [])
 
 
@@ -131,7 +131,7 @@ def _without_paths(value: Any, path: str, entries: list[dict[str, Any]]) -> Any:
         return value
     found = {}
     for name, inner in value.items():
-        at = step(path, name)
+        at = field_path(path, name)
         pointer = name == "path" and any(mark in at for mark in POINTERS)
         if isinstance(inner, str) and inner and (name in PATHS or pointer):
             found[name] = REDACTED
@@ -149,7 +149,7 @@ def _skeleton(value: Any, key: str, path: str, entries: list[dict[str, Any]]) ->
             if name in CONTENT or name not in _known()
             else _skeleton(inner, name, at, entries)
             for number, (name, inner) in enumerate(value.items())
-            for at in [step(path, name) if name in _known() else f"{path}.{WITHHELD}{number}"]
+            for at in [field_path(path, name) if name in _known() else f"{path}.{WITHHELD}{number}"]
         }
     if isinstance(value, list):
         return [_skeleton(v, key, f"{path}[{n}]", entries) for n, v in enumerate(value)]

@@ -1,8 +1,8 @@
-"""From Harn to Holdfast: a session bundle, a run record or a worker's snapshot as a bundle of ours.
+"""From Harn to Holdfast: a session bundle, a run record or a worker's snapshot as a bundle.
 
-People's and models' messages, tool calls and their results become events; every section beyond the
-first and every worker's snapshot a thread of its own. The document itself stands beside the log
-as a blob, byte for byte, so that what has no counterpart is not lost.
+Messages, tool calls and their results become events; every section after the first and every
+worker's snapshot becomes a thread. The document itself is kept as a blob, so that nothing without a
+counterpart is lost.
 """
 
 from __future__ import annotations
@@ -10,132 +10,138 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from ...errors import InvalidValue
 from ...log import events as ev
-from ...log.codec import LIMITS, check_name
+from ...log.codec import LIMITS
 from ...log.events import Scope, ids
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
-from ..foreign_bundle import Packed, packed
-from ..foreign_log import Telling, as_name
+from ..faults import invalid
+from ..foreign_bundle import ForeignSession, check_session, pack
+from ..foreign_log import LogBuilder, as_name
 from ..redaction.manifest import Mode, Redacted, Redaction
-from .check import INSIDE, LARGEST, check_size, read_document
-from .faults import fault, refused
-from .lift import lifted
-from .messages import KEPT, Messages, Stream
-from .names import from_rfc3339, rfc3339, sanitised
-from .record import run_record
-from .shapes import CLOSED, LIVENESS, MODES, SUSPENDED, HarnDocument
-from .stream import AgentEvent
-from .workers import checkpoint
+from ..timestamps import from_rfc3339, rfc3339
+from .agent_events import AgentEvent
+from .check import INNER_DEPTH, MAX_BYTES, check_tree, read_document
+from .format import CLOSED, LIVENESS, MODES, SUSPENDED, HarnDocument
+from .json_values import Tree, as_dict
+from .messages import KEPT, AgentEventReader, MessageReader
+from .names import sanitised
+from .record_tree import record_tree
+from .run_record import run_record
+from .snapshots import checkpoint_record, snapshot_entry
 
 SOURCE, TARGET = "harn_session_bundle 1", "holdfast_bundle 1"
 IMPORTED = "harn.imported"
 TITLE = 200
-# A run that is at none of these goes on.
+OTHER_TYPES = ("run_record", "worker_snapshot")  # documents that are not bundles
+NOT_EVENTS = (  # fields of a bundle that are reported as not converted
+    *("runtime.usage", "workspace.additional_roots", "tools.schemas", "permissions"),
+    *("replay.replay_fixture", "replay.run_record", "replay.observability", "replay.transitions"),
+    *("replay.checkpoints", "replay.trace_spans", "attachments"),
+)
+# The final states of a run.
 OVER = {"completed", "failed", "cancelled", "canceled", "error", "aborted", "success", "done"}
 
-HarnSource = str | os.PathLike[str] | bytes | dict[str, Any] | HarnDocument
+HarnInput: TypeAlias = str | os.PathLike[str] | bytes | Tree | HarnDocument
 
 
 async def read_harn(
-    source: HarnSource,
+    source: HarnInput,
     *,
     session: str | None = None,
     tenant: str = "main",
     allow_secrets: bool = False,
 ) -> tuple[Bundle, LossReport]:
-    """The bundle of a path, of bytes or of a tree, and what could not be carried over.
+    """The bundle of a path, of bytes or of a tree, and what could not be converted.
 
-    `InvalidBundle` with every fault for what cannot be read. The session has the id of the run
-    unless another is given. What Harn calls suspended can be continued; what it redacted or
-    withheld keeps that mark, and with it the limits of such a bundle.
+    `InvalidBundle` with all faults if it cannot be read. The default session id is the id of the
+    run. A session that Harn calls suspended can be continued; redacted and withheld content is
+    marked as such, and the limits of redacted bundles apply.
     """
     losses = Losses()
     document = await asyncio.to_thread(document_of, source, allow_secrets=allow_secrets)
-    what = await asyncio.to_thread(converted, document, losses, session, tenant)
-    return await packed(what), losses.report(SOURCE, TARGET)
+    found = await asyncio.to_thread(convert, document, losses, session, tenant)
+    return await pack(found), losses.report(SOURCE, TARGET)
 
 
-def document_of(source: HarnSource, *, allow_secrets: bool = False) -> HarnDocument:
-    """The document of a source; a run record or a worker's snapshot becomes one. Blocks."""
+def document_of(source: HarnInput, *, allow_secrets: bool = False) -> HarnDocument:
+    """The document of a source; a run record or a worker's snapshot becomes one. Blocking."""
     if isinstance(source, HarnDocument):
         return source
     if isinstance(source, (str, os.PathLike)):
         source = _file(Path(source))
     if isinstance(source, bytes):
         source = _tree(source) or source
-    kind = source.get("_type") if isinstance(source, dict) else None
-    if isinstance(source, dict) and kind in ("run_record", "worker_snapshot"):
-        check_size(source, "$", INSIDE)
-        now = rfc3339(0)
-        record = source if kind == "run_record" else checkpoint(source, "", now=now)
-        made = {"id": f"bundle_{sanitised(str(record.get('id', '')))}", "at": now}
-        at = record.get("finished_at") or record.get("started_at") or made["at"]
-        snapshots = [] if kind == "run_record" else [_own_snapshot(source)]
-        tree = lifted(record, version="", created_at=at, bundle_id=made["id"], snapshots=snapshots)
-        tree["redaction"] = {
-            **{"mode": "local", "policy": "none", "placeholder": "", "entries": []},
-            "unsafe_secret_markers_rejected": False,
-        }
-        for name in ("workflow_id", "task", "status"):
-            tree["source"].setdefault(name, "")
-        source = tree
+    if isinstance(source, dict) and source.get("_type") in OTHER_TYPES:
+        source = _bundle_tree(source)
     return read_document(source, allow_secrets=allow_secrets)
 
 
-def _own_snapshot(value: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "worker_id": value["id"],
-        "worker_name": value.get("name", ""),
-        "status": value["status"],
-        "snapshot_ref": "",
-        "source_path": None,
-        "value": value,
+def _bundle_tree(source: Tree) -> Tree:
+    """The tree of a bundle for a run record or a worker's snapshot."""
+    check_tree(source, "$", INNER_DEPTH)
+    record, snapshots, now = source, list[Tree](), rfc3339(0)
+    if source["_type"] == "worker_snapshot":
+        record = checkpoint_record(source, "", now=now)
+        entry = snapshot_entry(source["id"], source.get("name", ""), source["status"], source)
+        snapshots.append(entry)
+    tree = record_tree(
+        record,
+        version="",
+        created_at=record.get("finished_at") or record.get("started_at") or now,
+        bundle_id=f"bundle_{sanitised(str(record.get('id', '')))}",
+        snapshots=snapshots,
+    )
+    tree["redaction"] = {
+        **{"mode": "local", "policy": "none", "placeholder": "", "entries": []},
+        "unsafe_secret_markers_rejected": False,
     }
+    for name in ("workflow_id", "task", "status"):
+        tree["source"].setdefault(name, "")
+    return tree
 
 
 def _file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(LARGEST + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise refused([fault("decode", "$", f"cannot be read ({reason})")]) from error
+        raise invalid("decode", "$", f"cannot be read ({reason})") from error
 
 
-def _tree(data: bytes) -> dict[str, Any] | None:
-    """A run record or a snapshot in bytes; None for what `read_document` is to look at."""
-    if len(data) > LARGEST or not any(n in data for n in (b'"run_record"', b'"worker_snapshot"')):
+def _tree(data: bytes) -> Tree | None:
+    """A run record or a snapshot in bytes; None for everything else."""
+    if len(data) > MAX_BYTES or not any(f'"{name}"'.encode() in data for name in OTHER_TYPES):
         return None
     try:
-        found = msgspec.json.decode(data, type=dict[str, Any])
+        found = msgspec.json.decode(data, type=Tree)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return found if found.get("_type") in ("run_record", "worker_snapshot") else None
+    return found if found.get("_type") in OTHER_TYPES else None
 
 
-def converted(document: HarnDocument, losses: Losses, session: str | None, tenant: str) -> Packed:
+def convert(
+    document: HarnDocument, losses: Losses, session: str | None, tenant: str
+) -> ForeignSession:
+    """The logs of a document. Pure."""
     view = document.view
     if view.replay.run_record is not None:
-        run_record(document)  # refuses one that is not what the bundle says it is
+        run_record(document)  # raises if the record is of another run
     name = session or view.source.run_record_id
-    try:
-        check_name("session", name)
-    except InvalidValue as error:
-        problem = f"{error.problem}; name the session yourself"
-        raise refused([fault("decode", "$.source.run_record_id", problem)]) from error
+    name = check_session(name, "decode", "$.source.run_record_id")
     text = msgspec.json.encode(document.raw)
-    main = Telling("main", "harn:", at=from_rfc3339(view.source.started_at) or 0)
+    main = LogBuilder("main", "harn:", at=from_rfc3339(view.source.started_at) or 0)
     _begin(main, document, text)
     logs = [main, *_sections(main, document, losses), *_workers(document, losses)]
     _end(main, document, losses)
-    return Packed(
+    return ForeignSession(
         scope=Scope(tenant, name),
         logs=tuple(logs),
         blobs=(text,),
@@ -144,7 +150,7 @@ def converted(document: HarnDocument, losses: Losses, session: str | None, tenan
     )
 
 
-def _facts(document: HarnDocument) -> dict[str, Any]:
+def _facts(document: HarnDocument) -> Tree:
     view = document.view
     return {
         "bundle_id": view.bundle_id,
@@ -155,7 +161,7 @@ def _facts(document: HarnDocument) -> dict[str, Any]:
     }
 
 
-def _begin(log: Telling, document: HarnDocument, text: bytes) -> None:
+def _begin(log: LogBuilder, document: HarnDocument, text: bytes) -> None:
     view = document.view
     task = " ".join(view.source.task.split())[:TITLE]
     workspace = view.workspace.primary if view.workspace else None
@@ -166,9 +172,9 @@ def _begin(log: Telling, document: HarnDocument, text: bytes) -> None:
     log.add(IMPORTED, {**_facts(document), "document": about})
 
 
-def _sections(main: Telling, document: HarnDocument, losses: Losses) -> list[Telling]:
-    """Tell the first section in the main log, and the others each in one of its own."""
-    view, more = document.view, list[Telling]()
+def _sections(main: LogBuilder, document: HarnDocument, losses: Losses) -> list[LogBuilder]:
+    """Convert the first section into the main log, and each other section into a new one."""
+    view, more = document.view, list[LogBuilder]()
     models = view.runtime.provider_models
     model = models[0] if len(models) == 1 else None
     for number, section in enumerate(view.transcript.sections):
@@ -177,81 +183,64 @@ def _sections(main: Telling, document: HarnDocument, losses: Losses) -> list[Tel
         if log is not main:
             more.append(log)
         if view.source.kind == "event_log_session" and section.id == "agent_events":
-            _stream(log, section.events, losses, path, closed=_closed(document))
+            _agent_events(log, section.events, losses, path, closed=_closed(document))
             continue
-        told = Messages(log, losses, path, model)
-        told.tell(section.messages, None)
+        reader = MessageReader(log, losses, path, model)
+        reader.read(section.messages)
         if number == 0:
-            told.recorded([msgspec.to_builtins(call) for call in view.tools.calls])
+            reader.read_recordings([msgspec.to_builtins(call) for call in view.tools.calls])
         for name in ("events", "assets", "metadata", "summary"):
             if getattr(section, name):
-                why = "it has no counterpart"
-                losses.add(f"{path}.{name}", "what a section has beside messages", why, kept=KEPT)
-    _beside(document, losses)
+                losses.add(f"{path}.{name}", "a field of a section", "no counterpart", kept=KEPT)
+    for path in NOT_EVENTS:
+        value: Any = view
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        if value:
+            losses.add(f"$.{path}", "a field of the bundle", "it is not an event", kept=KEPT)
     return more
 
 
-def _beside(document: HarnDocument, losses: Losses) -> None:
-    view = document.view
-    replay = view.replay
-    for path, there in (
-        ("$.runtime.usage", view.runtime.usage),
-        ("$.workspace.additional_roots", view.workspace and view.workspace.additional_roots),
-        ("$.tools.schemas", view.tools.schemas),
-        ("$.permissions", view.permissions),
-        ("$.replay.replay_fixture", replay.replay_fixture),
-        ("$.replay.run_record", replay.run_record),
-        ("$.replay.observability", replay.observability),
-        ("$.replay.transitions", replay.transitions),
-        ("$.replay.checkpoints", replay.checkpoints),
-        ("$.replay.trace_spans", replay.trace_spans),
-        ("$.attachments", view.attachments),
-    ):
-        if there:
-            losses.add(path, "what a bundle has beside messages", "it is no event", kept=KEPT)
-
-
-def _stream(log: Telling, events: list[Any], losses: Losses, path: str, *, closed: bool) -> None:
+def _agent_events(
+    log: LogBuilder, events: list[Any], losses: Losses, path: str, *, closed: bool
+) -> None:
     try:
         read = msgspec.convert(events, list[AgentEvent])
     except msgspec.ValidationError as error:
-        raise refused([fault("decode", f"{path}.events", str(error))]) from error
-    told = Stream(log, losses, path)
-    told.tell(read)
-    for id in told.asked if closed else ():
+        raise invalid("decode", f"{path}.events", str(error)) from error
+    reader = AgentEventReader(log, losses, path)
+    reader.read(read)
+    for id in reader.asked if closed else ():
         settled = ev.PendingSettled(id=id, outcome="abandoned", reason="closed")
         log.add("pending.settled", settled, id=ids.settle_id(id))
 
 
-def _thread(name: str, title: str, agent: str | None = None) -> Telling:
+def _thread(name: str, title: str, agent: str | None = None) -> LogBuilder:
     whole = name if len(name.encode()) <= LIMITS.name_bytes // 2 else name[:40]
-    log = Telling("".join(c if c.isprintable() else "_" for c in whole), "harn:")
+    log = LogBuilder("".join(c if c.isprintable() else "_" for c in whole), "harn:")
     log.add("thread.created", ev.ThreadCreated(parent="main", title=title, agent=as_name(agent)))
     return log
 
 
-def _workers(document: HarnDocument, losses: Losses) -> list[Telling]:
-    """Each worker's snapshot as a thread, with what was said in it."""
+def _workers(document: HarnDocument, losses: Losses) -> list[LogBuilder]:
+    """Each worker's snapshot as a thread with its conversation."""
     logs = []
     sections = {section.id for section in document.view.transcript.sections}
-    snapshots = (document.raw.get("replay") or {}).get("worker_snapshots") or []
-    for number, snapshot in enumerate(snapshots):
-        path, value = f"$.replay.worker_snapshots[{number}]", snapshot.get("value")
+    for number, snapshot in enumerate(document.snapshots):
+        path, value = f"$.replay.worker_snapshots[{number}]", as_dict(snapshot.get("value"))
         if snapshot.get("worker_id") in sections:
-            what, why = "a worker's snapshot", "a section tells the same conversation"
+            what, why = "a worker's snapshot", "a section has the same conversation"
             losses.add(path, what, why, kept=KEPT)
             continue
-        task = value.get("task") if isinstance(value, dict) else None
-        name = snapshot.get("worker_name") or None
+        task, name = value.get("task"), snapshot.get("worker_name") or None
         title = task if isinstance(task, str) else name or "worker"
         log = _thread(f"worker:{number}:{snapshot.get('worker_id', '')}", title[:TITLE], name)
-        transcript = value.get("transcript") if isinstance(value, dict) else None
-        messages = transcript.get("messages") if isinstance(transcript, dict) else None
+        messages = as_dict(value.get("transcript")).get("messages")
         if isinstance(messages, list):
-            Messages(log, losses, f"{path}.value.transcript", None).tell(messages, None)
+            MessageReader(log, losses, f"{path}.value.transcript", None).read(messages)
         else:
             losses.add(path, "a worker's snapshot", "it has no messages", kept=KEPT)
-        log.left_open()
+        log.leave_open()
         logs.append(log)
     return logs
 
@@ -265,10 +254,10 @@ def _closed(document: HarnDocument) -> bool:
     return view.source.finished_at is not None or view.source.status.lower() in OVER
 
 
-def _end(log: Telling, document: HarnDocument, losses: Losses) -> None:
+def _end(log: LogBuilder, document: HarnDocument, losses: Losses) -> None:
     source = document.view.source
     if not _closed(document):
-        log.left_open()
+        log.leave_open()
         return
     for call in log.abandon():
         losses.add("$.transcript", f"the result of call {call!r}", "the document has none")
@@ -277,20 +266,20 @@ def _end(log: Telling, document: HarnDocument, losses: Losses) -> None:
 
 
 def _redaction(document: HarnDocument, losses: Losses) -> Redaction:
-    """What Harn did, in our words; a mode that is not known counts as sanitized."""
-    told = document.view.redaction
-    if told.mode in ("", "local"):
+    """Harn's redaction in our format; an unknown mode counts as sanitized."""
+    manifest = document.view.redaction
+    if manifest.mode in ("", "local"):
         return Redaction()
-    if told.mode not in MODES:
-        losses.add("$.redaction.mode", "a mode", "it is unknown, and taken for sanitized")
-    mode = cast(Mode, told.mode if told.mode in MODES else "sanitized")
+    if manifest.mode not in MODES:
+        losses.add("$.redaction.mode", "a mode", "it is unknown, and treated as sanitized")
     entries = [
         Redacted(rule=f"harn:{entry.action}", kind=entry.kind, path=entry.path, count=1)
-        for entry in told.entries
+        for entry in manifest.entries
     ]
-    totals: dict[str, int] = {}
-    for entry in entries:
-        totals[entry.kind] = totals.get(entry.kind, 0) + 1
     return Redaction(
-        mode=mode, policy="harn", placeholder=told.placeholder, entries=entries, totals=totals
+        mode=cast(Mode, manifest.mode if manifest.mode in MODES else "sanitized"),
+        policy="harn",
+        placeholder=manifest.placeholder,
+        entries=entries,
+        totals=dict(Counter(entry.kind for entry in entries)),
     )

@@ -1,4 +1,4 @@
-"""The JSON Schema of Harn's session bundle, version 1, made from its types. Pure."""
+"""The JSON Schema of Harn's session bundle, version 1, generated from its types. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,13 @@ import msgspec
 
 from ..format import schema_of
 from .check import NESTED, ROOT
-from .shapes import MODES, SCHEMA_ID, TYPE, VERSION, HarnBundle
-
-NAMES = {
-    "producer": "Producer",
-    "source": "Source",
-    "runtime": "Runtime",
-    "transcript": "Transcript",
-    "tools": "Tools",
-    "replay": "Replay",
-    "redaction": "RedactionManifest",
-}
+from .format import MODES, SCHEMA_ID, TYPE, VERSION, HarnBundle
 
 
 def harn_schema() -> dict[str, Any]:
-    """Draft 2020-12. It asks for what validation asks for, and takes further fields everywhere."""
-    schema = schema_of(HarnBundle)
+    """The schema (draft 2020-12). It requires the fields that validation requires, and allows
+    additional fields everywhere."""
+    schema = schema_of(HarnBundle, prefix="Harn")
     types = schema["$defs"]
     root = types["HarnBundle"]
     root["required"] = list(ROOT)
@@ -36,7 +27,8 @@ def harn_schema() -> dict[str, Any]:
     for name in ("bundle_id", "created_at"):
         root["properties"][name] = {"type": "string", "minLength": 1}
     for name, required in NESTED.items():
-        types[NAMES[name]]["required"] = list(required)
+        of = "RedactionManifest" if name == "redaction" else name.capitalize()
+        types[of]["required"] = list(required)
     types["RedactionManifest"]["properties"]["mode"] = {"enum": list(MODES)}
     types["JsonEntry"]["required"] = ["source", "index", "value"]
     section = types["Section"]
@@ -50,12 +42,12 @@ def harn_schema() -> dict[str, Any]:
 
 
 def harn_schema_text() -> str:
-    """The schema as a file has it."""
+    """The schema as a file."""
     return msgspec.json.format(msgspec.json.encode(harn_schema()), indent=2).decode() + "\n"
 
 
 def schema_is_stale(text: str | None) -> bool:
-    """Whether a stored schema is missing or another than this program's; line ends do not count."""
+    """Whether a stored schema is missing or differs from this release's; line ends are ignored."""
     return text is None or text.replace("\r\n", "\n") != harn_schema_text()
 
 

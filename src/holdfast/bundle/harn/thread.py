@@ -1,5 +1,5 @@
-"""One thread of ours in Harn's words: its messages, its calls, its questions, and every other event
-verbatim. Blocks where the parts of the bundle are in a file."""
+"""Converts one thread into Harn's format: its messages, calls and questions, and every other event
+unchanged. Blocking if the parts of the bundle are in a file."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ from ...log.transcript import Message, Outcome, ToolCall, transcript
 from ..archive import Bundle
 from ..conversion_loss import Losses
 from ..format import Thread
-from .names import rfc3339
+from ..timestamps import rfc3339
+from .format import COMPLETED, SUSPENDED
+from .json_values import Tree
 
-SPOKEN = {"message.received", "message.completed", "message.interrupted", "tool.finished"}
-
-Tree = dict[str, Any]
+MESSAGES = {"message.received", "message.completed", "message.interrupted", "tool.finished"}
 
 
-class ToldThread:
-    """The thread. `done`: its last message was answered, and nothing in it is open."""
+class ThreadWriter:
+    """One thread in Harn's format."""
 
     def __init__(self, bundle: Bundle, thread: Thread, losses: Losses) -> None:
         self.started_at = thread.created_at
         self.recordings: list[Tree] = []
         self.questions: list[Tree] = []
         self.task: str | None = None
-        self.done = True
+        self._done = True  # the last message has an answer, and nothing is open
         self._path, self._losses = f"$.threads[{thread.thread}]", losses
         self._events: list[Tree] = []
-        heard: list[Event] = []
-        for event in bundle.events(thread.thread):
-            heard.append(event)
-            if event.kind not in SPOKEN:
+        events = list(bundle.events(thread.thread))
+        for event in events:
+            if event.kind not in MESSAGES:
                 self._verbatim(event)
         self._calls = {c.id: c for c in bundle.document.tools.calls if c.thread == thread.thread}
-        self._messages = [m for message in transcript(heard) for m in self._message(message)]
+        self._messages = [m for message in transcript(events) for m in self._message(message)]
+
+    @property
+    def status(self) -> str:
+        return COMPLETED if self._done else SUSPENDED
 
     def transcript(self, metadata: Tree) -> Tree:
         return {
@@ -53,14 +56,14 @@ class ToldThread:
         }
 
     def _verbatim(self, event: Event) -> None:
-        """Whatever is no message, as it is; Harn's readers pass it over."""
-        told = {"type": event.kind, "id": event.id, "seq": event.seq, "at": rfc3339(event.at)}
+        """Keep an event that is not a message; Harn's readers ignore it."""
+        fields = {"type": event.kind, "id": event.id, "seq": event.seq, "at": rfc3339(event.at)}
         more = {"run": event.run, "actor": event.actor, "cause": event.cause}
         self._events.append(
-            {**told, **{n: v for n, v in more.items() if v is not None}, "data": _json(event)}
+            {**fields, **{n: v for n, v in more.items() if v is not None}, "data": _json(event)}
         )
         kept = "transcript.events"
-        self._losses.add(self._path, f"an event {event.kind}", "Harn has none such", kept=kept)
+        self._losses.add(self._path, f"an event {event.kind}", "Harn has no such event", kept=kept)
         payload = typed(event)
         if isinstance(payload, ev.PendingOpened) and payload.what == "question":
             self.questions.append(
@@ -75,15 +78,14 @@ class ToldThread:
 
     def _message(self, message: Message) -> Iterator[Tree]:
         path = f"{self._path}.events[{message.seq}]"
-        self._losses.add(path, "number, id, time and usage of a message", "Harn has none")
+        self._losses.add(path, "number, id, time and usage of a message", "Harn has no such fields")
         if message.role == "user":
             self.task = self.task or message.text.strip() or None
-            self.done = False
+            self._done = False
             blocks: list[Any] = [{"type": "text", "text": message.text}] if message.text else []
             yield {"role": "user", "content": [*blocks, *message.parts]}
             return
-        self.done = all(call.outcome is not None for call in message.calls)
-        self.done = self.done and not message.calls and not message.interrupted
+        self._done = not message.calls and not message.interrupted
         yield self._answer(message, path)
         for call in message.calls:
             if call.outcome is not None:
@@ -91,37 +93,37 @@ class ToldThread:
             self.recordings.append(self._recording(call))
 
     def _answer(self, message: Message, path: str) -> Tree:
-        told: Tree = {"role": "assistant", "content": message.text}
+        answer: Tree = {"role": "assistant", "content": message.text}
         if message.thought:
-            told["thinking"] = message.thought
+            answer["thinking"] = message.thought
         if message.model:
-            told["model"] = message.model
+            answer["model"] = message.model
         if message.calls:
-            told["tool_calls"] = [
+            answer["tool_calls"] = [
                 {"id": call.id, "name": call.name, "arguments": call.arguments}
                 for call in message.calls
             ]
         if message.parts:
             why = "only the model that made it can read it"
-            self._losses.add(path, "a part that is bound to a model", why)
+            self._losses.add(path, "a part that belongs to a model", why)
         if message.interrupted:
-            self._losses.add(path, "that a message broke off", "Harn's messages are whole")
-        return told
+            self._losses.add(path, "that a message was interrupted", "Harn does not mark it")
+        return answer
 
     def _result(self, call: ToolCall, outcome: Outcome) -> Tree:
         failed = outcome.outcome != "ok"
         path = f"{self._path}.events[{outcome.seq}]"
         if outcome.outcome not in ("ok", "failed"):
             what = f"that a call was {outcome.outcome}"
-            self._losses.add(path, what, "a result is an error there, or none")
+            self._losses.add(path, what, "in Harn a result is an error or not")
         if not isinstance(outcome.result, (str, type(None))) or outcome.content is not None:
-            why = "a result is the text that the model read"
+            why = "in Harn a result is the text that the model read"
             self._losses.add(path, "the values of a result", why)
         return {
             "role": "tool",
             "tool_call_id": call.id,
             "name": call.name,
-            "content": _words(outcome),
+            "content": _text(outcome),
             "is_error": failed,
         }
 
@@ -133,7 +135,7 @@ class ToldThread:
             "tool_name": call.name,
             "tool_use_id": call.id,
             "args_hash": digest[:16],
-            "result": _words(outcome) if outcome else "",
+            "result": _text(outcome) if outcome else "",
             "is_rejected": outcome is not None and outcome.outcome == "denied",
             "duration_ms": (known.duration_ms or 0) if known else 0,
             "iteration": known.step if known else 0,
@@ -141,11 +143,11 @@ class ToldThread:
         }
 
 
-def _words(outcome: Outcome) -> str:
-    """What a call came to, as its model read it."""
-    for said in (outcome.content, outcome.result, outcome.error):
-        if said is not None:
-            return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+def _text(outcome: Outcome) -> str:
+    """The result of a call as its model read it."""
+    for value in (outcome.content, outcome.result, outcome.error):
+        if value is not None:
+            return value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return "" if outcome.outcome == "ok" else outcome.outcome
 
 

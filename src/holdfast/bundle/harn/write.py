@@ -1,34 +1,34 @@
-"""From Holdfast to Harn: a bundle of ours as a run record and as a session bundle, version 1.
+"""From Holdfast to Harn: a bundle as a run record and as a session bundle, version 1.
 
 The main thread is the run's transcript, every other thread a stage, every sub-agent a child run
-with a snapshot that a resume host can materialise. Events that are no messages stand verbatim in
-the transcripts' `events`. Blocks where the parts of the bundle are in a file.
+with a snapshot that a resume host can materialise. Events that are not messages are kept unchanged
+in the `events` of the transcripts. Blocking if the parts of the bundle are in a file.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import Any
 
 from ...errors import BlobNotFound, HoldfastError, InvalidValue
 from ..archive import Bundle
 from ..conversion_loss import Losses, LossReport
 from ..format import Child, Span, Thread, line_of
 from ..redaction.scrub import Mode, ScrubConfig
+from ..timestamps import from_rfc3339
 from .check import read_document
-from .lift import lifted
+from .format import ANCHOR, CLOSED, COMPLETED, LIVENESS, SUSPENDED, HarnDocument
+from .json_values import Tree
 from .modes import in_mode, manifest_of
-from .names import from_rfc3339, sanitised
-from .read import IMPORTED, converted
-from .shapes import ANCHOR, COMPLETED, LIVENESS, SUSPENDED, HarnDocument
-from .thread import ToldThread
+from .names import sanitised
+from .read import IMPORTED, convert
+from .record_tree import fixture, record_tree
+from .snapshots import snapshot_entry
+from .thread import ThreadWriter
 
 SOURCE, TARGET = "holdfast_bundle 1", "harn_session_bundle 1"
-WORKFLOW = "holdfast_session"
+WORKFLOW = {"workflow_id": "holdfast_session", "workflow_name": None}
 STRICTER: dict[Mode, int] = {"local": 0, "sanitized": 1, "replay_only": 2}
-
-Tree = dict[str, Any]
 
 
 def write_harn(
@@ -39,24 +39,24 @@ def write_harn(
     attachments: bool = False,
     version: str = "1",
 ) -> tuple[HarnDocument, LossReport]:
-    """The bundle in Harn's format, and what could not be carried over.
+    """The bundle in Harn's format, and what could not be converted.
 
-    In the mode of the bundle, or a stricter one: what was redacted cannot come back
-    (`InvalidValue`). The same bundle gives the same bytes. `version` is what it says of the
-    producer. A session that came from Harn and has not gone on since is the document it was.
-    Blocks: run it in a thread.
+    The default mode is that of the bundle; it can only be stricter, since redacted content cannot
+    be restored (`InvalidValue`). The same bundle gives the same bytes. `version` is the producer's.
+    A session that was imported from Harn and not continued since gives the original document.
+    Blocking: call it in a thread.
     """
     document = bundle.document
     mode = mode or document.mode
     if STRICTER[mode] < STRICTER[document.mode]:
-        problem = f"is {mode}, and the bundle is {document.mode}"
-        remedy = "export the session again in that mode"
+        problem = f"is {mode}, but the bundle is already {document.mode}"
+        remedy = f"export the session again as {mode}"
         raise InvalidValue(field="mode", problem=problem, remedy=remedy)
     losses = Losses()
     if mode == "local" and (original := _original(bundle)) is not None:
         return original, losses.report(SOURCE, TARGET)
     record = session_record(bundle, losses, attachments=attachments)
-    tree = lifted(
+    tree = record_tree(
         record,
         version=version,
         created_at=document.created_at,
@@ -73,7 +73,7 @@ def write_harn(
 
 
 def _original(bundle: Bundle) -> HarnDocument | None:
-    """The document that a session was read from, if all that is in it came from there."""
+    """The document that a session was imported from, if nothing was added since."""
     facts = bundle.document.session
     try:
         first = [event for event, _ in zip(bundle.events("main"), range(2), strict=False)]
@@ -81,7 +81,7 @@ def _original(bundle: Bundle) -> HarnDocument | None:
             return None
         text = bundle.blob(first[1].json()["document"]["sha256"])
         document = read_document(text, allow_secrets=True)
-        again = converted(document, Losses(), facts.session, facts.tenant)
+        again = convert(document, Losses(), facts.session, facts.tenant)
     except (HoldfastError, KeyError, TypeError):
         return None
     if {log.thread for log in again.logs} != {log.thread for log in bundle.document.threads}:
@@ -93,7 +93,7 @@ def _original(bundle: Bundle) -> HarnDocument | None:
 
 
 def _tag(bundle: Bundle) -> str:
-    return SUSPENDED if bundle.document.liveness == "continuable" else "closed"
+    return SUSPENDED if bundle.document.liveness == "continuable" else CLOSED
 
 
 def _about(bundle: Bundle) -> Tree:
@@ -102,7 +102,7 @@ def _about(bundle: Bundle) -> Tree:
 
 
 def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False) -> Tree:
-    """The session as a run record of Harn's, redacted no further than the bundle is."""
+    """The session as a run record of Harn, without further redaction."""
     document = bundle.document
     source, facts = document.source, document.session
     over = document.liveness == "closed"
@@ -110,20 +110,21 @@ def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False)
     main = threads.get("main") or document.threads[0]
     others = [thread for thread in document.threads if thread is not main]
     children = document.replay.children
-    told = {thread.thread: ToldThread(bundle, thread, losses) for thread in document.threads}
+    written = {thread.thread: ThreadWriter(bundle, thread, losses) for thread in document.threads}
     status = source.status if over and source.status in ("failed", "aborted") else COMPLETED
+    status = status if over else SUSPENDED
     return {
         "_type": "run_record",
         "id": facts.session,
-        "workflow_id": WORKFLOW,
+        "workflow_id": WORKFLOW["workflow_id"],
         "workflow_name": facts.title,
-        "task": told[main.thread].task or f"Session {facts.session}",
-        "status": status if over else SUSPENDED,
+        "task": written[main.thread].task or f"Session {facts.session}",
+        "status": status,
         "started_at": source.started_at,
         "finished_at": document.created_at if over else None,
         "root_run_id": source.first_run,
         "parent_run_id": None,
-        "stages": [_stage(thread, told[thread.thread]) for thread in others],
+        "stages": [_stage(thread, written[thread.thread]) for thread in others],
         "transitions": [
             {"id": mark.id, "to_node_id": mark.label or mark.id, "timestamp": mark.at}
             for mark in document.replay.transitions
@@ -134,17 +135,24 @@ def session_record(bundle: Bundle, losses: Losses, *, attachments: bool = False)
         ],
         "pending_nodes": [item.id for item in document.pending],
         "completed_nodes": [],
-        "child_runs": [_child_run(child, told) for child in children if child.thread in told],
+        "child_runs": [_child_run(c, written[c.thread]) for c in children if c.thread in written],
         "artifacts": list(_artifacts(bundle, losses, attachments)),
         "handoffs": [],
         "policy": {},
         "execution": None,
-        "transcript": told[main.thread].transcript(_anchor(bundle)),
+        "transcript": written[main.thread].transcript(_anchor(bundle)),
         "usage": _usage(bundle),
-        "replay_fixture": _fixture(bundle, status if over else SUSPENDED),
+        "replay_fixture": fixture(
+            f"fixture_from_session_{sanitised(facts.session)}",
+            facts.session,
+            WORKFLOW,
+            at=document.created_at,
+            kind="replay",
+            status=status,
+        ),
         "trace_spans": [_span(span) for span in document.replay.spans],
-        "tool_recordings": [call for one in told.values() for call in one.recordings],
-        "hitl_questions": [asked for one in told.values() for asked in one.questions],
+        "tool_recordings": [call for one in written.values() for call in one.recordings],
+        "hitl_questions": [asked for one in written.values() for asked in one.questions],
         "persona_runtime": [],
         "metadata": {LIVENESS: _tag(bundle), "holdfast": _about(bundle)},
     }
@@ -176,21 +184,6 @@ def _usage(bundle: Bundle) -> Tree | None:
     }
 
 
-def _fixture(bundle: Bundle, status: str) -> Tree:
-    document = bundle.document
-    return {
-        "_type": "replay_fixture",
-        "id": f"fixture_from_session_{sanitised(document.session.session)}",
-        "source_run_id": document.session.session,
-        "workflow_id": WORKFLOW,
-        "workflow_name": None,
-        "created_at": document.created_at,
-        "eval_kind": "replay",
-        "expected_status": status,
-        "stage_assertions": [],
-    }
-
-
 def _span(span: Span) -> Tree:
     start = from_rfc3339(span.started_at) or 0
     end = from_rfc3339(span.finished_at) or start
@@ -207,38 +200,37 @@ def _span(span: Span) -> Tree:
     }
 
 
-def _stage(thread: Thread, told: ToldThread) -> Tree:
+def _stage(thread: Thread, written: ThreadWriter) -> Tree:
     return {
         "id": thread.thread,
         "node_id": thread.agent or thread.thread,
         "kind": "thread",
-        "status": COMPLETED if told.done else SUSPENDED,
+        "status": written.status,
         "outcome": "",
         "started_at": thread.created_at,
         "finished_at": None,
-        "transcript": told.transcript({}),
+        "transcript": written.transcript({}),
         "metadata": {"parent": thread.parent.thread if thread.parent else None},
     }
 
 
-def _child_run(child: Child, told: dict[str, ToldThread]) -> Tree:
-    log = told[child.thread]
+def _child_run(child: Child, written: ThreadWriter) -> Tree:
     return {
         "worker_id": child.thread,
         "worker_name": child.agent,
         "parent_stage_id": None if child.parent == "main" else child.parent,
         "session_id": child.thread,
         "parent_session_id": child.parent,
-        "task": log.task or "",
-        "status": COMPLETED if log.done else SUSPENDED,
-        "started_at": log.started_at,
+        "task": written.task or "",
+        "status": written.status,
+        "started_at": written.started_at,
         "finished_at": None,
         "snapshot_path": None,
     }
 
 
 def _snapshots(bundle: Bundle, record: Tree) -> Iterator[Tree]:
-    """Sub-agents as Harn's runtime would have written them down."""
+    """Sub-agents as snapshots of Harn's runtime."""
     stages = {stage["id"]: stage for stage in record["stages"]}
     for child in record["child_runs"]:
         suspended = child["status"] == SUSPENDED
@@ -257,12 +249,7 @@ def _snapshots(bundle: Bundle, record: Tree) -> Iterator[Tree]:
             "transcript": stages[child["worker_id"]]["transcript"],
             "suspension": {"reason": "exported", "suspended_at": at} if suspended else None,
         }
-        yield {
-            **{name: child[name] for name in ("worker_id", "worker_name", "status")},
-            "snapshot_ref": "",
-            "source_path": None,
-            "value": value,
-        }
+        yield snapshot_entry(child["worker_id"], child["worker_name"], child["status"], value)
 
 
 def _artifacts(bundle: Bundle, losses: Losses, attachments: bool) -> Iterator[Tree]:
@@ -276,7 +263,7 @@ def _artifacts(bundle: Bundle, losses: Losses, attachments: bool) -> Iterator[Tr
         }
         path = f"$.blobs[{blob.sha256}]"
         if not attachments:
-            losses.add("$.blobs", "bytes of a blob", "attachments were not asked for")
+            losses.add("$.blobs", "bytes of a blob", "attachments were not requested")
             yield about
             continue
         try:

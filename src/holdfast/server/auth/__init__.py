@@ -1,13 +1,13 @@
-"""Who asks, what they may, how much, and once: callers, keys, audit, limits, idempotency."""
+"""Callers and their scopes, API keys, audit records, limits, and idempotency keys."""
 
 from .callers import (
     SCOPES,
     USUAL,
     AuthHandler,
     Caller,
-    Credentials,
     LocalTokenAuth,
     NoAuth,
+    RequestCredentials,
     SharedSecret,
     caller,
 )
@@ -17,9 +17,9 @@ __all__ = [
     "USUAL",
     "AuthHandler",
     "Caller",
-    "Credentials",
     "LocalTokenAuth",
     "NoAuth",
+    "RequestCredentials",
     "SharedSecret",
     "caller",
 ]

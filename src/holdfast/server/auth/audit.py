@@ -1,5 +1,5 @@
-"""Audit: one record of each request, who asked for what and how it was answered. Masked, and
-whatever becomes of it, the request goes on."""
+"""Audit records: one for each request, with its caller and its result. Secrets are masked. A
+failing sink never affects the request."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from msgspec import Struct
 from ...redact import Redactor
 
 LOGGER = logging.getLogger("holdfast.audit")
-ROOM = 10_000  # records that may wait for a sink
+ROOM = 10_000  # records that may be queued for a sink
 
 
 class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request and its answer. `action` is the operation's name in the OpenAPI document; `code`
-    is that of the error, `key` the id of the key."""
+    """A request and its result. `action` is the operation id in the OpenAPI document, `code` the
+    code of the error, `key` the id of the API key."""
 
     at: int
     request: str
@@ -42,10 +42,10 @@ class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AuditSink(Protocol):
-    """Takes records. It may be slow or fail; nobody waits for it."""
+    """Receives audit records. It may be slow or fail: no request waits for it."""
 
     def record(self, record: AuditRecord) -> Any:
-        """Keep a record; may return something to be awaited."""
+        """Store a record; may return an awaitable."""
         ...
 
 
@@ -53,7 +53,7 @@ Sink: TypeAlias = "AuditSink | Callable[[AuditRecord], Any]"
 
 
 class MemoryAudit:
-    """Keeps records in a list: for tests."""
+    """Stores records in a list, for tests."""
 
     def __init__(self) -> None:
         self.records: list[AuditRecord] = []
@@ -70,27 +70,27 @@ class LogAudit:
 
 
 class FileAudit:
-    """Appends records to a file, a line of JSON each. One that it makes is its owner's to read
-    alone; one that is there keeps its mode."""
+    """Appends records to a file, one line of JSON each. Only its owner can read a file that this
+    creates; an existing file keeps its mode."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     def faults(self) -> Iterator[str]:
-        """Why no record could be written; nothing is left behind by the trial."""
+        """Why records cannot be written. Leaves nothing behind."""
         try:
             if self._path.is_file() or self._path.is_dir():
                 self._path.open("ab").close()
                 return
             if self._path.exists():
-                return  # a pipe or a device: to open it may be to wait
-            why = unmade(self._path) if self._path.parent.is_dir() else "its folder is not there"
+                return  # a pipe or a device, where opening may block
+            why = unmade(self._path) if self._path.parent.is_dir() else "its folder does not exist"
         except OSError as error:
             why = error.strerror
         if why is not None:
             yield (
-                f"audit: {str(self._path)!r} cannot be written ({why}): make its folder first, or "
-                "name another path"
+                f"audit: {str(self._path)!r} cannot be written ({why}): create its folder, or use "
+                "another path"
             )
 
     async def record(self, record: AuditRecord) -> None:
@@ -102,19 +102,19 @@ class FileAudit:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file; one that is made is for its owner alone."""
+    """Open a file; only its owner can read a new one."""
     return os.open(path, flags, 0o600)
 
 
 def unmade(path: Path) -> str | None:
-    """Why nothing can be made at a path, with the folders above it that are missing; None where
-    it can, or a folder is there that takes more. Nothing is left behind by the trial."""
+    """Why a path and its missing folders cannot be created; None if they can, or exist. Leaves
+    nothing behind."""
     above = path.absolute()
     try:
         while not above.exists():
             above = above.parent
         if not above.is_dir():
-            return f"{str(above)!r} is no folder"
+            return f"{str(above)!r} is not a folder"
         Path(tempfile.mkdtemp(dir=above)).rmdir()
     except OSError as error:
         return error.strerror
@@ -122,7 +122,7 @@ def unmade(path: Path) -> str | None:
 
 
 class Audit:
-    """Hands records on, in order, without holding anybody up. What fails is logged."""
+    """Passes records to a sink, in order and in the background. Failures are logged."""
 
     def __init__(self, sink: Sink | None, redactor: Redactor) -> None:
         self._take: Callable[[AuditRecord], Any] | None = getattr(sink, "record", None) or (
@@ -133,7 +133,7 @@ class Audit:
         self._task: asyncio.Task[None] | None = None
 
     def put(self, record: AuditRecord) -> None:
-        """Have a record kept."""
+        """Queue a record for the sink."""
         if self._take is None:
             return
         try:
@@ -152,17 +152,17 @@ class Audit:
                 done = self._take(record)
                 if inspect.isawaitable(done):
                     await done
-            except Exception as error:  # whatever a sink of the program's own raises
+            except Exception as error:  # a custom sink may raise anything
                 LOGGER.error("an audit record is lost: %s", type(error).__name__)
 
     async def aclose(self) -> None:
-        """Return when all records were handed on."""
+        """Wait until the sink has all records."""
         if self._task is not None:
             await self._task
 
 
 def masked(record: AuditRecord, redactor: Redactor) -> AuditRecord:
-    """The record without secrets that somebody put into a path."""
+    """The record with secrets masked, which a path may contain."""
     hide = redactor.text
     return msgspec.structs.replace(
         record,

@@ -1,12 +1,11 @@
-"""Doing what was asked once, however often it is asked: `Idempotency-Key`.
+"""Idempotency keys: a request with an `Idempotency-Key` takes effect once, even if it is repeated.
 
-Each key has a log of its own in the default store, under a tenant that belongs to the server.
-Its first event holds the hash of the request, its last the answer. Whoever holds the log's lease
-does the work; all others wait for the answer. A process that dies with the work half done leaves
-a lease that lapses; the next who asks does it again, under the same ids, so that what was done
-already is found and not repeated.
+Each key has a log in the default store, under a reserved tenant. Its first events hold the hash of
+the request, its last the response. The holder of the log's lease does the work; all others wait for
+the response. The lease of a process that crashes expires; the next attempt does the work again with
+the same ids, so that it finds what was done before.
 
-Messages need none of this: the key becomes the id of their event.
+Messages do not need this: the key becomes the id of their event.
 """
 
 from __future__ import annotations
@@ -36,29 +35,30 @@ from ...errors import (
 from ...log import events as ev
 from ...log.catalog import Query
 from ...log.events import Key, NewEvent, Scope, new_id
+from ...stores.pages import every_row
 from ...stores.port import Lease, Store, wall_clock
 from ...values.stream_items import CaughtUp
 from .callers import Caller
 
 TENANT = "~once:"  # + the tenant whose requests they are
-TTL = 15.0  # seconds that a request is done by one process before another may take it up
+TTL = 15.0  # seconds until the lease of a crashed process expires
 LONGEST = 255  # characters of a key
-KEPT = 24 * 3_600  # seconds that an answer is remembered
-PATIENCE = 60.0  # seconds that a duplicate waits for the answer
+KEPT = 24 * 3_600  # seconds that a response is stored
+PATIENCE = 60.0  # seconds that a duplicate waits for the response
 BATCH = 100
-SESSION = "session"  # that an answer is about, in the metadata of its row
+SESSION = "session"  # the metadata of a row that name the session of its response
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """A request: what it is for, and a hash of all that it says."""
+class KeyedRequest(Struct, frozen=True, kw_only=True):
+    """A request with a key, the hash of its content, and the session that it names."""
 
     key: str
     hash: str
     session: str | None = None
 
 
-class Answered(Struct, frozen=True, kw_only=True):
-    """How it was answered; `session` is one that the request did not name, but made or found."""
+class StoredResponse(Struct, frozen=True, kw_only=True):
+    """A stored response; `session` is one that the request has created or found."""
 
     hash: str
     status: int
@@ -67,12 +67,12 @@ class Answered(Struct, frozen=True, kw_only=True):
     session: str | None = None
 
 
-Work: TypeAlias = Callable[[str, bool], Awaitable[Answered]]
+Work: TypeAlias = Callable[[str, bool], Awaitable[StoredResponse]]
 
 
-class Once:
-    """Requests of a server that were made with a key, and their answers. `waiting` is entered by
-    whoever waits for an answer, and may end the wait; `check` then says why."""
+class IdempotencyStore:
+    """The requests with a key, and their responses. `waiting` is entered while a duplicate waits
+    and may end the wait; `check` then raises the reason."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class Once:
     ) -> None:
         self._store, self._waiting, self._check = store, waiting, check
         self._owner = f"{socket.gethostname()}:{new_id()[-12:]}"
-        self.tenants: set[str] = set()  # whose requests were answered here
+        self.tenants: set[str] = set()  # the tenants with requests in this process
 
-    async def do(self, caller: Caller, asked: Asked, work: Work) -> Answered:
-        """The answer to a request: that of its first time, or that of `work`, which is given a
-        name for what it makes, the same every time, and whether it may have begun before."""
+    async def do(self, caller: Caller, asked: KeyedRequest, work: Work) -> StoredResponse:
+        """The response to a request: the stored one, or that of `work`. `work` gets an id for what
+        it creates, the same for every attempt, and whether there was an earlier attempt."""
         check_key(asked.key)
         record = name(caller, asked.key)
         where = Key(TENANT + caller.tenant, record, "main")
@@ -97,21 +97,21 @@ class Once:
                 return known
             try:
                 lease = await self._turn(where, asked)
-            except SessionNotFound:  # whoever had begun it could not do it: the key is free
+            except SessionNotFound:  # an earlier attempt failed and has released the key
                 continue
             if isinstance(lease, Lease):
                 return await self._work(where, lease, asked, work, record, again)
             return lease
 
-    async def same(self, caller: Caller, asked: Asked) -> None:
-        """Have a key stand for this request, of which the answer is not kept (`KeyReused` where it
-        stands for another)."""
+    async def same(self, caller: Caller, asked: KeyedRequest) -> None:
+        """Bind a key to a request whose response is not stored (`KeyReused` if it is bound to
+        another)."""
         where = Key(TENANT + caller.tenant, name(caller, asked.key), "main")
         if await self._begin(where, caller, asked):
             await self._known(where, asked)
 
-    async def _begin(self, where: Key, caller: Caller, asked: Asked) -> bool:
-        """Write down that it was asked for; whether it was before."""
+    async def _begin(self, where: Key, caller: Caller, asked: KeyedRequest) -> bool:
+        """Record the request; whether it was recorded before."""
         self.tenants.add(caller.tenant)
         created = ev.SessionCreated(user=caller.principal, workspace=asked.session)
         events = [
@@ -124,21 +124,21 @@ class Once:
             return True
         return False
 
-    async def _known(self, where: Key, asked: Asked) -> Answered | None:
-        """The answer, if there is one; `KeyReused` where the key stands for something else."""
+    async def _known(self, where: Key, asked: KeyedRequest) -> StoredResponse | None:
+        """The stored response, if any (`KeyReused` if the key is bound to another request)."""
         try:
             async for event in self._store.read(where):
                 if event.kind == "request.received":
                     if event.json().get("hash") != asked.hash:
                         raise KeyReused(key=asked.key)
                 elif event.kind == "request.answered":
-                    return msgspec.json.decode(event.data, type=Answered)
+                    return msgspec.json.decode(event.data, type=StoredResponse)
         except SessionNotFound:
             return None
         return None
 
-    async def _turn(self, where: Key, asked: Asked) -> Lease | Answered:
-        """The right to do it, or the answer of whoever had that."""
+    async def _turn(self, where: Key, asked: KeyedRequest) -> Lease | StoredResponse:
+        """The lease for the work, or the response of another attempt."""
         try:
             async with asyncio.timeout(PATIENCE) as patience:
                 while True:
@@ -160,8 +160,8 @@ class Once:
                 what="requests with this key at a time", limit=1, retry_after=TTL
             ) from None
 
-    async def _told(self, where: Key, asked: Asked, left: int) -> Answered | None:
-        """The answer of whoever is at it, or None once their lease may have lapsed."""
+    async def _told(self, where: Key, asked: KeyedRequest, left: int) -> StoredResponse | None:
+        """The response of the attempt in progress, or None once its lease may have expired."""
         row = await self._store.row(where)
         if row is None or (known := await self._known(where, asked)) is not None:
             return None if row is None else known
@@ -175,8 +175,8 @@ class Once:
         return await self._known(where, asked)
 
     async def _work(
-        self, where: Key, lease: Lease, asked: Asked, work: Work, record: str, again: bool
-    ) -> Answered:
+        self, where: Key, lease: Lease, asked: KeyedRequest, work: Work, record: str, again: bool
+    ) -> StoredResponse:
         holding = asyncio.create_task(self._hold(lease), name="once")
         try:
             answer = await work(record, again)
@@ -191,7 +191,7 @@ class Once:
         return answer
 
     async def _forget(self, where: Key, lease: Lease) -> None:
-        """Nothing was done: the key is free again."""
+        """Release the key of a request that had no effect."""
         try:
             await self._store.release(lease)
             await self._store.delete(Scope(where.tenant, where.session))
@@ -201,64 +201,61 @@ class Once:
     async def _hold(self, lease: Lease) -> None:
         while True:
             await asyncio.sleep(TTL / 3)
-            with contextlib.suppress(Exception), cancellable():  # whatever it is, it may pass
+            with contextlib.suppress(Exception), cancellable():  # any error may be temporary
                 lease = await self._store.renew(lease)
 
-    # Tidying
+    # Cleaning up
 
     async def sweep(self, tenant: str, *, older: int = KEPT) -> int:
-        """Forget answers that are older than so many seconds; how many."""
+        """Delete responses that are older than so many seconds; returns how many."""
         until = wall_clock() - older * 1000
         query = Query(tenant=TENANT + tenant, created_until=until)
         return await self._drop(query)
 
     async def forget(self, tenant: str, session: str, but: str | None = None) -> int:
-        """Forget all that was answered about a session."""
+        """Delete all responses about a session."""
         told = await self._drop(Query(tenant=TENANT + tenant, workspace=session), but)
         made = Query(tenant=TENANT + tenant, metadata={SESSION: session})
         return told + await self._drop(made, but)
 
     async def forget_person(self, tenant: str, user: str, but: str | None = None) -> int:
-        """Forget all that a person has asked for."""
+        """Delete all responses to a person."""
         return await self._drop(Query(tenant=TENANT + tenant, user=user), but)
 
     async def _drop(self, query: Query, but: str | None = None) -> int:
-        count, cursor = 0, None
-        while True:
-            page = await self._store.find(query, cursor=cursor, limit=BATCH)
-            for row in page.items:
-                if row.session != but:
-                    await self._store.delete(row.scope)
-                    count += 1
-            if (cursor := page.cursor) is None:
-                return count
+        count = 0
+        async for row in every_row(self._store, query, batch=BATCH):
+            if row.session != but:
+                await self._store.delete(row.scope)
+                count += 1
+        return count
 
 
-def _about(answer: Answered) -> list[NewEvent]:
-    """What lets an answer be found by the session that it is about."""
+def _about(answer: StoredResponse) -> list[NewEvent]:
+    """The event that lets a response be found by its session."""
     if answer.session is None:
         return []
     return [NewEvent.of("metadata.changed", ev.MetadataChanged(set={SESSION: answer.session}))]
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that is no line of visible ASCII."""
+    """Reject a key that is not visible ASCII."""
     if not 1 <= len(key) <= LONGEST or not key.isascii() or not key.isprintable():
         raise InvalidValue(
             field="Idempotency-Key",
-            problem="is no key",
+            problem="is not a valid key",
             remedy=f"use 1 to {LONGEST} visible ASCII characters",
             limit=LONGEST,
         )
 
 
 def name(caller: Caller, key: str) -> str:
-    """What a key is called in the store: one's own, whatever keys others use."""
+    """The id of a key in the store. Keys of different callers never collide."""
     text = msgspec.json.encode((caller.tenant, caller.principal, key))
     return hashlib.sha256(text).hexdigest()[:40]
 
 
 def request_hash(method: str, path: str, query: bytes, body: bytes) -> str:
-    """A hash of all that a request says."""
+    """A hash of the whole request."""
     parts = msgspec.json.encode((method, path, query.decode("latin-1")))
     return hashlib.sha256(parts + b"\n" + body).hexdigest()

@@ -1,18 +1,16 @@
-"""Bearer keys: kept in the store, hashed, one log a key, so that every replica knows them and
-what was done to them stays known. A key is shown once, when it is made.
+"""API keys: hashed, with one log for each key in the store, so that every replica knows them and
+their history is kept. A key is shown once, when it is created.
 
-A key is `hk_`, twelve characters that name it, and forty-three that are the secret. Of the
-secret the log has the SHA-256: it is random and long, so nothing slower is needed.
+A key is `hk_`, twelve characters that identify it, and a secret of forty-three. The log has the
+SHA-256 of the secret: it is random and long, so a slower hash is not needed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import secrets
 import string
-import time
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -24,20 +22,19 @@ from ...log import events as ev
 from ...log.catalog import Query
 from ...log.codec import check_name
 from ...log.events import Event, Key, NewEvent
+from ...stores.pages import every_row
 from ...stores.port import Store, wall_clock
-from .callers import USUAL, Caller, Credentials, check_scopes, check_tenant
+from .callers import USUAL, check_scopes, check_tenant
 
 TENANT = "~keys"
 PREFIX = "hk_"
 LETTERS = string.ascii_letters + string.digits
 NAME, SECRET = 12, 43
-FRESH = 5.0  # seconds that a key is known without a look at the store
-KNOWN = 10_000  # keys that are remembered at most
 PAGE = 1_000
 
 
 class KeyIssued(Struct, frozen=True, kw_only=True):
-    """A secret, by its hash, that stands for these. `old_until` is how long earlier ones do."""
+    """A new secret of a key, by its hash. Earlier secrets are valid until `old_until`."""
 
     hash: str
     tenant: str
@@ -48,8 +45,8 @@ class KeyIssued(Struct, frozen=True, kw_only=True):
     old_until: int | None = None
 
 
-class KeyInfo(Struct, frozen=True, kw_only=True):
-    """A key as it may be shown. Times are UTC ms."""
+class ApiKeyInfo(Struct, frozen=True, kw_only=True):
+    """The public data of a key. Times are UTC ms."""
 
     id: str
     tenant: str
@@ -66,17 +63,17 @@ class KeyInfo(Struct, frozen=True, kw_only=True):
 
 
 class NewKey(Struct, frozen=True, kw_only=True):
-    """A key that was just made: the only time that it is shown."""
+    """A new key: the only time that it is shown."""
 
     key: str
-    info: KeyInfo
+    info: ApiKeyInfo
 
     def __repr__(self) -> str:
         return f"NewKey(id={self.info.id!r})"
 
 
-class Keys:
-    """The keys of a server, in its store."""
+class ApiKeys:
+    """The API keys of a server, in its store."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int] = wall_clock) -> None:
         self._store, self._clock = store, clock
@@ -90,14 +87,15 @@ class Keys:
         expires: int | None = None,
         label: str | None = None,
     ) -> NewKey:
-        """A new key, valid at once; `expires` (UTC ms) is never unless it is given."""
+        """Create a key, which is valid at once. `expires` is UTC ms; by default never."""
         check_tenant(tenant)
         check_name("principal", principal, limit=256)
         if label is not None:
             check_name("label", label)
         if expires is not None and expires <= self._clock():
-            problem, remedy = "is in the past", "give a time to come"
-            raise InvalidValue(field="expires", problem=problem, remedy=remedy)
+            raise InvalidValue(
+                field="expires", problem=f"{expires} is in the past", remedy="give a future time"
+            )
         id, secret = _random(NAME), _random(SECRET)
         issued = KeyIssued(
             hash=hashed(secret),
@@ -116,22 +114,18 @@ class Keys:
         """The tenants that have keys."""
         return sorted({info.tenant for info in await self.list() if info.revoked is None})
 
-    async def list(self, tenant: str | None = None) -> list[KeyInfo]:
+    async def list(self, tenant: str | None = None) -> list[ApiKeyInfo]:
         """All keys, or those of a tenant, the newest first."""
         query = Query(tenant=TENANT, workspace=tenant, order="created")
-        found, cursor = [], None
-        while True:
-            page = await self._store.find(query, cursor=cursor, limit=PAGE)
-            found += [(await self._record(row.session)).info for row in page.items]
-            if (cursor := page.cursor) is None:
-                return found
+        rows = every_row(self._store, query, batch=PAGE)
+        return [(await self._record(row.session)).info async for row in rows]
 
-    async def get(self, id: str) -> KeyInfo:
-        """A key, valid or not (`InvalidValue` where there is none)."""
+    async def get(self, id: str) -> ApiKeyInfo:
+        """A key, valid or not (`InvalidValue` if it does not exist)."""
         return (await self._record(id)).info
 
-    async def revoke(self, id: str) -> KeyInfo:
-        """Let a key be good for nothing, from now on and for ever."""
+    async def revoke(self, id: str) -> ApiKeyInfo:
+        """Revoke a key for ever."""
         record = await self._record(id)
         if record.info.revoked is None:
             event = NewEvent.of("key.revoked", {}, id=f"revoke:{id}")
@@ -139,12 +133,13 @@ class Keys:
         return (await self._record(id)).info
 
     async def rotate(self, id: str, *, grace: int = 0, expires: int | None = None) -> NewKey:
-        """A new secret for a key; the old one is good for `grace` seconds more."""
+        """Create a new secret for a key; the old one stays valid for `grace` seconds."""
         while True:
             record = await self._record(id)
             if record.info.revoked is not None:
-                problem, remedy = f"key {id!r} is revoked", "create a new one"
-                raise InvalidValue(field="id", problem=problem, remedy=remedy)
+                raise InvalidValue(
+                    field="id", problem=f"key {id!r} is revoked", remedy="create a new key"
+                )
             secret, info = _random(SECRET), record.info
             issued = KeyIssued(
                 hash=hashed(secret),
@@ -162,45 +157,48 @@ class Keys:
                 continue
             return NewKey(key=f"{PREFIX}{id}{secret}", info=(await self._record(id)).info)
 
-    async def _record(self, id: str) -> Record:
+    async def _record(self, id: str) -> KeyRecord:
         record = await self.record(id)
         if record is None:
-            problem, remedy = f"there is no key {id!r}", "list them with `holdfast keys list`"
-            raise InvalidValue(field="id", problem=problem, remedy=remedy)
+            raise InvalidValue(
+                field="id",
+                problem=f"key {id!r} does not exist",
+                remedy="list the keys with `holdfast keys list`",
+            )
         return record
 
-    async def record(self, id: str) -> Record | None:
-        """What the log says of a key, if there is one."""
+    async def record(self, id: str) -> KeyRecord | None:
+        """A key as its log has it, if it exists."""
         if await self._store.row(_key(id)) is None:
             return None
-        record: Record | None = None
+        record: KeyRecord | None = None
         async for event in self._store.read(_key(id)):
             record = _fold(id, record, event)
         return record
 
 
-class Record(Struct, frozen=True):
-    """A key with the hashes of its secrets, each with the time until which it is good."""
+class KeyRecord(Struct, frozen=True):
+    """A key with the hashes of its secrets, each with the time until which it is valid."""
 
-    info: KeyInfo
+    info: ApiKeyInfo
     hashes: tuple[tuple[str, int | None], ...]
     head: int
 
     def fits(self, secret: str, now: int) -> bool:
-        """Whether this is the secret of a key that is valid. Looks at all, in constant time."""
+        """Whether this is a valid secret of a valid key. Compares with all, in constant time."""
         given, fits = hashed(secret), False
         for known, until in self.hashes:
             fits |= hmac.compare_digest(given, known) and (until is None or now < until)
         return fits and self.info.valid(now)
 
 
-def _fold(id: str, record: Record | None, event: Event) -> Record | None:
+def _fold(id: str, record: KeyRecord | None, event: Event) -> KeyRecord | None:
     if event.kind == "key.issued":
         issued = msgspec.json.decode(event.data, type=KeyIssued)
         known = () if record is None else record.hashes
         old = [(hash, _sooner(until, issued.old_until)) for hash, until in known]
         created = event.at if record is None else record.info.created
-        info = KeyInfo(
+        info = ApiKeyInfo(
             id=id,
             tenant=issued.tenant,
             principal=issued.principal,
@@ -210,65 +208,15 @@ def _fold(id: str, record: Record | None, event: Event) -> Record | None:
             label=issued.label,
             rotated=None if record is None else event.at,
         )
-        return Record(info, ((issued.hash, None), *old), event.seq)
+        return KeyRecord(info, ((issued.hash, None), *old), event.seq)
     if event.kind == "key.revoked" and record is not None:
-        return Record(replace(record.info, revoked=event.at), record.hashes, event.seq)
-    return record if record is None else Record(record.info, record.hashes, event.seq)
+        return KeyRecord(replace(record.info, revoked=event.at), record.hashes, event.seq)
+    return record if record is None else KeyRecord(record.info, record.hashes, event.seq)
 
 
 def _sooner(one: int | None, other: int | None) -> int | None:
     times = [time for time in (one, other) if time is not None]
     return min(times) if times else None
-
-
-class KeyAuth:
-    """Knows callers by their keys. A key is looked up in the store again every five seconds, so
-    that one that was revoked is refused by every replica within them."""
-
-    def __init__(self, keys: Keys, *, clock: Callable[[], int] = wall_clock) -> None:
-        self._keys, self._clock = keys, clock
-        self._known: dict[str, tuple[float, Record]] = {}
-        self._looking: dict[str, asyncio.Task[Record | None]] = {}
-
-    async def authenticate(self, shown: Credentials) -> Caller | None:
-        parts = split(shown.bearer() or "")
-        if parts is None:
-            return None
-        id, secret = parts
-        record = await self._look(id)
-        if record is None or not record.fits(secret, self._clock()):
-            return None
-        info = record.info
-        return Caller(
-            tenant=info.tenant, principal=info.principal, scopes=frozenset(info.scopes), key=id
-        )
-
-    async def _look(self, id: str) -> Record | None:
-        """What is known of a key: looked up once by all who ask at the same time. A key that is
-        not there is not remembered, so that guesses cost no room."""
-        known = self._known.get(id)
-        if known is not None and time.monotonic() < known[0]:
-            return known[1]
-        looking = self._looking.get(id)
-        if looking is None:
-            looking = self._looking[id] = asyncio.create_task(self._keys.record(id))
-            looking.add_done_callback(lambda _: self._looking.pop(id, None))
-        record = await asyncio.shield(looking)
-        self._known.pop(id, None)
-        if record is not None:
-            while len(self._known) >= KNOWN:
-                self._known.pop(next(iter(self._known)))
-            self._known[id] = (time.monotonic() + FRESH, record)
-        return record
-
-
-def split(key: str) -> tuple[str, str] | None:
-    """The name and the secret of a key, if it has the form of one."""
-    body = key.removeprefix(PREFIX)
-    whole = key.startswith(PREFIX) and len(body) == NAME + SECRET
-    if not whole or not body.isascii() or not body.isalnum():
-        return None
-    return body[:NAME], body[NAME:]
 
 
 def hashed(secret: str) -> str:

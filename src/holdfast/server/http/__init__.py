@@ -1,1 +1,1 @@
-"""HTTP: middleware, errors in one shape, validation messages, headers, the protocol below it."""
+"""HTTP: middleware, error responses, validation messages, headers, and the protocol below it."""

@@ -1,4 +1,4 @@
-"""What becomes of errors: every failure leaves in one envelope, and none says more than it may."""
+"""Error responses: every error has the same shape, and none reveals internals of the server."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from ...errors import (
 )
 from ...redact import Redactor
 from ...wire import failed, status_of
-from ..placement.absence_guard import Unasked
-from ..placement.store_names import Naming
-from .validation import mistake, unreadable
+from ..placement.absence_guard import StoreUnasked
+from ..placement.store_names import StoreNames
+from .validation import invalid_request, unreadable
 
 LOGGER = logging.getLogger("holdfast.server")
 JSON = "application/json"
-SHOWN = 200  # characters of a path or a value that an error repeats
+SHOWN = 200  # characters of a path or a value that an error quotes
 
 
-class Answer(Struct, frozen=True):
-    """A failure as it leaves."""
+class ErrorResponse(Struct, frozen=True):
+    """An error as an HTTP response."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -50,11 +50,15 @@ class Answer(Struct, frozen=True):
 
 
 def answer(
-    error: Exception, scope: Scope, request: str, redactor: Redactor, naming: Naming | None = None
-) -> Answer:
-    """The answer to a request that failed. What is the server's own fault is logged, and told
-    by the request's id alone."""
-    known = (naming or Naming()).error(known_as(error, scope))
+    error: Exception,
+    scope: Scope,
+    request: str,
+    redactor: Redactor,
+    naming: StoreNames | None = None,
+) -> ErrorResponse:
+    """The response for an error. An internal error is logged; the response has only the id of the
+    request."""
+    known = (naming or StoreNames()).error(known_as(error, scope))
     status = status_of(known)
     if status >= 500 and not isinstance(known, HarnessClosed):
         _log(error, scope, request, redactor)
@@ -66,17 +70,17 @@ def answer(
     elif isinstance(known, (RateLimited, ModelRateLimited)) and known.retry_after is not None:
         headers.append(("retry-after", str(max(1, round(known.retry_after)))))
     body = msgspec.json.encode(failed(_shown(known, request)))
-    return Answer(status, headers, body, known.code)
+    return ErrorResponse(status, headers, body, known.code)
 
 
 def known_as(error: Exception, scope: Scope) -> HoldfastError:
-    """The error of ours that stands for whatever happened."""
+    """The `HoldfastError` for any exception."""
     path = scope.get("path", "")[:SHOWN]
     match error:
         case HoldfastError():
             return error
         case ValidationException():
-            return mistake(error, scope)
+            return invalid_request(error, scope)
         case NotFoundException():
             return NoRoute(path=path)
         case MethodNotAllowedException():
@@ -95,14 +99,17 @@ def known_as(error: Exception, scope: Scope) -> HoldfastError:
 
 
 def _shown(error: HoldfastError, request: str) -> HoldfastError:
-    """The error as strangers may see it: of a database, only that it failed."""
+    """The error as clients may see it: of a store, only that it failed."""
     if type(error) is ServerError and error.reason is None:
-        return ServerError(problem=f"the server failed; its log has more under {request}")
-    if isinstance(error, Unasked):
+        return ServerError(problem=f"the server failed: look for request {request} in its log")
+    if isinstance(error, StoreUnasked):
         return error
     if isinstance(error, StoreError) and status_of(error) >= 500:
         kind = type(error)
-        fields = {**error.fields, "problem": f"the store failed; the log has more under {request}"}
+        fields = {
+            **error.fields,
+            "problem": f"the store failed: look for request {request} in the server's log",
+        }
         if isinstance(error, KeyMissing):
             fields["key"] = ""
         return kind(**fields)
@@ -110,13 +117,13 @@ def _shown(error: HoldfastError, request: str) -> HoldfastError:
 
 
 def _causes(error: BaseException) -> str:
-    """An error and what led to it, on one line."""
+    """An error and its causes, on one line."""
     said = " ".join(str(error).split())
     return said if error.__cause__ is None else f"{said} <- {_causes(error.__cause__)}"
 
 
 def _log(error: Exception, scope: Scope, request: str, redactor: Redactor) -> None:
-    # What will pass is a line for each who met it; what is wrong here is told with its place.
+    # A temporary error is one line in the log; any other has a traceback.
     passes = isinstance(error, HoldfastError) and error.retryable
     text = _causes(error) if passes else "".join(traceback.format_exception(error))
     LOGGER.error(

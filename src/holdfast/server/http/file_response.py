@@ -1,29 +1,56 @@
-"""A file that was made to be given out, in pieces. It goes with its folder once it was sent, or
-whoever asked for it has gone."""
+"""A response with a file that was made for it, sent in pieces. The file is deleted with its folder
+once it was sent or the client has disconnected."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import shutil
+import tempfile
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from ..streams.outbox import PIECE
-from ..streams.response import Streamed
+from ..streams.response import StreamResponse
 
 
-def given_out(
-    path: Path, media_type: str, headers: dict[str, str], patience: Callable[[], float]
-) -> Streamed:
-    """An answer with a file, which is alone in its folder. `patience` is that of `Streamed`."""
-    left = contextlib.AsyncExitStack()
-    left.push_async_callback(asyncio.to_thread, shutil.rmtree, path.parent, ignore_errors=True)
-    return Streamed(_pieces(path), left, patience=patience, media_type=media_type, headers=headers)
+class MadeFile:
+    """A file in a temporary folder of its own."""
+
+    def __init__(self, path: Path, media_type: str, patience: Callable[[], float]) -> None:
+        self.path, self._media_type, self._patience = path, media_type, patience
+
+    def response(self, headers: dict[str, str]) -> StreamResponse:
+        """A response with the file, which is deleted afterwards."""
+        left = contextlib.AsyncExitStack()
+        left.push_async_callback(
+            asyncio.to_thread, shutil.rmtree, self.path.parent, ignore_errors=True
+        )
+        return StreamResponse(
+            _pieces(self.path),
+            left,
+            patience=self._patience,
+            media_type=self._media_type,
+            headers=headers,
+        )
+
+
+@contextlib.asynccontextmanager
+async def made_file(
+    name: str, media_type: str, patience: Callable[[], float]
+) -> AsyncGenerator[MadeFile, None]:
+    """A file to be written inside the block; its folder is removed if the block fails. `patience`
+    is that of `StreamResponse`."""
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-response-"))
+    try:
+        yield MadeFile(folder / name, media_type, patience)
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, folder)
+        raise
 
 
 async def _pieces(path: Path) -> AsyncGenerator[bytes, None]:
-    """It is open only while a piece is read, since a reader may go at any time."""
+    """The file in pieces. It is open only while a piece is read: a reader may stop at any time."""
     offset = 0
     while piece := await asyncio.to_thread(_piece, path, offset):
         offset += len(piece)

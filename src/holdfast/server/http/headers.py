@@ -1,5 +1,5 @@
-"""What stands around a request: which types it takes, that nothing is said twice, what its answer
-says in any case, what else its path takes, and where the app is that it reached."""
+"""Headers and paths: content negotiation, headers that may occur once, security headers of every
+response, the methods of a path, and where the app is mounted."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ UNLESS_SAID = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-PLAIN = ("", "identity")  # how a body may be encoded
+PLAIN = ("", "identity")  # accepted values of Content-Encoding
 
 
 def asks_for(accept: str, kind: str) -> bool:
-    """Whether a type is asked for by its name."""
+    """Whether a header Accept names this media type."""
     return any(quality > 0 for name, quality in _named(accept) if name == kind)
 
 
 def takes(accept: str, kind: str) -> bool:
-    """Whether a type is taken: by its name, or else by what stands for many."""
+    """Whether a header Accept allows this media type, by its name or by a wildcard."""
     known = dict(_named(accept))
     if not known:
         return True
@@ -51,19 +51,19 @@ def _quality(words: Iterable[str]) -> float:
 
 
 def check_once(headers: Iterable[tuple[bytes, bytes]], name: str) -> None:
-    """Refuse a header that is there more than once: nobody can say which was meant."""
+    """Reject a header that occurs more than once."""
     if sum(found.lower() == name.lower().encode() for found, _ in headers) > 1:
-        raise InvalidValue(field=name, problem="is there more than once", remedy="send one of them")
+        raise InvalidValue(field=name, problem="occurs more than once", remedy="send it once")
 
 
 def check_plain(encoding: str) -> None:
-    """Refuse a body that is packed."""
+    """Reject a compressed body."""
     if encoding.strip().lower() not in PLAIN:
         raise UnsupportedMedia(found=encoding[:100], wanted="a body without Content-Encoding")
 
 
 def both_framings() -> InvalidValue:
-    """A request that says in two ways where its body ends: a proxy may take the other one."""
+    """The error for a request with both framings: a proxy may choose the other one."""
     return InvalidValue(
         field="transfer-encoding",
         problem="is sent together with content-length",
@@ -72,8 +72,8 @@ def both_framings() -> InvalidValue:
 
 
 def guarded(headers: Iterable[tuple[bytes, bytes]], request: str) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer, with those that every answer has. None is for a page of another
-    site: nothing may be framed, and nothing that it holds is run or loaded, unless it says what."""
+    """The headers of a response, with the security headers of every response: it may not be framed,
+    and a browser runs and loads nothing of it, unless the response has its own policy."""
     found = [
         *headers,
         (b"x-request-id", request.encode()),
@@ -85,12 +85,12 @@ def guarded(headers: Iterable[tuple[bytes, bytes]], request: str) -> list[tuple[
 
 
 def base_of(scope: Mapping[str, Any]) -> str:
-    """The path at which the app is mounted; empty where it is not."""
+    """The path at which the app is mounted, or an empty text."""
     return str(scope.get("root_path", "")).rstrip("/")
 
 
 def methods(scope: Mapping[str, Any]) -> list[str]:
-    """What may be asked of a path. Litestar's own answer leaves out what was added later."""
+    """The methods of a path. Litestar's own list lacks routes that were added later."""
     template = scope["path_template"]
     routes: list[Any] = [one for one in scope["litestar_app"].routes if one.path_format == template]
     found = {str(method) for route in routes for method in route.methods}
@@ -98,6 +98,6 @@ def methods(scope: Mapping[str, Any]) -> list[str]:
 
 
 def repeats(handler: Any, name: str) -> bool:
-    """Whether a parameter is a list, which may be given several times."""
+    """Whether a parameter is a list and may occur several times."""
     kind = handler.parsed_fn_signature.parameters[name]
     return any(one.is_non_string_sequence for one in (kind, *kind.inner_types))

@@ -1,5 +1,5 @@
-"""The edge: what every request passes before a route sees it. Who asks, whether they may, how
-much and how fast, the body within its limits; then the record of it, and the answer once."""
+"""The middleware of all routes: authentication, scopes, rate limits, the body within its limits,
+idempotency keys, large responses within limits, and the audit record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from ...errors import (
     RateLimited,
     RequestTooLarge,
     RequestTooSlow,
-    Unauthorized,
     UnsupportedMedia,
 )
 from ...errors.root import instead
@@ -37,38 +36,31 @@ from ...log.events import new_id
 from ...stores.port import wall_clock
 from ..auth import idempotency
 from ..auth.audit import AuditRecord
-from ..auth.callers import FORWARDED, Caller, Credentials, LocalTokenAuth, NoAuth, is_loopback
+from ..auth.callers import Caller, RequestCredentials
 from ..service import Service
 from ..streams.outbox import NOBODY, PIECE
-from .cors import ASKED
-from .errors import JSON, SHOWN, Answer, answer
+from .errors import JSON, SHOWN, ErrorResponse, answer
 from .headers import asks_for, check_once, check_plain, guarded, methods, repeats
+from .outer_middleware import ASKED
 
-PLAIN = re.compile(rb"(?:/[\w.~:@!$&'()*+,;=-]+)+")  # a path that is what it looks like
+PLAIN = re.compile(rb"(?:/[\w.~:@!$&'()*+,;=-]+)+")  # a path without escapes
 CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 KEY = "Idempotency-Key"
 STREAM = "text/event-stream"
-FROM_ELSEWHERE = "requests from elsewhere or through a proxy are not answered here"
-LOCAL_ONLY = (
-    "this server has no keys, and answers only programs and pages of this machine: serve it with "
-    "keys for any others, and with --origin for pages"
-)
-NOT_LOCAL = (
-    "this server takes its local token: run `holdfast token` as the user that started it, and send "
-    "`Authorization: Bearer TOKEN`"
-)
-OURS = ("ask", "request", "data", "last_event_id")  # parameters that are not in a query
-KEPT = ("content-type", "location")  # headers of an answer that are remembered with it
+OURS = ("ctx", "request", "data", "last_event_id")  # parameters that are not in the query
+KEPT = ("content-type", "location")  # headers of a response that are stored with it
 
 
-class Edge(ASGIMiddleware):
-    """Stands before all routes.
+class RequestMiddleware(ASGIMiddleware):
+    """The middleware before all routes.
 
-    A route's `opt` says what it needs: `public` no caller, `scope` a scope, `body="raw"` a body
-    that is no JSON, `limit` how many bytes it may have where that is less than for all,
-    `once="own"` that it looks after keys itself, `once="same"` that it gives the same answer by
-    itself, which is not kept, `replayed` what is done where an answer is given a
-    second time, `stream` that it may last.
+    The `opt` of a route says what it needs:
+
+    - `public`: no caller; `scope`: a scope of the caller
+    - `body="raw"`: a body that is not JSON; `limit`: its size, if smaller than the general limit
+    - `once="own"`: the route handles idempotency keys itself; `once="same"`: the route gives the
+      same response again, so it is not stored; `replayed`: called when a stored response is sent
+    - `stream`: the response may be a stream; `waits`: the response may wait
     """
 
     scopes = (ScopeType.HTTP,)
@@ -77,21 +69,21 @@ class Edge(ASGIMiddleware):
         self._service = service
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        passing = Passing(self._service, cast(HTTPScope, scope), send)  # by `scopes`
+        passing = RequestPipeline(self._service, cast(HTTPScope, scope), send)  # by `scopes`
         try:
             await passing.through(receive, next_app)
             await passing.finish()
         except Exception as error:
             if passing.status is not None:
-                raise  # the answer is on its way: nothing can be said any more
+                raise  # the response has started
             await passing.fail(error)
         finally:
             passing.close()
             passing.record()
 
 
-class Passing:
-    """One request on its way."""
+class RequestPipeline:
+    """The processing of one request."""
 
     def __init__(self, service: Service, scope: HTTPScope, send: Send) -> None:
         self._service, self._scope, self._send = service, scope, send
@@ -101,9 +93,11 @@ class Passing:
         self._code: str | None = None
         self.status: int | None = None
         self._name = NOBODY
-        self._begun: HTTPResponseStartEvent | None = None  # how a large answer begins, until it may
-        self._held = 0  # bytes of it
-        self._dropped = False  # the rest of the answer: it may not be sent, or nobody takes it
+        self._begun: HTTPResponseStartEvent | None = (
+            None  # the start of a large response that is not sent yet
+        )
+        self._held = 0  # bytes of the outbox that the response holds
+        self._dropped = False  # whether the rest of the response is discarded
         self._refusal: RateLimited | None = None
         self._method: str = scope.get(ASKED) or scope["method"]  # type: ignore[assignment]
         self._headers = {
@@ -123,7 +117,7 @@ class Passing:
             return
         service.check_open()
         with service.gates["all"].through(""):
-            caller = self._caller = state["caller"] = await self._known()
+            caller = self._caller = state["caller"] = await self._authenticated()
             name = self._name = state["name"] = f"{caller.tenant}\n{caller.principal}"
             service.rate.take(name)
             if (needed := self._opt.get("scope")) is not None:
@@ -136,22 +130,16 @@ class Passing:
                     receive = replayed(body, receive)
                 await self._answered(caller, body, receive, next_app)
 
-    async def _known(self) -> Caller:
-        service, address = self._service, self._address or ""
-        shown = Credentials(
+    async def _authenticated(self) -> Caller:
+        authentication = self._service.authentication
+        shown = RequestCredentials(
             method=self._method,
             path=self._scope["path"],
             headers=self._headers,
             address=self._address,
         )
-        with service.doubting(shown, address):
-            caller = await service.authenticate(shown)
-        if caller is None:
-            # Where nothing can be guessed, nobody is kept out who shares an address with others.
-            if not isinstance(service.settings.auth, (NoAuth, LocalTokenAuth)):
-                service.refusals.take(address)
-            raise _unknown(service, shown)
-        self._scope["state"]["still"] = functools.partial(service.still, shown, caller)
+        caller = await authentication.caller(shown)
+        self._scope["state"]["still"] = functools.partial(authentication.still, shown, caller)
         return caller
 
     @property
@@ -168,8 +156,8 @@ class Passing:
         return "stream" if lasts or waits else "request"
 
     def _check_path(self) -> None:
-        """Refuse a path that is not what was routed: empty parts are folded by then, slashes that
-        stand within a part are decoded, and what is no UTF-8 is replaced."""
+        """Reject a path that routing has changed: it drops empty segments, decodes slashes inside a
+        segment, and replaces what is not UTF-8."""
         raw = self._scope.get("raw_path") or quote(self._scope["path"]).encode()
         if PLAIN.fullmatch(raw):
             return
@@ -179,15 +167,14 @@ class Passing:
         except UnicodeDecodeError:
             self._scope["path_params"] = {}
             raise InvalidValue(
-                field="path", problem="is no UTF-8", remedy="percent-encode it as UTF-8"
+                field="path", problem="is not UTF-8", remedy="percent-encode it as UTF-8"
             ) from None
         if folded:
-            self._scope["path_params"] = {}  # nor is it written down so
+            self._scope["path_params"] = {}  # not for the audit record either
             raise NoRoute(path=shown[:SHOWN])
 
     def _check_query(self) -> None:
-        """Refuse a parameter that there is not, or is there again: it would be left out in
-        silence."""
+        """Reject unknown and repeated parameters, which Litestar would ignore."""
         query = self._scope.get("query_string", b"")
         if not query:
             return
@@ -199,9 +186,11 @@ class Passing:
                 raise InvalidValue(field=name, problem="is given twice", remedy="give it once")
             seen.add(name)
             if name not in taken:
-                remedy = instead(name[:100], sorted(taken)) if taken else "leave it out"
-                problem = "is no parameter here"
-                raise InvalidValue(field=name[:100], problem=problem, remedy=remedy)
+                raise InvalidValue(
+                    field=name[:100],
+                    problem="is not a parameter of this route",
+                    remedy=instead(name[:100], sorted(taken)) if taken else "leave it out",
+                )
 
     # The body
 
@@ -232,18 +221,18 @@ class Passing:
             body.decode()
         except UnicodeDecodeError:
             raise InvalidValue(
-                field="body", problem="is no UTF-8", remedy="encode it as UTF-8"
+                field="body", problem="is not UTF-8", remedy="encode it as UTF-8"
             ) from None
         depth = self._service.limits.depth
         if too_deep(body, depth):
             raise InvalidValue(
                 field="body",
                 problem=f"is nested deeper than {depth} levels",
-                remedy="flatten it",
+                remedy="send less nested JSON",
                 limit=depth,
             )
 
-    # The answer
+    # The response
 
     async def _answered(
         self, caller: Caller, body: bytes, receive: Receive, next_app: ASGIApp
@@ -264,7 +253,7 @@ class Passing:
         session = scope["path_params"].get("session_id")
         if session is not None:
             check_name("session_id", session)
-        asked = idempotency.Asked(key=key, hash=hash, session=session)
+        asked = idempotency.KeyedRequest(key=key, hash=hash, session=session)
         if self._opt.get("once") == "same":
             await (await self._service.once()).same(caller, asked)
             await next_app(scope, receive, self.send)
@@ -273,10 +262,10 @@ class Passing:
 
         done_here = False
 
-        async def work(record: str, again: bool) -> idempotency.Answered:
+        async def work(record: str, again: bool) -> idempotency.StoredResponse:
             nonlocal done_here
             done_here, state["again"] = True, again
-            caught = Caught()
+            caught = ResponseRecorder()
             try:
                 await next_app(scope, receive, caught.send)
             except Exception as error:
@@ -290,12 +279,12 @@ class Passing:
         await self._say(done.status, done.headers, done.body)
 
     async def fail(self, error: Exception) -> None:
-        """Answer that it failed."""
+        """Send an error response."""
         self._begun = None
         done = self._failure(error)
         await self._say(done.status, done.headers, done.body)
 
-    def _failure(self, error: Exception) -> Answer:
+    def _failure(self, error: Exception) -> ErrorResponse:
         service = self._service
         naming = service.places.naming
         done = answer(error, self._scope, self._id, service.settings.redactor, naming)
@@ -313,7 +302,7 @@ class Passing:
             return
         if message["type"] == "http.response.start":
             if (length := _length(message)) is not None and length > PIECE:
-                self._begun = message  # it is refused where there is no room for it
+                self._begun = message  # sent once there is room for the body
                 return
             await self._begin(message)
             return
@@ -340,7 +329,7 @@ class Passing:
         await self._send({**message, "headers": headers})
 
     def _takes(self, size: int) -> bool:
-        """Whether there is room for a large answer. What was changed is told in any case."""
+        """Whether there is room for a large response. The response to a change is always sent."""
         try:
             self._hold(size, must=self._scope["method"] in CHANGES or self._begun is None)
         except RateLimited as error:
@@ -349,13 +338,13 @@ class Passing:
         return True
 
     def _hold(self, size: int, *, must: bool = False) -> None:
-        """Take room for a large answer until it was sent, also before it is made."""
+        """Reserve room for a large response until it was sent."""
         self._service.outbox.begin(self._name, size, must=must)
         self._held = size
 
     async def _in_pieces(self, body: bytes, more: bool) -> None:
-        """Send a large body no faster than it is taken. Who takes nothing of it for too long is
-        not sent the rest, and the server closes the connection."""
+        """Send a large body as fast as the client reads it. If the client reads nothing for too
+        long, the rest is discarded and the connection is closed."""
         for start in range(0, len(body), PIECE):
             piece = bytes(memoryview(body)[start : start + PIECE])
             rest = more or start + PIECE < len(body)
@@ -367,21 +356,21 @@ class Passing:
             except TimeoutError:
                 self._dropped = True
                 return
-            await asyncio.sleep(0)  # others are to have a turn
+            await asyncio.sleep(0)  # let other tasks run
 
     async def finish(self) -> None:
-        """Answer what was refused instead of an answer that has no room."""
+        """Send the error if there was no room for the response."""
         if (error := self._refusal) is not None:
             self._refusal, self._dropped = None, False
             await self.fail(error)
 
     def close(self) -> None:
-        """Let go of the answer."""
+        """Release the room of the response."""
         if self._held:
             self._service.outbox.finish(self._name, self._held)
 
     def record(self) -> None:
-        """Have it written down who asked for what, and how that was answered."""
+        """Add the request to the audit log."""
         scope, caller = self._scope, self._caller
         if self._opt.get("public"):
             return
@@ -408,8 +397,8 @@ class Passing:
         )
 
 
-class Caught:
-    """Takes an answer down instead of sending it."""
+class ResponseRecorder:
+    """Records a response instead of sending it."""
 
     def __init__(self) -> None:
         self._status = 500
@@ -424,8 +413,8 @@ class Caught:
         elif message["type"] == "http.response.body":
             self._body += message["body"]
 
-    def answer(self, hash: str, session: str | None) -> idempotency.Answered:
-        return idempotency.Answered(
+    def answer(self, hash: str, session: str | None) -> idempotency.StoredResponse:
+        return idempotency.StoredResponse(
             hash=hash,
             status=self._status,
             headers=self._headers,
@@ -435,28 +424,19 @@ class Caught:
 
 
 def _length(message: HTTPResponseStartEvent) -> int | None:
-    """How long an answer says that it is."""
+    """The content length of a response, if it has one."""
     found = [value for name, value in message["headers"] if name.lower() == b"content-length"]
     return int(found[0]) if found and found[0].isdigit() else None
 
 
-def _unknown(service: Service, shown: Credentials) -> Unauthorized:
-    """That nobody knows who asks. That a server has no keys, and how it is given some, is told to
-    none but those who ask from this machine."""
-    here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
-    if isinstance(service.settings.auth, NoAuth):
-        return Unauthorized(problem=LOCAL_ONLY if here else FROM_ELSEWHERE)
-    if isinstance(service.settings.auth, LocalTokenAuth):
-        return Unauthorized(problem=NOT_LOCAL)
-    return Unauthorized()
-
-
-def _of(hash: str, done: Answer) -> idempotency.Answered:
-    return idempotency.Answered(hash=hash, status=done.status, headers=done.headers, body=done.body)
+def _of(hash: str, done: ErrorResponse) -> idempotency.StoredResponse:
+    return idempotency.StoredResponse(
+        hash=hash, status=done.status, headers=done.headers, body=done.body
+    )
 
 
 async def read(receive: Receive, limit: int) -> bytes:
-    """The whole body (`RequestTooLarge` as soon as it is)."""
+    """The whole body (`RequestTooLarge` as soon as it exceeds the limit)."""
     body = bytearray()
     while True:
         message = await receive()
@@ -471,7 +451,7 @@ async def read(receive: Receive, limit: int) -> bytes:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, to be read again."""
+    """A receiver that returns a body which was read before."""
     given = False
 
     async def again() -> Any:

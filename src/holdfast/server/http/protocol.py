@@ -1,5 +1,5 @@
-"""The protocol below the app: HTTP/1.1 that can be read in one way only. What cannot is refused in
-the same shape as everything else, and its connection is closed; it reaches no app."""
+"""The HTTP/1.1 protocol below the app. An ambiguous request is rejected with an error in the usual
+shape, and its connection is closed; it never reaches the app."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ HEAD = (
     "content-type: {}\r\ncontent-length: {}\r\nx-content-type-options: nosniff\r\n"
     "connection: close\r\n\r\n"
 )
-LONGEST = 64 << 10  # bytes of a request line and headers
-LEFT = 60.0  # seconds until what was answered, and is not taken, is dropped with its connection
+LONGEST = 64 << 10  # bytes of a request line and its headers
+LEFT = 60.0  # seconds after which a response that the client does not read is dropped
 _LONE = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")  # a line that does not end with CR LF
-_FOLDED = re.compile(rb"\n[ \t]")  # a header that goes on in the next line
+_FOLDED = re.compile(rb"\n[ \t]")  # a header that continues on the next line
 
 
-class Strict(h11.Connection):
-    """Reads requests by the letter of RFC 9112, since a proxy in front may read what is loose in
-    another way and take a part of one request for the next. `fault` says what was wrong."""
+class StrictConnection(h11.Connection):
+    """Parses requests strictly by RFC 9112. A proxy may parse a malformed request differently, and
+    take a part of it for the next request. `fault` is the error of a rejected request."""
 
     fault: InvalidValue | None = None
     _chunked = False
@@ -51,9 +51,11 @@ class Strict(h11.Connection):
 
     def _check_lines(self, text: bytes) -> None:
         if _LONE.search(text):
-            self._refuse("request", "has a line that does not end with CR LF", "end all lines so")
+            self._refuse(
+                "request", "has a line that does not end with CR LF", "end all lines with it"
+            )
         if _FOLDED.search(text):
-            self._refuse("request", "has a header that goes on in the next line", "use one line")
+            self._refuse("request", "has a header that continues on the next line", "use one line")
 
     def _check_framing(self, request: h11.Request) -> None:
         names = {name for name, _ in request.headers}
@@ -62,7 +64,7 @@ class Strict(h11.Connection):
             self.fault = both_framings()
             raise h11.RemoteProtocolError(str(self.fault))
         if self._chunked and request.http_version < b"1.1":
-            self._refuse("transfer-encoding", "is not for HTTP/1.0", "use HTTP/1.1")
+            self._refuse("transfer-encoding", "is not allowed in HTTP/1.0", "use HTTP/1.1")
 
     def _refuse(self, field: str, problem: str, remedy: str) -> None:
         self.fault = InvalidValue(field=field, problem=problem, remedy=remedy)
@@ -70,14 +72,14 @@ class Strict(h11.Connection):
 
 
 class Protocol(H11Protocol):
-    """uvicorn's protocol, with our words for what it refuses. A connection whose answer was not
-    finished is closed without waiting for a reader that takes nothing."""
+    """uvicorn's protocol, with Holdfast's errors for rejected requests. A connection whose response
+    was not finished is closed without waiting for a client that does not read."""
 
-    conn: Strict
+    conn: StrictConnection
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.conn = Strict(h11.SERVER, LONGEST)
+        self.conn = StrictConnection(h11.SERVER, LONGEST)
         self._served, self.app = self.app, self._answer
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
@@ -99,23 +101,23 @@ class Protocol(H11Protocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Have a connection end that is being closed, also where its reader takes nothing."""
+        """Drop a closing connection later, also if the client does not read."""
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self.loop.call_later(LEFT, self._reset)
 
     def _reset(self) -> None:
-        """End the connection at once, with all that it buffers here and in the kernel: closing it
-        would wait until the rest was taken."""
+        """Reset the connection at once, with all buffered data. Closing it would wait until the
+        client has read the rest."""
         line = self.transport.get_extra_info("socket")
         if line is not None and line.fileno() >= 0:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer, and close the connection: where the next request begins is not known."""
+        """Respond and close the connection: the start of the next request is unknown."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            cycle.disconnected = True  # its app can answer no more
+            cycle.disconnected = True  # the app can no longer respond
             cycle.message_event.set()
             if cycle.response_started:
                 self._reset()
@@ -123,7 +125,7 @@ class Protocol(H11Protocol):
         error = self.conn.fault or InvalidValue(
             field="request",
             problem="is not valid HTTP/1.1",
-            remedy="send a request line and headers by RFC 9112, of 64 KiB at most",
+            remedy="send a request line and headers by RFC 9112, at most 64 KiB",
         )
         body = msgspec.json.encode(failed(error))
         self.transport.write(HEAD.format(JSON, len(body)).encode() + body)

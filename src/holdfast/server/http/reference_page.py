@@ -1,5 +1,5 @@
-"""The OpenAPI document as a page for people: plain HTML out of our own document, without a script
-and without anything from elsewhere, so that it can be read offline. Pure."""
+"""The OpenAPI document as a page of plain HTML, without scripts and external resources, so that it
+can be read offline. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLICY = (
 )
 METHODS = ("get", "put", "post", "patch", "delete", "head", "options")
 CHECKS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern")
-FAILS = 400  # the status from which an answer is a failure
+FAILS = 400  # the first status of an error
 
 
 def page(document: Mapping[str, Any]) -> str:
@@ -77,14 +77,14 @@ def _contents(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _failures(document: Mapping[str, Any]) -> Iterator[str]:
-    """What any request may be answered: said once, and not with each."""
+    """The error responses, which are the same for all requests."""
     found: dict[str, str] = {}
     for _, _, operation in _operations(document):
         for status, answer in operation["responses"].items():
             if int(status) >= FAILS:
                 found.setdefault(status, answer.get("description", ""))
     yield "<h2>Failures</h2>"
-    yield "<p>Every request may fail, always with a body of one shape.</p>"
+    yield "<p>Every request may fail. All error responses have the same shape.</p>"
     yield from _table(
         ("status", "meaning"), ((escape(s), _text(why)) for s, why in sorted(found.items()))
     )
@@ -139,7 +139,7 @@ def _type(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kind(shape: Any) -> str:
-    """A type in words, with links to those that have a name."""
+    """A type as text, with links to named types."""
     if not isinstance(shape, Mapping):
         return "anything"
     if (ref := shape.get("$ref")) is not None:
@@ -159,7 +159,7 @@ def _kind(shape: Any) -> str:
 
 
 def _about(one: Mapping[str, Any]) -> str:
-    """What else is said of a parameter or a field: words, default and limits."""
+    """The description, default and limits of a parameter or a field."""
     shape = one.get("schema", one)
     found = [_text(one.get("description") or shape.get("description") or "")]
     if shape.get("default") is not None:
@@ -177,7 +177,7 @@ def _prose(text: str | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Words, in which code stands between backquotes."""
+    """A text in which backquotes mark code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
 

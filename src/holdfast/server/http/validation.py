@@ -1,5 +1,5 @@
-"""What is wrong with a request, in words: which field, and what is taken in its place. Read off
-what the check of the types says and off the types themselves, which a client does not see."""
+"""Validation messages: which field of a request is invalid, and what it accepts. They are made from
+msgspec's errors and the types of the route, which a client does not see."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...errors.root import instead
 from ...log.codec import LARGEST
 from .headers import base_of
 
-LONGEST = 200  # characters of a name or a value that an error repeats
-DOCUMENT = "see /v1/openapi.json for what is taken here"
-BODY = "data"  # what a body is called among the parameters of a route
+LONGEST = 200  # characters of a name or a value that an error quotes
+DOCUMENT = "see /v1/openapi.json for the parameters and fields"
+BODY = "data"  # the parameter of a route that has the body
 MISSING = re.compile(r"Missing required (\w+) parameter '([\w-]+)'")
 UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 LACKING = re.compile(r"Object missing required field `(.*)`")
@@ -30,8 +30,8 @@ SIZE = re.compile(r"Expected `[^`]*`( of length)? ([<>]=?) (.*)")
 NEITHER = {"true or false": "neither true nor false"}
 TRUNCATED = "Input data was truncated"
 SURROGATE = re.compile("[\ud800-\udfff]")
-HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape that one may come of
-SEARCHED = 1 << 20  # bytes of a body in which what is wrong is looked for
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of half a surrogate pair
+SEARCHED = 1 << 20  # bytes of a body that is searched for the cause
 SORTS = {
     **{"str": "a text", "int": "a number", "float": "a number", "bool": "true or false"},
     **{"array": "a list", "object": "an object", "null": "null"},
@@ -45,15 +45,15 @@ PLAIN: tuple[tuple[Any, str], ...] = (
 PART = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 
 
-def mistake(error: ValidationException, scope: Scope) -> InvalidValue:
-    """The first of the things that are wrong with a request, and where it is."""
+def invalid_request(error: ValidationException, scope: Scope) -> InvalidValue:
+    """The error for the first fault of a request."""
     if (missing := MISSING.match(str(error.detail))) is not None:
         source, field = missing.groups()
         return InvalidValue(field=field, problem=f"is missing ({source})", remedy="give it")
     extra: Any = error.extra
     first = extra[0] if isinstance(extra, list) and extra else {}
     first = first if isinstance(first, dict) else {}
-    problem = str(first.get("message") or "is not as it should be")
+    problem = str(first.get("message") or "is invalid")
     source = str(getattr(first.get("source"), "value", first.get("source") or "request"))
     key = str(first.get("key") or BODY)
     if key == BODY and problem == f"'{BODY}'":
@@ -70,29 +70,29 @@ def mistake(error: ValidationException, scope: Scope) -> InvalidValue:
 
 
 def _limit(problem: str) -> int | None:
-    """The bound that a value is beyond, if that is what is wrong with it."""
+    """The limit that a value exceeds, if that is its fault."""
     size = SIZE.fullmatch(problem)
     return int(size[3]) if size is not None and size[3].isdecimal() else None
 
 
 def _document(scope: Scope) -> str:
-    """Where to read on, seen from whatever the app is mounted in."""
+    """The remedy that names the OpenAPI document, with the path at which the app is mounted."""
     return DOCUMENT.replace("/v1/", f"{base_of(scope)}/v1/")
 
 
 def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, str]:
-    """Field, problem and remedy, where `wanted` are the types that are taken at `key`."""
+    """Field, problem and remedy of a fault; `wanted` are the types that `key` accepts."""
     where = "" if key == BODY else key.removeprefix(f"{BODY}.")
     objects = [kind for kind in wanted if isinstance(kind, types.StructType)]
     fields = [field.encode_name for kind in objects for field in kind.fields]
     if (found := UNKNOWN.fullmatch(problem)) is not None:
         name = found[1][:LONGEST]
-        return _joined(where, name), "is no field here", instead(name, fields)
+        return _joined(where, name), "is not a field here", instead(name, fields)
     if (found := LACKING.fullmatch(problem)) is not None:
         return _joined(where, found[1]), "is missing", "give it"
     if (found := NO_CHOICE.fullmatch(problem)) is not None and (choices := _choices(wanted)):
         value = found[1][:LONGEST]
-        return where or "body", f"{value!r} is no choice", instead(value, choices)
+        return where or "body", f"{value!r} is not a choice", instead(value, choices)
     if NO_OBJECT.fullmatch(problem) is not None and fields:
         needed = [field.encode_name for kind in objects for field in kind.fields if field.required]
         shape = ", ".join(f'"{name}": …' for name in needed) or "…"
@@ -102,12 +102,12 @@ def told(key: str, problem: str, wanted: list[types.Type]) -> tuple[str, str, st
 
 
 def unreadable(detail: str, body: bytes) -> InvalidValue:
-    """What is wrong with a body that is no JSON: where it has half of a character, which some
-    decoders pass and others take for an end that came too soon, that is what is told."""
+    """The error for a body that is not valid JSON. Half of a surrogate pair is named as such: the
+    decoder reports it as truncated data."""
     if (where := _half_a_character(body)) is not None:
         return InvalidValue(
             field=where or "body",
-            problem="has half of a surrogate pair (\\ud800 to \\udfff), which is no character",
+            problem="has half of a surrogate pair (\\ud800 to \\udfff), which is not a character",
             remedy="send the whole character, as two escapes or as UTF-8",
         )
     problem = "ends before its JSON does" if detail == TRUNCATED else detail
@@ -116,7 +116,7 @@ def unreadable(detail: str, body: bytes) -> InvalidValue:
 
 def _half_a_character(body: bytes) -> str | None:
     """The path of the first text with half of a surrogate pair; None if there is none, or the body
-    is no JSON otherwise."""
+    is invalid JSON for another reason."""
     if len(body) > SEARCHED or not HALF.search(body):
         return None
     try:
@@ -127,7 +127,7 @@ def _half_a_character(body: bytes) -> str | None:
 
 
 def _half_in(value: Any) -> list[str] | None:
-    """The way to the first such text, its last step first."""
+    """The path to the first such text, its last step first."""
     if isinstance(value, str):
         return [] if SURROGATE.search(value) else None
     if isinstance(value, dict) and any(SURROGATE.search(name) for name in value):
@@ -143,14 +143,14 @@ def _half_in(value: Any) -> list[str] | None:
     return None
 
 
-# What is wanted, in words
+# Expected types, in words
 
 
 def _in_words(
     problem: str, wanted: list[types.Type], bounds: Mapping[str, Any], source: str
 ) -> tuple[str, str] | None:
-    """Problem and remedy of a value of another sort or size; None where there are no words."""
-    outside = source in ("query", "path")  # where all is text, and nothing is null
+    """Problem and remedy of a value of the wrong type or size; None if they cannot be named."""
+    outside = source in ("query", "path")  # where every value is text and none is null
     kinds = [kind for kind in wanted if not (outside and isinstance(kind, types.NoneType))]
     words = [found for kind in kinds if (found := _words(kind, bounds)) is not None]
     if not words:
@@ -168,7 +168,7 @@ def _in_words(
 
 
 def _words(kind: types.Type, bounds: Mapping[str, Any]) -> str | None:
-    """What a value of this type is, with its bounds; None for what has no short name."""
+    """The name of a type with its limits; None if it has no short name."""
     if isinstance(kind, (types.IntType, types.FloatType)):
         least = next((b for b in (kind.ge, bounds.get("ge")) if b is not None), None)
         most = next((b for b in (kind.le, bounds.get("le")) if b is not None), None)
@@ -188,7 +188,7 @@ def _range(least: float | None, most: float | None, what: str = "") -> str:
 
 
 def _bounds(scope: Scope, key: str) -> Mapping[str, Any]:
-    """The bounds of a parameter that stand beside its type."""
+    """The limits of a parameter that are not part of its type."""
     handler: Any = scope.get("route_handler")
     taken = {} if handler is None else handler.parsed_fn_signature.parameters
     about = getattr(taken.get(key), "kwarg_definition", None)
@@ -201,7 +201,7 @@ def _joined(where: str, name: str) -> str:
 
 
 def _wanted(scope: Scope, key: str) -> Iterator[types.Type]:
-    """The types that a route takes at a place: a parameter, or a path into the body."""
+    """The types that a route accepts for a parameter, or for a path into the body."""
     handler: Any = scope.get("route_handler")
     if handler is None:
         return
@@ -218,7 +218,7 @@ def _wanted(scope: Scope, key: str) -> Iterator[types.Type]:
 
 
 def _kinds(kind: types.Type) -> Iterator[types.Type]:
-    """The types that a value may have: those of a union one by one."""
+    """The types that a value may have: those of a union, one by one."""
     if isinstance(kind, types.Metadata):
         yield from _kinds(kind.type)
     elif isinstance(kind, types.UnionType):
@@ -238,7 +238,7 @@ def _inside(kind: types.Type, part: str) -> Iterator[types.Type]:
 
 
 def _choices(wanted: list[types.Type]) -> list[str]:
-    """The values that there are to choose from, or the names that an object may have."""
+    """The allowed values of an enumeration, or the allowed keys of an object."""
     keys = [key for kind in wanted if isinstance(kind, types.DictType) for key in [kind.key_type]]
     found: list[str] = []
     for kind in (*wanted, *(one for key in keys for one in _kinds(key))):

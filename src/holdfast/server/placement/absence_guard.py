@@ -1,50 +1,49 @@
-"""What is not known of a session while a store is away that may have it: whether there is one at
-all, and so whether it may be begun."""
+"""Sessions that may be in an unavailable store: they are neither reported as missing nor created
+again."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...errors import StoreUnavailable
 from ...log.events import Scope
-from .circuit_breaker import Reaching
+from ..recent import RecentMap
+from .circuit_breaker import CircuitBreaker
 
-SEEN = 10_000  # sessions that are remembered to be in a store which no entry names
+SEEN = 10_000  # sessions outside of the default store that are remembered
 
 
 @dataclass(eq=False, kw_only=True)
-class Unasked(StoreUnavailable):
-    """A store cannot say whether it has a session. It says nothing but the store's kind, so
-    strangers may read it."""
+class StoreUnasked(StoreUnavailable):
+    """A store cannot say whether it has a session. The message names only the store's kind, so
+    clients may read it."""
 
 
-class Doubt:
-    """Whatever only a store may know that is away is in doubt for `unsure` seconds, or with None
-    for as long as that lasts; and so is always what was found there before by this process."""
+class AbsenceGuard:
+    """Prevents a session from being called missing while a store that may have it is unavailable:
+    for `unsure` seconds, or with None for as long as the store is unavailable. A session that this
+    process has found in that store before is always protected."""
 
-    def __init__(self, reaching: Reaching, unsure: float | None) -> None:
-        self._reaching, self._unsure = reaching, unsure
-        self._seen: OrderedDict[Scope, str] = OrderedDict()
+    def __init__(self, breaker: CircuitBreaker, unsure: float | None) -> None:
+        self._breaker, self._unsure = breaker, unsure
+        self._seen: RecentMap[Scope, str] = RecentMap(SEEN)
 
     def found(self, scope: Scope, kind: str) -> None:
-        """A session is in a store."""
+        """Note that a session is in a store."""
         self._seen[scope] = kind
-        self._seen.move_to_end(scope)
-        while len(self._seen) > SEEN:
-            self._seen.popitem(last=False)
 
     def gone(self, scope: Scope, kind: str) -> None:
-        """A session is not in a store, or not any more."""
+        """Note that a session is not in a store."""
         if self._seen.get(scope) == kind:
             del self._seen[scope]
 
     def check(self, away: Collection[str], scope: Scope | None = None) -> None:
-        """Refuse to say that there is no such session, or to begin it, while one of these stores
-        may have it (`StoreUnavailable`)."""
+        """Raise `StoreUnavailable` while one of these unavailable stores may have the session."""
         for kind in away:
             known = scope is not None and self._seen.get(scope) == kind
-            if known or self._unsure is None or self._reaching.away(kind) <= self._unsure:
-                problem = f"the {kind} store may have it and cannot be asked now"
-                raise Unasked(problem=f"{problem}: ask again, or name the store of a new session")
+            if known or self._unsure is None or self._breaker.away(kind) <= self._unsure:
+                raise StoreUnasked(
+                    problem=f"the {kind} store may have this session and is unavailable: try again "
+                    "later, or name the store of a new session"
+                )

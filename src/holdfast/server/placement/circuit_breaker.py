@@ -1,6 +1,5 @@
-"""Asking one of several stores, any of which may be away: for so long and no longer, and not again
-at once where it has just failed. Nobody waits for the patience of a store that others can do
-without."""
+"""A circuit breaker for stores: a call to a store that may be unavailable has a deadline, and a
+store that has just failed is not called again at once."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 from ...errors import HoldfastError, LogDamaged, MissingExtra, StoreError, StoreUnavailable
 
 T = TypeVar("T")
-TIMEOUT = 5.0  # seconds that a store has to answer: a slow one is not an unavailable one
-BRIEFLY = 1.0  # seconds that a store has which did not answer the last time
-GAP = 60.0  # seconds without a question after which an absence counts from anew
-AGAIN = 2.0  # seconds after a failure in which it is not asked
+TIMEOUT = 5.0  # seconds that a store has to answer
+BRIEFLY = 1.0  # seconds that a store has after a failure, doubled after each further one
+GAP = 60.0  # seconds without a call after which a failure counts as a new one
+AGAIN = 2.0  # seconds after a failure in which a store is not called
 
 
 class _Failed(NamedTuple):
@@ -25,9 +24,9 @@ class _Failed(NamedTuple):
     tries: int
 
 
-class Reaching:
-    """The stores of a server by their kinds, each with `seconds` to answer, and since when those
-    do not that are away."""
+class CircuitBreaker:
+    """The stores of a server by their kinds, each with `seconds` to answer, and since when each
+    unavailable store has failed."""
 
     def __init__(
         self, seconds: float = TIMEOUT, clock: Callable[[], float] = time.monotonic
@@ -37,8 +36,8 @@ class Reaching:
         self._left: set[asyncio.Task[Any]] = set()
 
     async def ask(self, kind: str, work: Callable[[], Awaitable[T]]) -> T:
-        """What `work` gives; where the store cannot be opened or does not answer, a `StoreError`
-        or `MissingExtra`, which `away` knows of."""
+        """The result of `work`. If the store cannot be opened or does not answer, this raises a
+        `StoreError` or `MissingExtra`, and the store counts as unavailable."""
         known = self._away.get(kind)
         if known is not None and self._clock() < known.last + AGAIN:
             raise StoreUnavailable(problem=f"the {kind} store has just failed") from known.error
@@ -56,26 +55,26 @@ class Reaching:
             self._away.pop(kind, None)
             return found
         now = self._clock()
-        if known is not None and now - known.last > GAP:  # nobody knows what it did meanwhile
+        if known is not None and now - known.last > GAP:
             known = None
         since, tries = (now, 0) if known is None else (known.since, known.tries)
         self._away[kind] = _Failed(since, now, error, min(tries + 1, 10))
         raise error
 
     def _patience(self, known: _Failed | None) -> float:
-        """Seconds that a store has: after a failure few, and more each time."""
+        """The seconds that a store has to answer: few after a failure, then more each time."""
         if known is None:
             return self._seconds
         return float(min(BRIEFLY * 2 ** (known.tries - 1), self._seconds))
 
     async def within(self, seconds: float, work: Callable[[], Awaitable[T]]) -> T:
-        """What `work` gives in so many seconds (`TimeoutError`). It is told to end then, and not
-        waited for: a driver may not hear of that before its server speaks."""
+        """The result of `work` within so many seconds (`TimeoutError`). Work that is too slow is
+        cancelled and not awaited: a driver may ignore the cancellation until its server answers."""
 
         async def working() -> T:
             return await work()
 
-        task = asyncio.create_task(working(), name="reaching")
+        task = asyncio.create_task(working(), name="store")
         self._left.add(task)
         task.add_done_callback(self._ended)
         try:
@@ -90,16 +89,16 @@ class Reaching:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._left.discard(task)
         if not task.cancelled():
-            task.exception()  # which was told, or came too late for anybody
+            task.exception()  # retrieved, so that asyncio does not report it
 
     async def aclose(self) -> None:
-        """End what was not waited for, once the stores are closed."""
+        """Cancel the work that was not awaited, once the stores are closed."""
         for task in self._left:
             task.cancel()
         if self._left:
             await asyncio.wait({*self._left}, timeout=BRIEFLY)
 
     def away(self, kind: str) -> float:
-        """For how many seconds a store is known not to answer; 0.0 if it does."""
+        """The seconds for which a store has been unavailable; 0.0 if it is available."""
         known = self._away.get(kind)
         return 0.0 if known is None else self._clock() - known.since

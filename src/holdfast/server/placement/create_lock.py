@@ -1,8 +1,8 @@
-"""One request at a time begins a session of an id, whichever stores they name and whichever replica
-they reach; else one id could be begun in two stores at the same moment.
+"""A lock for creating a session: one request at a time creates a session with a given id, in any
+store and on any replica. Without it, one id could be created in two stores at the same moment.
 
-The turn is a claim of the id in the default store. It is given back when the session is there; that
-of a process that died is taken over after a while.
+The lock is a claim of the id in the default store. It is released when the session exists; the lock
+of a process that crashed is taken over after a while.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ...errors import HoldfastError
 from ...log.events import Scope, new_id
 from ...stores.port import Store, wall_clock
 
-LOST = 30.0  # seconds after which whoever has the turn counts as gone
-FIRST, LONGEST = 0.02, 0.5  # seconds between two looks, doubled each time
+LOST = 30.0  # seconds after which the holder of the lock counts as crashed
+FIRST, LONGEST = 0.02, 0.5  # seconds between two attempts, doubled each time
 
 
 @contextlib.asynccontextmanager
 async def turn(store: Store, scope: Scope) -> AsyncGenerator[None, None]:
-    """Have the name `scope.session`, among those of `scope.tenant`, to oneself."""
+    """Hold the lock of the id `scope.session` of a tenant."""
     tenant, name = scope.tenant, f"begin:{scope.session}"
     mine = Scope(tenant, f"{wall_clock()}.{new_id()}")
     gone: Scope | None = None
@@ -34,11 +34,11 @@ async def turn(store: Store, scope: Scope) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        with contextlib.suppress(HoldfastError):  # then it is taken over
+        with contextlib.suppress(HoldfastError):  # the lock is taken over later
             await store.unclaim(tenant, name, mine)
 
 
 def _lost(holder: Scope) -> bool:
     since = int(holder.session.partition(".")[0])
-    # One from the future is of a clock that was set back since.
+    # A time in the future is from a clock that was set back since.
     return abs(wall_clock() - since) > LOST * 1000

@@ -1,17 +1,17 @@
-"""Where sessions are: each in the store that it was begun in, found again by its id alone.
+"""Which store each session is in. A session stays in the store that it was created in, and is
+found again by its id alone.
 
-Most are in the default store. One that was asked for elsewhere has an entry in the default store,
-under a tenant of the server's own, that says in which. So any replica finds any session, and
-whoever must reach all of them knows every store that there can be some in.
+Most sessions are in the default store. For a session in another store, the default store has an
+entry under a reserved tenant, which names that store. So every replica finds every session, and an
+operation on all sessions knows every store that can hold some.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,21 +29,22 @@ from ...errors import (
 from ...log import events as ev
 from ...log.catalog import Query, Row
 from ...log.events import Key, NewEvent, Scope
+from ...stores.pages import every_row
 from ...stores.port import Store
 from ...stores.registry import StoreRegistry
 from ..auth.callers import Caller
-from ..engines import Place
-from .absence_guard import Doubt
-from .circuit_breaker import Reaching
+from ..engines import TenantStore
+from .absence_guard import AbsenceGuard
+from .circuit_breaker import CircuitBreaker
 from .create_lock import turn
-from .store_names import Naming
+from .store_names import StoreNames
 
-TENANT = "~places:"  # + the tenant whose sessions they are
-BATCH = 500  # entries that are read at a time
-OWN = ("file", "sqlite", "postgres", "mongodb")  # whose `location` names the place
+T = TypeVar("T")
+TENANT = "~places:"  # + the tenant of the sessions
+OWN = ("file", "sqlite", "postgres", "mongodb")  # stores that `location` identifies
 
 
-class Kept(Struct, frozen=True):
+class StoreChoice(Struct, frozen=True):
     """A store by its kind and options."""
 
     kind: str
@@ -55,36 +56,37 @@ class Kept(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Reached:
-    """A store that sessions can be in: open, or why it is not."""
+class StoreOutcome:
+    """A store that can hold sessions: open, or the error that kept it from opening."""
 
-    kept: Kept
-    outcome: Place | HoldfastError
+    kept: StoreChoice
+    outcome: TenantStore | HoldfastError
 
     @property
-    def place(self) -> Place:
-        """The open store; raises what kept it from opening."""
+    def place(self) -> TenantStore:
+        """The open store; raises the error that kept it from opening."""
         if isinstance(self.outcome, HoldfastError):
             raise self.outcome
         return self.outcome
 
 
-class Places:
-    """The stores of a server, and which session is in which. It has those that its settings
-    name, and no others that the registry may know. `unsure` is for how many seconds it is in doubt
-    what only a store may know that is away."""
+class SessionLocator:
+    """The stores that the settings of a server name, and which session is in which.
+
+    While a store that may have a session is unavailable, the session is not said to be missing
+    for `unsure` seconds."""
 
     def __init__(
         self, registry: StoreRegistry, default: str, *, unsure: float | None = None
     ) -> None:
         self._registry, self.default = registry, default
-        self.lookups, self.lists = Reaching(), Reaching()
-        self.doubt = Doubt(self.lookups, unsure)
-        self.naming = Naming()
+        self.lookups, self.lists = CircuitBreaker(), CircuitBreaker()
+        self.doubt = AbsenceGuard(self.lookups, unsure)
+        self.naming = StoreNames()
 
     @property
     def order(self) -> list[str]:
-        """The kinds, the default first and the others as the settings name them."""
+        """The kinds of the stores: the default first, the others in the order of the settings."""
         return [*dict.fromkeys([self.default, *self._registry.named])]
 
     @property
@@ -101,82 +103,73 @@ class Places:
 
     async def place(
         self, tenant: str, kind: str | None = None, options: Mapping[str, Any] | None = None
-    ) -> Place:
+    ) -> TenantStore:
         """A store by its kind, for a tenant (`UnknownStore`, `InvalidValue`)."""
         kind = kind or self.default
         self.check(kind, options)
         store = await self._registry.get(kind, options)
         await self.naming.learn(kind, store)
-        return Place(tenant, kind, store)
+        return TenantStore(tenant, kind, store)
 
     def check(self, kind: str | None, options: Mapping[str, Any] | None) -> None:
-        """Refuse what `place` would refuse, opening nothing."""
+        """Raise the errors of `place`, without opening a store."""
         kind = kind or self.default
         if kind not in self.order:
             raise UnknownStore(kind=kind, available=self.kinds)
         self._registry.check(kind, options)
 
-    async def everywhere(self, tenant: str) -> list[Reached]:
+    async def everywhere(self, tenant: str) -> list[StoreOutcome]:
         """Every store that sessions of a tenant can be in, each once: those of the settings, and
-        those with options of their own or of kinds that are no more, as their entries name them.
-        The default store must answer; what is wrong with another is told."""
-        wanted = {_name(kept): kept for kept in map(Kept, self.order)}
-        async for entry in self._entries(tenant):
+        those that entries name, with other options or of kinds that the settings no longer have.
+        The default store must answer; the error of any other store is part of the result."""
+        wanted = {_name(kept): kept for kept in map(StoreChoice, self.order)}
+        query = Query(tenant=TENANT + tenant, order="created", newest_first=False)
+        async for entry in every_row(await self.store(), query):
             if (kept := self._kept(entry)) is not None:
                 wanted.setdefault(_name(kept), kept)
-        found: list[Reached] = []
+        found: list[StoreOutcome] = []
         for kept in wanted.values():
             try:
                 place = await self.place(tenant, kept.kind, kept.options)
             except HoldfastError as error:
-                found.append(Reached(kept, error))
+                found.append(StoreOutcome(kept, error))
                 continue
             known = (one.outcome for one in found)
-            if not any(isinstance(one, Place) and same(one, place) for one in known):
-                found.append(Reached(kept, place))
+            if not any(isinstance(one, TenantStore) and same(one, place) for one in known):
+                found.append(StoreOutcome(kept, place))
         return found
 
-    async def _entries(self, tenant: str) -> AsyncGenerator[Row, None]:
-        store, cursor = await self.store(), None
-        query = Query(tenant=TENANT + tenant, order="created", newest_first=False)
-        while True:
-            page = await store.find(query, cursor=cursor, limit=BATCH)
-            for entry in page.items:
-                yield entry
-            if (cursor := page.cursor) is None:
-                return
-
-    def _kept(self, entry: Row) -> Kept | None:
-        """Which store an entry names; None for one that went with its process."""
-        kept = msgspec.convert(entry.metadata.get("kept"), Kept)
+    def _kept(self, entry: Row | None) -> StoreChoice | None:
+        """The store that an entry names; None for a memory store of an earlier process."""
+        if entry is None:
+            return None
+        kept = msgspec.convert(entry.metadata.get("kept"), StoreChoice)
         return None if kept.kind == "memory" and kept.kind not in self.order else kept
 
     async def find(
         self, caller: Caller, id: str, thread: str = "main", *, sure: bool = True
-    ) -> tuple[Place, Row]:
-        """A session of the caller's, or of anybody's with the scope `sessions:all`, and the row
-        of a thread of it. What is not theirs and what is not there are answered alike; so are
-        both while a store cannot be asked that may have it (`StoreUnavailable`), unless the caller
-        need not be `sure`."""
-        place = Place(caller.tenant, self.default, await self.store())
+    ) -> tuple[TenantStore, Row]:
+        """The store of a session and the row of one of its threads. The session must belong to the
+        caller, unless they have the scope `sessions:all`. A session of somebody else is treated
+        like one that does not exist (`SessionNotFound`). While a store that may have it is
+        unavailable, this is `StoreUnavailable`, unless `sure` is False."""
+        place = TenantStore(caller.tenant, self.default, await self.store())
         main = await place.store.row(Key(caller.tenant, id, "main"))
         if self._many and (main is None or main.sealed is not None or not _theirs(caller, main)):
             first = [(place, main)] if main is not None else []
             place, main = await self._living(caller, id, first, sure) or (place, None)
-        if main is None or not _theirs(caller, main):
-            raise SessionNotFound(tenant=caller.tenant, session=id, thread=thread)
-        if thread == "main":
-            return place, main
-        row = await place.store.row(Key(caller.tenant, id, thread))
+        row = main if _theirs(caller, main) else None
+        if row is not None and thread != "main":
+            row = await place.store.row(Key(caller.tenant, id, thread))
         if row is None:
             raise SessionNotFound(tenant=caller.tenant, session=id, thread=thread)
         return place, row
 
     async def _living(
-        self, caller: Caller, id: str, first: list[tuple[Place, Row]], sure: bool
-    ) -> tuple[Place, Row] | None:
-        """Where a session of the caller's goes on that is not in the default store, or was moved
-        from there. One that was moved from all of them is where it was last."""
+        self, caller: Caller, id: str, first: list[tuple[TenantStore, Row]], sure: bool
+    ) -> tuple[TenantStore, Row] | None:
+        """The store of a caller's session that is not in the default store, or was moved from it.
+        A session that is sealed in all stores is in the one that it was in last."""
         named, found = await self._elsewhere(caller.tenant, id), [*first]
         if named is not None:
             row = await named.store.row(Key(caller.tenant, id, "main"))
@@ -191,43 +184,78 @@ class Places:
             self.doubt.check(away, Scope(caller.tenant, id))
         return best
 
+    async def ask(
+        self,
+        breaker: CircuitBreaker,
+        tenant: str,
+        kind: str,
+        look: Callable[[Store], Awaitable[T]],
+    ) -> tuple[TenantStore, T] | HoldfastError:
+        """What `look` finds in a store; the error if the store is unavailable."""
+
+        async def work() -> tuple[TenantStore, T]:
+            place = await self.place(tenant, kind)  # may open the store
+            return place, await look(place.store)
+
+        try:
+            return await breaker.ask(kind, work)
+        except LogDamaged:
+            raise
+        except (StoreError, MissingExtra) as error:
+            return error
+
     async def others(
-        self, scope: Scope, kinds: Sequence[str], reaching: Reaching
-    ) -> tuple[list[tuple[Place, Row]], list[str]]:
-        """Where a session is among some stores, whatever entries say, and which of these could
-        not be asked."""
-        found: list[tuple[Place, Row]] = []
+        self, scope: Scope, kinds: Sequence[str], breaker: CircuitBreaker
+    ) -> tuple[list[tuple[TenantStore, Row]], list[str]]:
+        """The stores of these kinds that have a session, whatever entries say; and the kinds that
+        are unavailable."""
+        found: list[tuple[TenantStore, Row]] = []
         away: list[str] = []
-
-        async def look(kind: str) -> tuple[Place, Row | None]:
-            place = await self.place(scope.tenant, kind)
-            return place, await place.store.row(Key(scope.tenant, scope.session, "main"))
-
+        key = Key(scope.tenant, scope.session, "main")
         for kind in kinds:
-            try:
-                place, row = await reaching.ask(kind, partial(look, kind))
-            except LogDamaged:
-                raise
-            except (StoreError, MissingExtra):
+            told = await self.ask(breaker, scope.tenant, kind, lambda store: store.row(key))
+            if isinstance(told, HoldfastError):
                 away.append(kind)
                 continue
-            if row is not None:
+            place, row = told
+            if row is None:
+                self.doubt.gone(scope, kind)
+            else:
                 found.append((place, row))
                 self.doubt.found(scope, kind)
-            else:
-                self.doubt.gone(scope, kind)
         return found, away
 
-    async def _elsewhere(self, tenant: str, id: str) -> Place | None:
+    async def _elsewhere(self, tenant: str, id: str) -> TenantStore | None:
         store = await self.store()
-        entry = await store.row(Key(TENANT + tenant, id, "main"))
-        if entry is None or (kept := self._kept(entry)) is None:
-            return None
-        return await self.place(tenant, kept.kind, kept.options)
+        kept = self._kept(await store.row(Key(TENANT + tenant, id, "main")))
+        return None if kept is None else await self.place(tenant, kept.kind, kept.options)
 
     @asynccontextmanager
-    async def beginning(self, tenant: str, id: str) -> AsyncGenerator[None, None]:
-        """While a session is settled and begun: meanwhile nobody begins one of its id elsewhere."""
+    async def creation(
+        self,
+        place: TenantStore,
+        id: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        sure: bool,
+        repeated: bool = False,
+    ) -> AsyncGenerator[None, None]:
+        """Create a session inside the block: its store is recorded, and nobody else creates a
+        session with this id in another store. If creating it fails, the record is removed. A
+        `repeated` request may find a session that it has created before."""
+        async with self._lock(place.tenant, id):
+            main = Key(place.tenant, id, "main")
+            if not repeated or await place.store.row(main) is None:
+                await self.settle(place, id, options or {}, sure=sure)
+            try:
+                yield
+            except HoldfastError:
+                if await place.store.row(main) is None:
+                    await self.forget(place, id)
+                raise
+
+    @asynccontextmanager
+    async def _lock(self, tenant: str, id: str) -> AsyncGenerator[None, None]:
         if not self._many:
             yield
             return
@@ -235,14 +263,14 @@ class Places:
             yield
 
     async def settle(
-        self, place: Place, id: str, options: Mapping[str, Any], *, sure: bool = True
+        self, place: TenantStore, id: str, options: Mapping[str, Any], *, sure: bool = True
     ) -> None:
-        """Write down where a session is going to be (`SessionExists` where it is another;
-        `StoreUnavailable` where that cannot be known, unless the caller need not be `sure`)."""
+        """Record the store of a new session (`SessionExists` if another store has the session;
+        `StoreUnavailable` if that cannot be known, unless `sure` is False)."""
         if place.kind == self.default and not options:
             await self._settle_here(Scope(place.tenant, id), sure)
             return
-        store, kept = await self.store(), Kept(place.kind, dict(options))
+        store, kept = await self.store(), StoreChoice(place.kind, dict(options))
         if await store.row(Key(place.tenant, id, "main")) is not None:
             raise SessionExists(tenant=place.tenant, session=id)
         created = ev.SessionCreated(metadata={"kept": msgspec.to_builtins(kept)})
@@ -252,7 +280,7 @@ class Places:
             await store.append(where, [event], expected=0, create=True)
         except HeadMoved:
             known = await self._elsewhere(place.tenant, id)
-            if known is None:  # the store that it names went with its process
+            if known is None:  # an entry for the memory store of an earlier process
                 await store.delete(Scope(where.tenant, id))
                 await store.append(where, [event], expected=0, create=True)
             elif known.store is not place.store:
@@ -268,26 +296,26 @@ class Places:
         if sure:
             self.doubt.check(away, scope)
 
-    async def forget(self, place: Place, id: str) -> None:
-        """Forget where a session was that is gone. One of the same id in another store is not
-        meant."""
+    async def forget(self, place: TenantStore, id: str) -> None:
+        """Remove the record of a session that was deleted from a store. A session with the same
+        id in another store keeps its record."""
         if not self._many:
             return
         self.doubt.gone(Scope(place.tenant, id), place.kind)
-        store = await self.store()
-        entry = await store.row(Key(TENANT + place.tenant, id, "main"))
-        if entry is None or (kept := self._kept(entry)) is None or kept.kind not in self.order:
+        store, scope = await self.store(), Scope(TENANT + place.tenant, id)
+        kept = self._kept(await store.row(Key(scope.tenant, id, "main")))
+        if kept is None or kept.kind not in self.order:
             return
         if same(await self.place(place.tenant, kept.kind, kept.options), place):
-            await store.delete(Scope(TENANT + place.tenant, id))
+            await store.delete(scope)
 
 
-def _name(kept: Kept) -> bytes:
+def _name(kept: StoreChoice) -> bytes:
     return msgspec.json.encode(kept, order="deterministic")
 
 
-def same(one: Place, other: Place) -> bool:
-    """Whether two are one store: options may say how it is used, and not which it is."""
+def same(one: TenantStore, other: TenantStore) -> bool:
+    """Whether two are one store. Options may differ: some say only how a store is used."""
     if one.store is other.store:
         return True
     first, second = one.store.info(), other.store.info()
@@ -295,8 +323,8 @@ def same(one: Place, other: Place) -> bool:
 
 
 def rank(row: Row) -> tuple[bool, int]:
-    """Which of several rows of one session is the session: the one that goes on, or else the one
-    that was sealed last, which has the most events."""
+    """The order of several rows of one session: the last is the one that is not sealed, or else
+    the one that was sealed last, which has the most events."""
     return row.sealed is None, 0 if row.sealed is None else row.head
 
 

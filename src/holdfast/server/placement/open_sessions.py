@@ -1,4 +1,4 @@
-"""Which sessions of a process are used, and closing those that nobody has used for a while."""
+"""The open sessions of a process: which of them are in use, and closing the idle ones."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ...errors import HoldfastError
 from ...harness.host import Harness
 from ..auth.limits import ServerLimits
 
-LOOK = 0.1  # of the idle time: how often unused sessions are looked for
+LOOK = 0.1  # of the idle time: how often idle sessions are looked for
 
 
 @dataclass
 class _Use:
-    """How a session is used that is open: by how many now, and when last."""
+    """How many users an open session has, and when it was last used."""
 
     users: int = 0
     last: float = 0.0
 
 
-class Uses:
-    """The uses of an engine's sessions. Nothing of a session is lost when it is closed."""
+class SessionsInUse:
+    """The open sessions of an engine. Closing a session loses nothing."""
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
@@ -34,7 +34,7 @@ class Uses:
 
     @contextlib.contextmanager
     def use(self, harness: Harness, session: str) -> Iterator[None]:
-        """A session is used for as long as the block lasts."""
+        """Use a session inside the block."""
         use = self._uses.setdefault((harness, session), _Use())
         use.users += 1
         if self._tidying is None or self._tidying.done():
@@ -46,13 +46,13 @@ class Uses:
             use.last = time.monotonic()
 
     def forget(self, harness: Harness, session: str | None = None) -> None:
-        """One session of a harness is gone, or all of them."""
+        """Forget one session of a harness, or all of them."""
         for known in [*self._uses]:
             if known[0] is harness and session in (None, known[1]):
                 del self._uses[known]
 
     async def aclose(self) -> None:
-        """Look no more."""
+        """Stop closing idle sessions."""
         if self._tidying is not None:
             self._tidying.cancel()
             await asyncio.gather(self._tidying, return_exceptions=True)
@@ -66,8 +66,8 @@ class Uses:
                         await harness.close(session)
 
     def _unused(self) -> Iterator[tuple[Harness, str]]:
-        """Those that were idle for long, and of more than may be open those that were idle for
-        longest. What is running stays."""
+        """The sessions to close: those that were idle for long, and the longest idle ones if too
+        many are open. A session with a run stays open."""
         now = time.monotonic()
         idle = [(use, place) for place, use in self._uses.items() if not use.users]
         too_many = len(self._uses) - self._limits.open_sessions

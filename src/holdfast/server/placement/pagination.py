@@ -1,6 +1,6 @@
-"""Lists that go over every store of a server, one store after the other. A page is filled from the
-next store where one is at its end, and its cursor says in which store it stands. A store that
-cannot be asked is passed over, and named on that page and on all that follow it."""
+"""Pagination over all stores of a server, one store after the other. A page that one store cannot
+fill continues in the next, and its cursor names the store. An unavailable store is skipped, and
+named on that page and on all later pages."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from ...errors import HoldfastError, InvalidValue, LogDamaged, MissingExtra, StoreError
+from ...errors import HoldfastError, InvalidValue
 from ...log.catalog import Page, PendingQuery, Query, Row
 from ...stores.port import Store
-from ..engines import Place
-from .locator import Places, rank, same
+from ..engines import TenantStore
+from .locator import SessionLocator, rank, same
 
 T = TypeVar("T")
 Fetch: TypeAlias = Callable[[Store, "str | None", int], Awaitable[Page[T]]]
-Sift: TypeAlias = Callable[[Place, list[T]], Awaitable[list[T]]]
+Sift: TypeAlias = Callable[[TenantStore, list[T]], Awaitable[list[T]]]
 LONGEST = 1_000  # characters of a cursor
-MARK = "."  # behind the name of the store; no cursor of a store has one
-PASSED = "-"  # before the name of each store that was passed over
-ROUNDS = 10  # queries of one store for one page, where not all that it has is shown
+MARK = "."  # after the name of the store; no cursor of a store contains it
+PASSED = "-"  # before the name of each store that was skipped
+ROUNDS = 10  # queries of one store for one page, if rows are filtered out
 
 
-class Listed(NamedTuple, Generic[T]):
-    """A page, and the stores that it and those before it lack."""
+class StoresPage(NamedTuple, Generic[T]):
+    """A page, and the stores that were skipped for it and the pages before it."""
 
     items: list[T]
     cursor: str | None
@@ -36,7 +36,7 @@ class Listed(NamedTuple, Generic[T]):
 
 
 async def page(
-    places: Places,
+    places: SessionLocator,
     query: Query | PendingQuery,
     fetch: Fetch[T],
     *,
@@ -44,13 +44,12 @@ async def page(
     cursor: str | None = None,
     limit: int,
     sift: Sift[T] | None = None,
-) -> Listed[T]:
-    """A page of what answers a query in all stores, or in one: one call of `fetch` for each, and
-    none for those that the page does not come to, unless a total is asked for. `sift` leaves out
-    what is not to be listed where it was found; then more is fetched.
+) -> StoresPage[T]:
+    """A page of the results of a query in all stores, or in `store`. `fetch` is called for the
+    stores that the page needs, and for all of them if a total is requested. `sift` filters the
+    items of a store; then more are fetched.
 
-    A page for which no store has answered raises what the first of them failed with; the cursor
-    that asked for it stays good."""
+    If no store answers, this raises the error of the first one; the cursor stays valid."""
     kinds = places.order if store is None else [store]
     start, inner, passed = _read(query, kinds, cursor, one=store is not None)
     counted = isinstance(query, Query) and query.total
@@ -65,30 +64,29 @@ async def page(
     if walk.failed is not None and not walk.answered:
         raise walk.failed
     missing = [kind for kind in kinds if kind in walk.missing]
-    return Listed(walk.items, more, walk.total if counted else None, missing)
+    return StoresPage(walk.items, more, walk.total if counted else None, missing)
 
 
-async def here(places: Places, place: Place, rows: list[Row]) -> list[Row]:
-    """Those of a store's rows that are of sessions which are there, and were not moved to another
-    store of the server."""
+async def here(places: SessionLocator, place: TenantStore, rows: list[Row]) -> list[Row]:
+    """The rows of a store whose sessions were not moved to another store of the server."""
     gone = [row for row in rows if row.sealed is not None]
     moved = await asyncio.gather(*(_moved(places, place, row) for row in gone))
     left = {row.session for row, elsewhere in zip(gone, moved, strict=True) if elsewhere}
     return [row for row in rows if row.session not in left]
 
 
-async def _moved(places: Places, place: Place, row: Row) -> bool:
+async def _moved(places: SessionLocator, place: TenantStore, row: Row) -> bool:
     kinds = [kind for kind in places.order if kind != place.kind]
     found, _ = await places.others(row.scope, kinds, places.lists)
     return any(rank(other) > rank(row) for one, other in found if not same(one, place))
 
 
 class _Walk(Generic[T]):
-    """One page on its way over the stores."""
+    """One page that is being filled."""
 
     def __init__(
         self,
-        places: Places,
+        places: SessionLocator,
         query: Query | PendingQuery,
         fetch: Fetch[T],
         kinds: Sequence[str],
@@ -100,33 +98,29 @@ class _Walk(Generic[T]):
         self._kinds, self._limit, self._sift = kinds, limit, sift
         self.items: list[T] = []
         self.total, self.missing = 0, passed
-        self.answered = False  # one that the page is to be filled from
+        self.answered = False  # whether a store of this page has answered
         self.failed: HoldfastError | None = None
 
     async def ask(self, kind: str, after: str | None, most: int, *, first: bool) -> Page[T] | None:
-        """What one store has, or None if it cannot be asked and there are others."""
-
-        async def work() -> Page[T]:
-            place = await self._places.place(self._query.tenant, kind)  # which may open it
-            return await self._fetch(place.store, after, most)
-
+        """The results of one store; None if it is unavailable and there are others."""
+        places, tenant = self._places, self._query.tenant
         if len(self._kinds) == 1:
-            found = await work()
+            found = await self._fetch((await places.place(tenant, kind)).store, after, most)
         else:
-            try:
-                found = await self._places.lists.ask(kind, work)
-            except LogDamaged:
-                raise
-            except (StoreError, MissingExtra) as error:
+            told = await places.ask(
+                places.lists, tenant, kind, lambda store: self._fetch(store, after, most)
+            )
+            if isinstance(told, HoldfastError):
                 self.missing.add(kind)
-                self.failed = self.failed or error
+                self.failed = self.failed or told
                 return None
+            _, found = told
         self.total += (found.total or 0) if first else 0
         return found
 
     async def fill(self, n: int, after: str | None) -> str | None:
-        """Take from the n-th store what it has behind a cursor, as far as there is room. Where the
-        list goes on behind the page; None if at the next store, in the same page, or nowhere."""
+        """Add the results of the n-th store after a cursor, as far as there is room. Returns the
+        cursor of the next page; None if this page continues in the next store, or the list ends."""
         for turn in range(ROUNDS):
             room = self._limit - len(self.items)
             found = await self.ask(self._kinds[n], after, room, first=turn == 0)
@@ -154,8 +148,8 @@ class _Walk(Generic[T]):
 def _read(
     query: Query | PendingQuery, kinds: Sequence[str], cursor: str | None, *, one: bool
 ) -> tuple[int, str | None, set[str]]:
-    """The store that a cursor stands in, the place in it, and the stores that were passed over on
-    the way; one that names no store stands in the first."""
+    """The store that a cursor is in, the store's own cursor, and the stores that were skipped. A
+    cursor that names no store is in the first."""
     if cursor is None or MARK not in cursor:
         return 0, cursor, set()
     mark, _, inner = cursor.partition(MARK)
@@ -164,14 +158,14 @@ def _read(
     if one or first not in names:
         raise InvalidValue(
             field="cursor",
-            problem="belongs to another query, or to a store that is no more",
+            problem="belongs to another query, or to a store that no longer exists",
             remedy="start from the first page",
         )
     return names[first], inner or None, {kinds[names[name]] for name in rest if name in names}
 
 
 def _name(query: Query | PendingQuery, kind: str) -> str:
-    """What names a store in the cursors of one query."""
+    """The name of a store in the cursors of a query."""
     about = (query.named, query, kind)
     text = msgspec.json.encode(about, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:16]

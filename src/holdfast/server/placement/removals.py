@@ -1,5 +1,5 @@
-"""Which sessions this server is removing right now. A session is closed before it is gone; whoever
-reads it waits here to learn which of the two it was."""
+"""The sessions that this process is deleting. A session is closed before it is deleted; a reader
+waits here to learn whether it was closed or deleted."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from ...log.events import Scope
 
 
 class Removals:
-    """The removals that are going on in this process."""
+    """The deletions in progress in this process."""
 
     def __init__(self) -> None:
         self._going: dict[Scope, set[asyncio.Future[None]]] = {}
 
     @contextmanager
     def of(self, scope: Scope) -> Iterator[None]:
-        """A session is being removed for as long as the block lasts, whether that succeeds or
-        not."""
+        """Mark a session as being deleted inside the block."""
         done = asyncio.get_running_loop().create_future()
         going = self._going.setdefault(scope, set())
         going.add(done)
@@ -32,6 +31,6 @@ class Removals:
                 self._going.pop(scope, None)
 
     async def over(self, scope: Scope) -> None:
-        """Wait until nobody here removes this session any more."""
+        """Wait until no deletion of this session is in progress."""
         while going := self._going.get(scope):
             await asyncio.wait([*going])

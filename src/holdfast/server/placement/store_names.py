@@ -1,5 +1,4 @@
-"""What strangers are told of a place: the kind of its store, as the server calls it, and never a
-path or an address."""
+"""The names of stores that clients may see: the kind of a store, never its path or address."""
 
 from __future__ import annotations
 
@@ -14,23 +13,23 @@ from ...stores.copy import place_name
 from ...stores.port import Store
 from ...values.records import Receipt, Remains
 from ...wire import End, failed
-from ..engines import Place
+from ..engines import TenantStore
 
-OURS = ("memory", "file", "sqlite", "postgres", "mongodb")  # what the name of a store begins with
-LOG = "log "  # what remains is in a log that is named by its incarnation, which is no place
-TENANT = " tenant "  # what may stand behind the name of a store
+OURS = ("memory", "file", "sqlite", "postgres", "mongodb")  # prefixes of the names of stores
+LOG = "log "  # prefix of a log that is named by its incarnation, not by a path
+TENANT = " tenant "  # may follow the name of a store
 MOVED = "session.moved"
 
 
-class Naming:
-    """The stores of a server by what `session.moved` calls them, once they have been open."""
+class StoreNames:
+    """The kinds of a server's stores, by the names that `session.moved` has for them."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._known: set[int] = set()
 
     async def learn(self, kind: str, store: Store) -> None:
-        """Know a store by its kind from now on."""
+        """Learn the name of a store."""
         if id(store) in self._known:
             return
         none = Scope("", "")
@@ -38,23 +37,23 @@ class Naming:
         self._known.add(id(store))
 
     def called(self, to: str) -> str:
-        """Where a session was moved to: a store of the server by its kind, any other store by what
-        it is. What is no store's name is what somebody wrote for others to read."""
+        """The public name of the place that a session was moved to: the kind for a store of the
+        server, the type for any other store. A free text is kept as it is."""
         if (kind := self._kinds.get(to.partition(TENANT)[0])) is not None:
             return kind
         sort, colon, _ = to.partition(":")
         return f"another {sort} store" if colon and sort in OURS else to
 
     def row(self, row: Row) -> Row:
-        """A row as it is shown: in what was moved, nothing runs or waits any more."""
+        """The public form of a row. A session that was moved has no run and no pending items."""
         return row if row.sealed is None else replace(self.whole(row), run=None, pending={})
 
     def whole(self, row: Row) -> Row:
-        """A row with all that is stored of it."""
+        """The public form of a row, with all that is stored."""
         return row if row.sealed is None else replace(row, sealed=self.called(row.sealed))
 
     def event(self, event: Event) -> Event:
-        """An event as it is shown: with its defaults written out."""
+        """The public form of an event, with all default values."""
         if event.kind != MOVED:
             return complete(event)
         about = event.json()
@@ -63,26 +62,26 @@ class Naming:
         return complete(replace(event, data=to_json({**about, "to": self.called(to)})))
 
     def error(self, error: HoldfastError) -> HoldfastError:
-        """An error as it is shown."""
+        """The public form of an error."""
         if not isinstance(error, SessionMoved):
             return error
         return SessionMoved(**{**error.fields, "to": self.called(error.to)})
 
     def end(self, end: End) -> End:
-        """The end of a stream as it is shown."""
+        """The public form of the end of a stream."""
         if end.error is None or end.error.code != SessionMoved.code:
             return end
         moved = SessionMoved(**end.error.fields)
         return replace(end, error=failed(self.error(moved)).error)
 
 
-def remaining(place: Place, receipt: Receipt) -> Receipt:
-    """A receipt as it is shown, of a removal in this store."""
+def remaining(place: TenantStore, receipt: Receipt) -> Receipt:
+    """The public form of a receipt for a deletion in this store."""
     return replace(receipt, remains=remains(place, receipt.remains))
 
 
-def remains(place: Place, left: tuple[Remains, ...] | list[Remains]) -> tuple[Remains, ...]:
-    """What is left in a store, as it is shown: in which part of it, but not where that is."""
+def remains(place: TenantStore, left: tuple[Remains, ...] | list[Remains]) -> tuple[Remains, ...]:
+    """The public form of what remains in a store: the part of the store, without its location."""
     at, shown = place.store.info().location, f"the {place.kind} store"
 
     def where(text: str) -> str:

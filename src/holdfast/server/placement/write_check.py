@@ -1,5 +1,5 @@
-"""Whether the default store takes writes: found out by one that changes nothing, now and then, and
-remembered in between. Whoever asks whether a server is ready may ask every second."""
+"""A check whether the default store accepts writes: a write without an effect, whose result is
+cached. So clients may call the readiness route every second."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ...stores.port import Store
 LOGGER = logging.getLogger("holdfast.server")
 OK = "ok"
 PATIENCE = 5.0  # seconds that a store has to answer
-GOOD = 10.0  # seconds that a store is believed to take writes which has just taken one
-AGAIN = 1.0  # seconds before one is tried again that does not
+GOOD = 10.0  # seconds for which a successful write is believed
+AGAIN = 1.0  # seconds between two attempts after a failure
 NOBODY = Scope("~ready", "ready")
 
 
-class Writing:
-    """What is known about the writes of a store. `store` opens it."""
+class WriteCheck:
+    """Whether a store accepts writes. `store` opens it."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Writing:
         self._trying: asyncio.Task[None] | None = None
 
     async def works(self) -> str:
-        """`ok`, or what is wrong, in words that name no place. Where it was wrong before, nobody
-        waits for what the next attempt comes to."""
+        """`ok`, or what is wrong, without the location of the store. After a failure, callers do
+        not wait for the next attempt."""
         if self._trying is None and self._clock() >= self._until:
             self._trying = asyncio.create_task(self._try(), name="writes")
         trying = self._trying
@@ -51,20 +51,19 @@ class Writing:
     async def _try(self) -> None:
         try:
             store = await self._store()
-            # A name that nobody has is given up: a write of nothing, which a store that is read
-            # only refuses like any other.
+            # Releasing a claim that nobody holds changes nothing, but a read-only store rejects it.
             await store.unclaim(NOBODY.tenant, NOBODY.session, NOBODY)
             found = OK
         except HoldfastError as error:
             found = _refused(error.code)
-        except Exception as error:  # whatever a store of the program's own raises
-            LOGGER.error("the store takes no writes: %s", type(error).__name__)
+        except Exception as error:  # a custom store may raise anything
+            LOGGER.error("the store does not accept writes: %s", type(error).__name__)
             found = _refused("failed")
         self._known, self._trying = found, None
         self._until = self._clock() + (GOOD if found == OK else AGAIN)
 
     async def aclose(self) -> None:
-        """End an attempt that is going on."""
+        """Cancel an attempt that is in progress."""
         if self._trying is not None:
             await ended(self._trying)
 

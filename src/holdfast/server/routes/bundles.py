@@ -1,13 +1,10 @@
-"""Bundles: a session in one file, given out and taken in."""
+"""Bundles: sessions as files, exported, moved and imported."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from litestar import Request, Response, get, post
@@ -16,37 +13,38 @@ from litestar.params import FromQuery, QueryParameter
 
 from ...bundle import Mode, export_bundle, import_bundle, validate_bundle
 from ...bundle.check import Checked, check_bundle
-from ...errors import Forbidden, HoldfastError, LeaseHeld, SessionNotFound, UnknownAgent
+from ...errors import Forbidden, LeaseHeld, SessionNotFound, UnknownAgent
 from ...log.catalog import Row
 from ...log.events import Scope
 from ...wire.bundles import BundleShown, BundleTaken
-from ..engines import Place
-from ..http.context import Ask, Asking, SessionId
+from ..engines import TenantStore, serving
+from ..http.context import Context, RequestContext
 from ..http.errors import JSON
-from ..http.file_response import given_out
-from ..uploads.agent_adoption import serving
-from .sessions import check_id, unsettle
+from ..http.file_response import made_file
+from .parameters import LAST, SESSION, SessionId, Text
+from .sessions import check_id
 
 SCOPE = {"scope": "bundles"}
 TAKEN = {**SCOPE, "body": "raw"}
 ZIP = "application/zip"
-LETS_GO, SOON = 2.0, 0.02  # seconds: how long, and between two attempts
+LETS_GO, SOON = 2.0, 0.02  # seconds to wait for a released lease, and between two attempts
 Form: TypeAlias = Literal["archive", "json"]
-Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
-Threads = Annotated[list[str] | None, QueryParameter(description="Only these; all by default.")]
-Upto = Annotated[int | None, QueryParameter(ge=1, le=(1 << 53) - 1)]
+Threads = Annotated[
+    list[str] | None, QueryParameter(description="Only these threads; all by default.")
+]
+Upto = Annotated[int | None, QueryParameter(ge=1, le=LAST)]
 FILE = ResponseSpec(bytes, media_type=ZIP, description="The bundle, as an archive or as JSON.")
 BODY = "The body is the bundle itself, as an archive or as JSON."
 
 
 @get(
-    "/sessions/{session_id:str}/bundle",
+    f"{SESSION}/bundle",
     opt=SCOPE,
     operation_id="export_bundle",
     responses={200: FILE},
 )
 async def export(
-    ask: Ask,
+    ctx: Context,
     session_id: SessionId,
     mode: FromQuery[Mode] = "sanitized",
     purpose: FromQuery[Literal["share", "copy"]] = "share",
@@ -54,138 +52,127 @@ async def export(
     threads: Threads = None,
     upto: Upto = None,
 ) -> Response[Any]:
-    """A session as a bundle. `sanitized` leaves secrets and names out, `local` takes all as it
-    is; a `copy` may go on elsewhere."""
-    return await _given(ask, session_id, form, mode, purpose=purpose, threads=threads, upto=upto)
+    """Export a session as a bundle. `sanitized` removes secrets and names, `local` keeps
+    everything; a `copy` can be continued on another server."""
+    return await _given(ctx, session_id, form, mode, purpose=purpose, threads=threads, upto=upto)
 
 
 @post(
-    "/sessions/{session_id:str}/bundle/move",
+    f"{SESSION}/bundle/move",
     status_code=200,
     opt={**SCOPE, "once": "same"},
     operation_id="move_bundle",
     responses={200: FILE},
 )
 async def move(
-    ask: Ask,
+    ctx: Context,
     session_id: SessionId,
     form: FromQuery[Form] = "archive",
     to: Text = None,
 ) -> Response[Any]:
-    """A session as a bundle, with all as it is, to go on elsewhere: here it is sealed, as moved
-    to `to`. 409 while somebody drives it. The same again gives the same bundle."""
-    ask.caller.need("sessions:write")
+    """Export a session as a bundle with everything, to continue it on another server. Here it is
+    sealed, as moved to `to`. 409 while it has a run. A repeated request gives the same bundle."""
+    ctx.caller.need("sessions:write")
     until = time.monotonic() + LETS_GO
     while True:
         try:
-            more: Any = {"purpose": "move", "move_to": to, "actor": ask.actor}
-            return await _given(ask, session_id, form, "local", **more)
+            more: Any = {"purpose": "move", "move_to": to, "actor": ctx.actor}
+            return await _given(ctx, session_id, form, "local", **more)
         except LeaseHeld:
-            _, row = await ask.find(session_id)
+            _, row = await ctx.find(session_id)
             if row.run == "running" or time.monotonic() > until:
                 raise
-        await asyncio.sleep(SOON)  # whoever has just brought a run to its end lets go of it
+        await asyncio.sleep(SOON)  # the driver of a run that has just ended releases its lease
 
 
 async def _given(
-    ask: Asking, session_id: str, form: Form, mode: Mode, **more: Any
+    ctx: RequestContext, session_id: str, form: Form, mode: Mode, **more: Any
 ) -> Response[Any]:
-    place, row = await ask.find(session_id)
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-bundle-"))
-    try:
-        made = await export_bundle(
-            (place.store, row.scope),
-            mode,
-            to=folder / ("bundle.json" if form == "json" else "bundle.zip"),
-            **more,
-        )
-    except BaseException:
-        await asyncio.to_thread(shutil.rmtree, folder)
-        raise
-    headers = {"x-bundle-id": made.bundle_id, "content-length": str(made.size)}
-    kind = JSON if form == "json" else ZIP
-    return given_out(Path(made.path), kind, headers, ask.patience)
+    place, row = await ctx.find(session_id)
+    name, kind = ("bundle.json", JSON) if form == "json" else ("bundle.zip", ZIP)
+    async with made_file(name, kind, ctx.patience) as file:
+        made = await export_bundle((place.store, row.scope), mode, to=file.path, **more)
+    return file.response({"x-bundle-id": made.bundle_id, "content-length": str(made.size)})
 
 
 @post("/bundles", opt=TAKEN, operation_id="import_bundle", description=BODY)
 async def take(
-    ask: Ask,
+    ctx: Context,
     request: Request[Any, Any, Any],
     session: Text = None,
     purpose: FromQuery[Literal["continue", "read"]] = "continue",
     accept_redacted: FromQuery[bool] = False,
     store: Text = None,
 ) -> BundleTaken:
-    """Make a session of a bundle, under its own id or another. The same bundle again is the same
-    session. Somebody else's needs the scope `sessions:all`. To go on with one needs the scope
-    `pending:decide`, and where two persons decide `admin`: what it says was allowed is.
-    `warnings` say where no agent here serves it, so that it can be read and removed only."""
+    """Import a bundle as a session, under its own id or another. Importing it again gives the same
+    session. A bundle of another user needs the scope `sessions:all`. Continuing one needs the scope
+    `pending:decide`, or `admin` if the server requires two persons, because its permissions apply.
+    `warnings` say if no agent of this server serves it; then it can only be read and deleted."""
+    caller, places = ctx.caller, ctx.service.places
     if purpose == "continue":
-        ask.caller.need("admin" if ask.service.settings.two_person else "pending:decide")
+        caller.need("admin" if ctx.service.settings.two_person else "pending:decide")
     if session is not None:
         check_id(session)
     data = await request.body()
-    caller, all = ask.caller, ask.caller.may("sessions:all")
-    checked = await check_bundle(data, allow_secrets=True)
-    facts = checked.bundle.document.session
-    _check_owner(ask, facts.user)
-    if purpose == "continue":
-        await _check_choices(ask, checked)
-    id = session if session is not None else facts.session
-    check_id(id)
-    place = await ask.service.places.place(caller.tenant, store)
-    async with ask.service.places.beginning(place.tenant, id):
-        await ask.service.places.settle(place, id, {}, sure=store is None)
-        try:
-            done = await import_bundle(
-                place.store,
-                data,
-                session=id,
-                tenant=caller.tenant,
-                purpose=purpose,
-                accept_redacted=accept_redacted,
-                allow_secrets=True,
-                names=all,
-            )
-        except HoldfastError:
-            await unsettle(place, ask, id)
-            raise
+    id = await _check(ctx, data, session, continues=purpose == "continue")
+    place = await places.place(caller.tenant, store)
+    async with places.creation(place, id, sure=store is None):
+        done = await import_bundle(
+            place.store,
+            data,
+            session=id,
+            tenant=caller.tenant,
+            purpose=purpose,
+            accept_redacted=accept_redacted,
+            allow_secrets=True,
+            names=caller.may("sessions:all"),
+        )
     try:
-        place, row = await ask.find(done.session, sure=False)
-    except SessionNotFound:  # its log says that it is another's than its document does
+        place, row = await ctx.find(done.session, sure=False)
+    except SessionNotFound:  # its log names another user than its document
         if done.fresh:
             await place.store.delete(Scope(caller.tenant, done.session))
-            await unsettle(place, ask, id)
+            await places.forget(place, id)
         raise _not_yours() from None
-    ask.note(session=done.session)
+    ctx.note(session=done.session)
     told = {name: getattr(done, name) for name in done.__struct_fields__}
-    return BundleTaken(**told, warnings=await _unserved(ask, place, row))
+    return BundleTaken(**told, warnings=await _unserved(ctx, place, row))
 
 
-async def _check_choices(ask: Asking, checked: Checked) -> None:
-    """Refuse a session that would go on with models or limits that clients may not choose. One
-    that no agent here serves does not go on."""
+async def _check(ctx: RequestContext, data: bytes, session: str | None, *, continues: bool) -> str:
+    """Reject a bundle that the caller may not import; the id of its session."""
+    checked = await check_bundle(data, allow_secrets=True)
+    facts = checked.bundle.document.session
+    if facts.user != ctx.caller.principal and not ctx.caller.may("sessions:all"):
+        raise _not_yours()
+    if continues:
+        await _check_choices(ctx, checked)
+    id = session if session is not None else facts.session
+    check_id(id)
+    return id
+
+
+async def _check_choices(ctx: RequestContext, checked: Checked) -> None:
+    """Reject a session that would continue with models or limits that clients may not choose. A
+    session that no agent of this server serves does not continue."""
     agent = checked.bundle.document.session.agent
     with suppress(UnknownAgent):
-        _, engine, key = serving(ask.service.engines, agent)
-        if (choices := ask.service.choices(engine, key)) is not None:
+        _, engine, key = serving(ctx.service.engines, agent)
+        if (choices := ctx.service.choices(engine, key)) is not None:
             await asyncio.to_thread(choices.check_bundle, checked.bundle, checked.states)
 
 
-async def _unserved(ask: Asking, place: Place, row: Row) -> list[str]:
-    """That no agent here serves a session, if it is so."""
+async def _unserved(ctx: RequestContext, place: TenantStore, row: Row) -> list[str]:
+    """A warning if no agent of this server serves a session."""
     try:
-        await ask.engine_of(place, row)
+        await ctx.engine_of(place, row)
     except UnknownAgent as error:
         known = ", ".join(error.available)
-        lacks = f"no agent here serves {error.agent!r}: it can be read and removed, and goes on"
-        return [f"{lacks} where that agent is served (here are: {known})"]
+        return [
+            f"this server does not serve the agent {error.agent!r}: the session can be read and "
+            f"deleted here, and continues on a server with that agent (agents here: {known})"
+        ]
     return []
-
-
-def _check_owner(ask: Asking, user: str | None) -> None:
-    if user != ask.caller.principal and not ask.caller.may("sessions:all"):
-        raise _not_yours()
 
 
 def _not_yours() -> Forbidden:
@@ -205,7 +192,7 @@ def _not_yours() -> Forbidden:
 async def validate(
     request: Request[Any, Any, Any], allow_secrets: FromQuery[bool] = False
 ) -> BundleShown:
-    """Whether a bundle is whole, and what it says of itself; 400 with every fault if not."""
+    """Validate a bundle, and return a summary of it; 400 with every fault if it is invalid."""
     bundle = await validate_bundle(await request.body(), allow_secrets=allow_secrets)
     about = bundle.document
     return BundleShown(

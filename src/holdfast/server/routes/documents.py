@@ -1,4 +1,4 @@
-"""The OpenAPI document, made out of the routes and of the types that they take and give."""
+"""The OpenAPI document, generated from the routes and the types of their bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "The same key with the same request is answered in the same way, and done once.",
+    "description": "Repeating a request with the same key returns the first response again.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 CHANGES = ("post", "put", "patch", "delete")
@@ -35,7 +35,7 @@ ARCHIVE = {
     "required": True,
     "content": {"application/gzip": BYTES, "application/octet-stream": BYTES},
 }
-# What is taken that is no JSON, by operation.
+# Bodies that are not JSON, by operation.
 RAW = {
     **{"import_bundle": BUNDLE, "validate_bundle": BUNDLE},
     **{"write_file": FILE, "restore_files": ARCHIVE},
@@ -44,25 +44,32 @@ STREAMED = {"schema": {"type": "string", "description": "Server-sent events."}}
 OPEN = ("health", "ready")  # need no key
 OTHERS = (Imported, Display, Decision, Result, Status, Receipt)
 REF = "#/components/schemas/{name}"
+# Published names of types that have other names in the code, or had a namesake once.
+PUBLISHED = {
+    "File": "holdfast.wire.files.File",
+    "FileChanges": "holdfast.state.values.File",
+    "Queued": "holdfast.harness.parts.views.Queued",
+    "QueuedInput": "holdfast.state.values.Queued",
+}
 
 
-class Nowhere(Router):
-    """In place of Litestar's own pages, which have failures of another shape."""
+class NoLitestarPages(Router):
+    """Replaces Litestar's own pages, whose errors have another shape."""
 
     def register(self, value: Any) -> list[Any]:
         return []
 
 
 def document(app: Litestar, base: str = "") -> dict[str, Any]:
-    """The document of an app that is mounted at `base`: paths and parameters as Litestar reads
-    them off the routes, types as msgspec knows them, which is how requests are checked."""
+    """The document of an app that is mounted at `base`: paths and parameters from Litestar, types
+    from msgspec, which validates the requests."""
     found: dict[str, Any] = app.openapi_schema.to_schema()
     found["servers"] = [{"url": base or "/"}]
     shapes = [value for value in vars(wire).values() if _is_shape(value)]
     _, types = msgspec.json.schema_components(
         [*shapes, *OTHERS], ref_template=REF, schema_hook=_hook
     )
-    found["components"]["schemas"].update(types)
+    found["components"]["schemas"].update(_published(types))
     found["components"]["schemas"]["DisplayShown"] = {"$ref": REF.format(name="Display")}
     for path in found["paths"].values():
         for method, operation in path.items():
@@ -74,6 +81,18 @@ def document(app: Litestar, base: str = "") -> dict[str, Any]:
                 operation["responses"]["200"]["content"][STREAM] = STREAMED
             if method in CHANGES:
                 operation.setdefault("parameters", []).append(KEY)
+    return found
+
+
+def _published(types: dict[str, Any]) -> dict[str, Any]:
+    """The types under their published names."""
+    text = msgspec.json.encode(types).decode()
+    for name, published in PUBLISHED.items():
+        text = text.replace(f'"{REF.format(name=name)}"', f'"{REF.format(name=published)}"')
+    found: dict[str, Any] = {}
+    for name, shape in msgspec.json.decode(text).items():
+        published = PUBLISHED.get(name, name)
+        found[published] = {**shape, "title": published.rpartition(".")[2]}
     return found
 
 
@@ -89,14 +108,14 @@ def _hook(kind: type) -> dict[str, Any]:
 
 @get("/openapi.json", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
 def api(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """All that can be asked of this server."""
+    """The OpenAPI document of this server."""
     found = document(request.app, base_of(request.scope))
     return Response(msgspec.json.encode(found), media_type=MediaType.JSON)
 
 
 @get("/docs", opt=PUBLIC, include_in_schema=False, sync_to_thread=False)
 def docs(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """The same, for people."""
+    """The OpenAPI document as an HTML page."""
     found = msgspec.to_builtins(document(request.app, base_of(request.scope)), str_keys=True)
     headers = {"content-security-policy": POLICY}
     return Response(page(found).encode(), media_type=MediaType.HTML, headers=headers)

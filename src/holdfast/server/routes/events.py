@@ -1,5 +1,5 @@
-"""What happens in a session, as server-sent events or page by page; and what waits for a person in
-all of them, for whoever waits to be told."""
+"""The events of a session, as a stream or in pages; and the inbox, the pending items of all
+sessions."""
 
 from __future__ import annotations
 
@@ -20,62 +20,62 @@ from ...log.catalog import Pending, PendingQuery, Row
 from ...log.events import Event
 from ...stores.port import Store
 from ...wire import NOW, START, EventPage, PendingPage, cursor, read_cursor
-from ..http.context import Ask, SessionId, Thread
+from ..http.context import Context
 from ..http.headers import asks_for, takes
 from ..http.middleware import STREAM
 from ..placement import pagination
-from ..streams.response import Streamed
-from ..streams.session_stream import Wish, begin
+from ..streams.response import StreamResponse
+from ..streams.session_stream import StreamRequest, begin
+from .parameters import LAST, READ, SESSION, Cursor, SessionId, Text, Thread
+from .parameters import Limit as InboxLimit
 
-PAGE_BYTES = 4 << 20  # of events in one page; one that is larger comes alone
-LOOK = 0.5  # seconds between two looks at the inbox
-READ = {"scope": "sessions:read"}
+PAGE_BYTES = 4 << 20  # of events in one page; a larger event has a page of its own
+LOOK = 0.5  # seconds between two queries of the inbox
 After = Annotated[
     str | None,
     QueryParameter(
         name="after",
         max_length=600,
-        description="A cursor: what follows it. A bare number is one of this log, `now` the end "
-        "of it. The header Last-Event-ID goes before it.",
+        description="Return what follows this cursor: one from a response, the number of an event, "
+        "or `now` for the end of the log. The header Last-Event-ID takes precedence.",
     ),
 ]
 Limit = Annotated[int, QueryParameter(ge=1, le=1_000)]
 Until = Annotated[
     Literal["idle"] | None,
-    QueryParameter(name="until", description="End the stream when nothing goes on any more."),
+    QueryParameter(name="until", description="End the stream when the session is idle."),
 ]
 Input = Annotated[
     int | None,
     QueryParameter(
         name="input",
         ge=1,
-        le=(1 << 53) - 1,
-        description="A message: show what becomes of it, and end with its result.",
+        le=LAST,
+        description="The number of a message: stream its run, and end with its result.",
     ),
 ]
 Deltas = Annotated[
-    bool, QueryParameter(name="deltas", description="Whether to show text in flight.")
+    bool,
+    QueryParameter(
+        name="deltas", description="Whether to include the text of unfinished messages."
+    ),
 ]
 LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=600)]
 Wait = Annotated[
     float,
-    QueryParameter(name="wait", ge=0, le=3_600, description="Seconds to wait for something new."),
+    QueryParameter(name="wait", ge=0, le=3_600, description="Seconds to wait for a change."),
 ]
 Tag = Annotated[
     str | None,
-    QueryParameter(name="tag", max_length=64, description="`tag` of a page: wait for another one."),
+    QueryParameter(
+        name="tag", max_length=64, description="The `tag` of a page: wait until the page changes."
+    ),
 ]
-Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
-Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=pagination.LONGEST)]
 
 
-@get(
-    "/sessions/{session_id:str}/events",
-    opt={**READ, "stream": True},
-    operation_id="get_events",
-)
+@get(f"{SESSION}/events", opt={**READ, "stream": True}, operation_id="get_events")
 async def events(
-    ask: Ask,
+    ctx: Context,
     request: Request[Any, Any, Any],
     session_id: SessionId,
     thread: Thread = "main",
@@ -86,36 +86,36 @@ async def events(
     input: Input = None,
     deltas: Deltas = True,
 ) -> Response[EventPage]:
-    """All that follows a cursor: a page of JSON, or with `Accept: text/event-stream` a stream that
-    goes on with what happens. `until` and `input` are for streams, and ask for one."""
+    """The events after a cursor: a page of JSON, or with `Accept: text/event-stream` a stream that
+    continues with new events. `until` and `input` also request a stream."""
     place = last_event_id or after
     ends = {"until": until, "input": input}
     if not _streams(request.headers.get("accept", ""), ends):
-        where, row = await ask.find(session_id, thread)
-        found = await page(where.store, row, place, limit, ask.hold)
-        shown = [ask.service.places.naming.event(event) for event in found.items]
+        where, row = await ctx.find(session_id, thread)
+        found = await page(where.store, row, place, limit, ctx.hold)
+        shown = [ctx.service.places.naming.event(event) for event in found.items]
         return Response(replace(found, items=shown), headers={"vary": "accept"})
     async with AsyncExitStack() as opened:
-        session = await opened.enter_async_context(ask.reading(session_id, thread))
-        wish = Wish(after=place, until=until, input=input, deltas=deltas)
-        reading = await begin(session, wish, ask.service.removals)
-        chunks = ask.service.streams.chunks(reading, ask.still, name=ask.name)
-        return Streamed(chunks, opened.pop_all(), patience=ask.patience)
+        session = await opened.enter_async_context(ctx.reading(session_id, thread))
+        wish = StreamRequest(after=place, until=until, input=input, deltas=deltas)
+        reading = await begin(session, wish, ctx.service.removals)
+        chunks = ctx.service.streams.chunks(reading, ctx.still, name=ctx.name)
+        return StreamResponse(chunks, opened.pop_all(), patience=ctx.patience)
 
 
 def _streams(accept: str, ends: Mapping[str, object]) -> bool:
-    """Whether a stream is asked for: outright, or by saying where it is to end. Who says that and
-    takes no stream is refused."""
+    """Whether a stream is requested: by the header Accept, or by a parameter that says where the
+    stream ends. Rejects such a parameter if the client does not accept a stream."""
+    if asks_for(accept, STREAM):
+        return True
     asked = [name for name, end in ends.items() if end is not None]
-    if asks_for(accept, STREAM) or not asked:
-        return asks_for(accept, STREAM)
-    if not takes(accept, STREAM):
+    if asked and not takes(accept, STREAM):
         raise InvalidValue(
             field=asked[0],
             problem="is for streams, and this request does not accept one",
             remedy=f"send the header Accept: {STREAM}",
         )
-    return True
+    return bool(asked)
 
 
 async def page(
@@ -125,7 +125,7 @@ async def page(
     limit: int,
     hold: Callable[[int], None] = lambda size: None,
 ) -> EventPage:
-    """The next events behind a cursor. `LogReplaced` where it is not of this log. `hold` is called
+    """The next events after a cursor (`LogReplaced` if it belongs to another log). `hold` is called
     with the size of the page before it is read."""
     head = row.head
     log, seq = (None, head) if after == NOW else read_cursor(after or START)
@@ -138,8 +138,11 @@ async def page(
             log=row.log,
         )
     if seq > head:
-        problem, remedy = f"is past event {head}, the last", "read from the beginning"
-        raise InvalidValue(field="after", problem=problem, remedy=remedy)
+        raise InvalidValue(
+            field="after",
+            problem=f"{seq} is past the end of the log (last event: {head})",
+            remedy="read from the beginning",
+        )
     found, size = await _outlined(store, row, seq, limit)
     hold(size)
     whole = [await _whole(store, row, event) for event in found]
@@ -148,7 +151,7 @@ async def page(
 
 
 async def _outlined(store: Store, row: Row, after: int, limit: int) -> tuple[list[Event], int]:
-    """The events of a page, without large data, and how many bytes they have with them."""
+    """The events of a page without large data, and their size in bytes with it."""
     found: list[Event] = []
     size = 0
     read = store.read(
@@ -176,34 +179,34 @@ async def _whole(store: Store, row: Row, event: Event) -> Event:
 
 @get("/pending", opt={**READ, "waits": True}, operation_id="list_inbox")
 async def inbox(
-    ask: Ask,
+    ctx: Context,
     what: Text = None,
     assignee: Text = None,
     session: Text = None,
     user: Text = None,
     store: Text = None,
     cursor: Cursor = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 50,
+    limit: InboxLimit = 50,
     wait: Wait = 0.0,
     tag: Tag = None,
 ) -> PendingPage:
-    """What waits for a person in all sessions of one's own, oldest first; with the scope
-    `sessions:all` in everybody's, or in those of `user`. It comes store by store, the default
-    first, or from `store` alone. With `wait`, the answer comes when something waits, or with
-    `tag`, when it is not what it was; at the latest after `wait` seconds, and then as it is. A
-    store that cannot be asked is named in `missing`, and looked at again while one waits."""
-    everybody = user is None and ask.caller.may("sessions:all")
+    """The pending items of all sessions of the caller, oldest first; with the scope `sessions:all`
+    those of all users, or of `user`. They are listed store by store, the default store first, or
+    from `store` alone. With `wait`, the response is sent when an item is pending, or with `tag` if
+    the page has changed, and after `wait` seconds at the latest. An unavailable store is named in
+    `missing`, and tried again while waiting."""
+    everybody = user is None and ctx.caller.may("sessions:all")
     query = PendingQuery(
-        tenant=ask.caller.tenant,
+        tenant=ctx.caller.tenant,
         session=session,
         what=what,
         assignee=assignee,
-        user=None if everybody else ask.acting_for(user),
+        user=None if everybody else ctx.acting_for(user),
     )
-    until = time.monotonic() + min(wait, ask.service.limits.wait_seconds)
+    until = time.monotonic() + min(wait, ctx.service.limits.wait_seconds)
     while True:
         page = await pagination.page(
-            ask.service.places,
+            ctx.service.places,
             query,
             lambda one, after, most: one.pending(query, cursor=after, limit=most),
             store=store,
@@ -214,13 +217,13 @@ async def inbox(
             items=page.items, cursor=page.cursor, tag=tag_of(page.items), missing=page.missing
         )
         news = bool(found.items) if tag is None else found.tag != tag
-        if news or time.monotonic() >= until or ask.service.streams.closed:
+        if news or time.monotonic() >= until or ctx.service.streams.closed:
             return found
         await asyncio.sleep(LOOK)
 
 
 def tag_of(items: Iterable[Pending]) -> str:
-    """What stands for just these items."""
+    """A hash of these items."""
     known = "\n".join(f"{item.session}/{item.thread}/{item.id}/{item.expires}" for item in items)
     return hashlib.sha256(known.encode()).hexdigest()[:32]
 

@@ -1,4 +1,4 @@
-"""Whether the server is there, and whether it can work. No key is needed for this."""
+"""Health and readiness of the server. These routes need no key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PUBLIC = {"public": True}
 
 @get("/health", opt=PUBLIC, operation_id="health", security=[])
 async def health(request: Request[Any, Any, Any]) -> Health:
-    """The server is there: its version, and what can be asked for by name."""
+    """The version of the server, and the names of its engines, agents, loaders and stores."""
     service: Service = request.app.state[SERVICE]
     return Health(
         status="closing" if service.closed else "ok",
@@ -37,11 +37,11 @@ async def health(request: Request[Any, Any, Any]) -> Health:
     opt=PUBLIC,
     operation_id="ready",
     security=[],
-    responses={503: ResponseSpec(Readiness, description="something is wrong")},
+    responses={503: ResponseSpec(Readiness, description="The server is not ready.")},
 )
 async def ready(request: Request[Any, Any, Any]) -> Response[Readiness]:
-    """Whether the server can do its work, and the default store be read and written: 200, or 503
-    and what is wrong."""
+    """Whether the server accepts requests and its default store can be read and written: 200, or
+    503 with the reason."""
     service: Service = request.app.state[SERVICE]
     parts = {"server": "closing" if service.closed else "ok", "store": await _store(service)}
     right = all(part == "ok" for part in parts.values())
@@ -59,7 +59,7 @@ async def _store(service: Service) -> str:
         return error.code
     except TimeoutError:
         return "no answer"
-    except Exception as error:  # whatever a store of the program's own raises
+    except Exception as error:  # a custom store may raise anything
         LOGGER.error("the store is not ready: %s", type(error).__name__)
         return "failed"
     return await service.writing.works()

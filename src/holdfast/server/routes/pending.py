@@ -1,4 +1,4 @@
-"""What waits for a person: looked at and decided, by those who may."""
+"""Pending items of a session: listed, approved, denied, answered, extended."""
 
 from __future__ import annotations
 
@@ -25,76 +25,76 @@ from ...log.events import (
 )
 from ...values.pending import Decision
 from ...wire import Answer, Approve, Asks, Deny, Extend
-from ..http.context import Ask, Asking, SessionId, Thread
+from ..http.context import Context, RequestContext
+from .parameters import DECIDE, READ, SESSION, SessionId, Thread
 
-READ = {"scope": "sessions:read"}
 Item = Annotated[str, PathParameter(min_length=1, max_length=512)]
-DECIDE = {"scope": "pending:decide"}
-BASE = "/sessions/{session_id:str}/pending"
+BASE = f"{SESSION}/pending"
 
 
 @get(BASE, opt=READ, operation_id="list_pending")
-async def waiting(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Asks:
-    """What waits for a person in a session, oldest first, also what its sub-agents ask."""
-    _, row = await ask.find(session_id, thread)
-    if row.sealed is not None:  # it waits where it was moved to, if anywhere
+async def waiting(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Asks:
+    """What waits for a person in a session, oldest first, also what its sub-agents ctx."""
+    _, row = await ctx.find(session_id, thread)
+    if row.sealed is not None:  # the session was moved, and its pending items with it
         return Asks(items=[])
-    async with ask.session(session_id, thread) as session:
-        await core_of(session).catch_up()
+    async with ctx.session(session_id, thread, current=True) as session:
         return Asks(items=await session.pending())
 
 
 @post(BASE + "/{item:str}/approve", status_code=200, opt=DECIDE, operation_id="approve")
 async def approve(
-    ask: Ask,
+    ctx: Context,
     session_id: SessionId,
     item: Item,
     data: JSONBody[Approve | None] = None,
     thread: Thread = "main",
 ) -> Decision:
-    """Let a call be made, perhaps with other arguments."""
-    said = data or Approve()
-    if said.arguments is not None and ask.service.settings.two_person:
-        raise Forbidden(problem="one person alone does not say what is called: approve it or deny")
-    answer = None if said.arguments is None else {"arguments": said.arguments}
-    return await _decide(ask, session_id, thread, item, "approved", said.reason, answer)
+    """Approve a pending tool call, optionally with other arguments."""
+    body = data or Approve()
+    answer = None if body.arguments is None else {"arguments": body.arguments}
+    if answer is not None and ctx.service.settings.two_person:
+        raise Forbidden(
+            problem="this server requires two persons, so the arguments of a call cannot be "
+            "changed: approve it as it is, or deny it"
+        )
+    return await _decide(ctx, session_id, thread, item, "approved", body.reason, answer)
 
 
 @post(BASE + "/{item:str}/deny", status_code=200, opt=DECIDE, operation_id="deny")
 async def deny(
-    ask: Ask,
+    ctx: Context,
     session_id: SessionId,
     item: Item,
     data: JSONBody[Deny | None] = None,
     thread: Thread = "main",
 ) -> Decision:
-    """Refuse a call; the model is told the reason."""
-    said = data or Deny()
-    return await _decide(ask, session_id, thread, item, "denied", said.reason)
+    """Deny a pending tool call; the model is told the reason."""
+    reason = None if data is None else data.reason
+    return await _decide(ctx, session_id, thread, item, "denied", reason)
 
 
 @post(BASE + "/{item:str}/answer", status_code=200, opt=DECIDE, operation_id="answer")
 async def answer(
-    ask: Ask, session_id: SessionId, item: Item, data: JSONBody[Answer], thread: Thread = "main"
+    ctx: Context, session_id: SessionId, item: Item, data: JSONBody[Answer], thread: Thread = "main"
 ) -> Decision:
-    """Answer a question, or say what an outside call came to."""
-    return await _decide(ask, session_id, thread, item, "answered", None, data.answer)
+    """Answer a question, or record the result of an external call."""
+    return await _decide(ctx, session_id, thread, item, "answered", None, data.answer)
 
 
 @post(BASE + "/{item:str}/extend", status_code=200, opt=DECIDE, operation_id="extend")
 async def extend(
-    ask: Ask, session_id: SessionId, item: Item, data: JSONBody[Extend], thread: Thread = "main"
+    ctx: Context, session_id: SessionId, item: Item, data: JSONBody[Extend], thread: Thread = "main"
 ) -> Asks:
-    """Let an item expire so many seconds from now, or never."""
-    async with ask.session(session_id, thread) as session:
-        await core_of(session).catch_up()
-        await _another(ask, session, item)
-        await session.extend(item, data.seconds, actor=ask.actor)
+    """Let a pending item expire in so many seconds, or never."""
+    async with ctx.session(session_id, thread, current=True) as session:
+        await _check_other_person(ctx, session, item)
+        await session.extend(item, data.seconds, actor=ctx.actor)
         return Asks(items=await session.pending())
 
 
 async def _decide(
-    ask: Asking,
+    ctx: RequestContext,
     id: str,
     thread: str,
     item: str,
@@ -102,40 +102,41 @@ async def _decide(
     reason: str | None,
     answer: Any = None,
 ) -> Decision:
-    async with ask.session(id, thread) as session:
-        await core_of(session).catch_up()
-        await _another(ask, session, item)
+    async with ctx.session(id, thread, current=True) as session:
+        await _check_other_person(ctx, session, item)
         try:
             return await settle_item(
                 core_of(session),
                 item,
                 outcome,
-                actor=ask.actor,
+                actor=ctx.actor,
                 reason=reason,
                 answer=answer,
                 channel="http",
             )
         except AlreadyDecided:
-            said = await _said(session, item, outcome, ask.actor) if ask.again else None
-            if said is None:
+            known = await _decided(session, item, outcome, ctx.actor) if ctx.again else None
+            if known is None:
                 raise
-            return said  # it was said, and nobody was there to answer; others may have decided
+            return known  # by an earlier attempt of this request
 
 
-async def _said(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
-    """What somebody was told, or was to be told, who has decided on an item or agreed to it."""
+async def _decided(session: Session, item: str, outcome: str, actor: str) -> Decision | None:
+    """The decision that an actor has made on an item, or their vote for it."""
     where, _ = await holder(core_of(session).live.store, session.key, item)
-    voters: dict[str | None, int] = {}  # who agreed, the last first
+    voters: dict[str | None, int] = {}  # who approved, the last first
     opened: PendingOpened | None = None
     async for event in core_of(session).live.store.read(where, reverse=True):
-        said = typed(event)
-        if isinstance(said, PendingSettled) and said.id == item:
-            if event.actor == actor and said.outcome == outcome:
+        payload = typed(event)
+        if getattr(payload, "id", None) != item:
+            continue
+        if isinstance(payload, PendingSettled):
+            if event.actor == actor and payload.outcome == outcome:
                 return Decision(item, outcome, actor, event.seq)
-        elif isinstance(said, PendingVoted) and said.id == item:
+        elif isinstance(payload, PendingVoted):
             voters[event.actor] = event.seq
-        elif isinstance(said, PendingOpened) and said.id == item:
-            opened = said
+        elif isinstance(payload, PendingOpened):
+            opened = payload
             break
     if opened is None or outcome != "approved" or actor not in voters:
         return None
@@ -143,22 +144,21 @@ async def _said(session: Session, item: str, outcome: str, actor: str) -> Decisi
     return Decision(item, "voted", actor, voters[actor], max(0, opened.approvals - before - 1))
 
 
-async def _another(ask: Asking, session: Session, item: str) -> None:
-    """With two persons, refuse to let those decide who have asked for what is to be decided: in the
-    thread in which the item waits, and in those above, which may have handed it on to it."""
-    if not ask.service.settings.two_person:
+async def _check_other_person(ctx: RequestContext, session: Session, item: str) -> None:
+    """If the server requires two persons, reject a decision of somebody whose messages led to the
+    item: in its thread, or in the threads above, which may have delegated the work."""
+    if not ctx.service.settings.two_person:
         return
     where, _ = await holder(core_of(session).live.store, session.key, item)
     asked: set[str | None] = {session.identity.user}
     thread: str | None = where.thread
     while thread is not None:
-        async with ask.session(session.key.session, thread) as above:
-            await core_of(above).catch_up()
-            asked |= await _askers(above)
+        async with ctx.session(session.key.session, thread, current=True) as above:
             parent = await _parent(above)
+            asked |= await _askers(above, parent)
             thread = None if parent is None else parent.thread
-    if ask.actor in asked:
-        raise Forbidden(problem="somebody else has to decide this")
+    if ctx.actor in asked:
+        raise Forbidden(problem="this server requires two persons: another person must decide this")
 
 
 async def _parent(session: Session) -> Parent | None:
@@ -166,25 +166,20 @@ async def _parent(session: Session) -> Parent | None:
     return None if row is None else row.parent
 
 
-async def _askers(session: Session) -> set[str | None]:
-    """Those whose words the run that is going has read, and who wanted them to be asked again."""
-    run = core_of(session).live.state.active
-    if run is None:
-        return set()
-    return await _forker(session) | await _senders(session, run.seq)
-
-
-async def _forker(session: Session) -> set[str | None]:
-    """Who had a thread branch off, which may have asked a message again."""
-    if (parent := await _parent(session)) is None:
-        return set()
+async def _askers(session: Session, parent: Parent | None) -> set[str | None]:
+    """The actors of the messages that the current run has read, and of the fork of its thread."""
     live = core_of(session).live
-    first = live.store.read(session.key, after=parent.at, limit=1, log=live.log)
-    return {event.actor async for event in first}
+    if live.state.active is None:
+        return set()
+    found = await _senders(session, live.state.active.seq)
+    if parent is not None:
+        first = live.store.read(session.key, after=parent.at, limit=1, log=live.log)
+        found |= {event.actor async for event in first}
+    return found
 
 
 async def _senders(session: Session, begun: int) -> set[str | None]:
-    """Whose words a run has read that began with this event."""
+    """The actors of the messages that a run has read which began with this event."""
     live = core_of(session).live
     inputs: set[int] = set()
     async for event in live.store.read(session.key, after=begun - 1, log=live.log):
@@ -197,7 +192,7 @@ async def _senders(session: Session, begun: int) -> set[str | None]:
 
 
 def _rewords(event: Event, inputs: Collection[int]) -> bool:
-    """Whether somebody gave one of these messages other words."""
+    """Whether an event changes the text of one of these messages."""
     payload = typed(event) if event.kind == "queue.changed" else None
     return isinstance(payload, QueueChanged) and any(str(seq) in payload.texts for seq in inputs)
 

@@ -1,5 +1,4 @@
-"""All that is stored of one person, in every store that their sessions can be in: given out, or
-erased."""
+"""The data of one person in all stores: export and erasure."""
 
 from __future__ import annotations
 
@@ -15,87 +14,93 @@ from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 from msgspec.structs import replace
 
-from ...errors import Forbidden, HoldfastError, UnknownAgent
+from ...errors import Forbidden, HoldfastError
 from ...log.catalog import Row
 from ...log.codec import check_name
 from ...log.events import Key
 from ...sessions import PersonErased, Sessions
 from ...values.records import Remains
 from ...wire import ErasedIn, ErasedPerson
-from ..engines import Place
-from ..http.context import Ask, Asking
-from ..placement.locator import Kept, Reached
-from ..placement.store_names import Naming, remains
+from ..engines import TenantStore
+from ..http.context import Context, RequestContext
+from ..placement.locator import StoreChoice, StoreOutcome
+from ..placement.store_names import StoreNames, remains
+from .parameters import READ
 
 LINES = "application/x-ndjson"
 BASE = "/people"
 NAMED = BASE + "/{user:str}"
 User = Annotated[str, PathParameter(min_length=1, max_length=512)]
 AnyUser = Annotated[
-    str, QueryParameter(min_length=1, max_length=512, description="Any name, also with a slash.")
+    str,
+    QueryParameter(
+        min_length=1, max_length=512, description="The user, whose name may contain a slash."
+    ),
 ]
 Reason = Annotated[str, QueryParameter(min_length=1, max_length=400)]
-Shared = Annotated[bool, QueryParameter(description="Also their events in the sessions of others.")]
+Shared = Annotated[bool, QueryParameter(description="Include their events in sessions of others.")]
 Store = Annotated[
     str | None,
-    QueryParameter(min_length=1, max_length=400, description="Only in this one; else in all."),
+    QueryParameter(min_length=1, max_length=400, description="Only in this store; all by default."),
 ]
-DryRun = Annotated[bool, QueryParameter(description="Only say what would be erased.")]
-RECORDS = ResponseSpec(str, media_type=LINES, description="A line of JSON for each record")
+DryRun = Annotated[
+    bool, QueryParameter(description="Report what would be erased, and erase nothing.")
+]
+RECORDS = ResponseSpec(str, media_type=LINES, description="One line of JSON for each record")
 
 
 @get(
     NAMED,
-    opt={"scope": "sessions:read"},
+    opt=READ,
     operation_id="export_person",
     responses={200: RECORDS},
     media_type=LINES,
 )
 async def export(
-    ask: Ask, user: User, shared: Shared = False, store: Store = None
+    ctx: Context, user: User, shared: Shared = False, store: Store = None
 ) -> Response[Any]:
-    """All that is stored of a person, a line of JSON for each event; one's own, or with the
-    scope `sessions:all` anybody's. A store that cannot be reached fails it as a whole."""
-    return await _export(ask, user, shared, store)
+    """Export all data of a user, one line of JSON for each record: of the caller, or with the scope
+    `sessions:all` of any user. Fails if a store is unavailable."""
+    return await _export(ctx, user, shared, store)
 
 
 @get(
     BASE,
-    opt={"scope": "sessions:read"},
+    opt=READ,
     operation_id="export_any_person",
     responses={200: RECORDS},
     media_type=LINES,
 )
 async def export_any(
-    ask: Ask, user: AnyUser, shared: Shared = False, store: Store = None
+    ctx: Context, user: AnyUser, shared: Shared = False, store: Store = None
 ) -> Response[Any]:
-    """The same, of a person whose name cannot stand in a path."""
-    ask.note(user=user)
-    return await _export(ask, user, shared, store)
+    """The same, for a user whose name cannot be part of a path."""
+    ctx.note(user=user)
+    return await _export(ctx, user, shared, store)
 
 
-async def _export(ask: Asking, user: str, shared: bool, store: str | None) -> Response[Any]:
+async def _export(ctx: RequestContext, user: str, shared: bool, store: str | None) -> Response[Any]:
     check_name("user", user)
-    if shared and not ask.caller.may("sessions:all"):
-        raise Forbidden(problem="`shared` needs the scope sessions:all", scope="sessions:all")
-    ask.acting_for(user)
-    places = [one.place for one in await _wanted(ask, store)]
-    naming = ask.service.places.naming
+    if shared and not ctx.caller.may("sessions:all"):
+        raise Forbidden(problem="shared=true needs the scope sessions:all", scope="sessions:all")
+    ctx.acting_for(user)
+    places = [one.place for one in await _wanted(ctx, store)]
+    naming = ctx.service.places.naming
     return Stream(lines(places, user, shared, naming), media_type=LINES)
 
 
-async def _wanted(ask: Asking, store: str | None) -> list[Reached]:
-    """The store that is asked for, which must be there, or all that there are."""
-    places, tenant = ask.service.places, ask.caller.tenant
+async def _wanted(ctx: RequestContext, store: str | None) -> list[StoreOutcome]:
+    """The store with this name, or all stores."""
+    places, tenant = ctx.service.places, ctx.caller.tenant
     if store is None:
         return await places.everywhere(tenant)
-    return [Reached(Kept(store), await places.place(tenant, store))]
+    return [StoreOutcome(StoreChoice(store), await places.place(tenant, store))]
 
 
 async def lines(
-    places: Sequence[Place], user: str, shared: bool, naming: Naming
+    places: Sequence[TenantStore], user: str, shared: bool, naming: StoreNames
 ) -> AsyncGenerator[bytes, None]:
-    """What is stored of a person, store by store, as lines."""
+    """The data of a person as lines of JSON, store by store."""
     for place in places:
         sessions = Sessions(place.store, tenant=place.tenant)
         async with aclosing(sessions.export_person(user, shared=shared)) as found:
@@ -107,43 +112,43 @@ async def lines(
 
 @delete(NAMED, status_code=200, opt={"scope": "people:erase"}, operation_id="erase_person")
 async def erase(
-    ask: Ask,
+    ctx: Context,
     user: User,
     reason: Reason,
     shared: Shared = True,
     dry_run: DryRun = False,
     store: Store = None,
 ) -> ErasedPerson:
-    """Delete a person's sessions, and erase their events in all others. What is held is refused
-    and told, and so is a store that cannot be reached; the rest goes on."""
-    return await _erase(ask, user, reason, shared, dry_run, store)
+    """Delete the sessions of a user, and erase their events in all other sessions. Sessions under
+    legal hold and unavailable stores are reported; everything else is erased."""
+    return await _erase(ctx, user, reason, shared, dry_run, store)
 
 
 @delete(BASE, status_code=200, opt={"scope": "people:erase"}, operation_id="erase_any_person")
 async def erase_any(
-    ask: Ask,
+    ctx: Context,
     user: AnyUser,
     reason: Reason,
     shared: Shared = True,
     dry_run: DryRun = False,
     store: Store = None,
 ) -> ErasedPerson:
-    """The same, of a person whose name cannot stand in a path."""
-    ask.note(user=user)
-    return await _erase(ask, user, reason, shared, dry_run, store)
+    """The same, for a user whose name cannot be part of a path."""
+    ctx.note(user=user)
+    return await _erase(ctx, user, reason, shared, dry_run, store)
 
 
 async def _erase(
-    ask: Asking, user: str, reason: str, shared: bool, dry_run: bool, store: str | None
+    ctx: RequestContext, user: str, reason: str, shared: bool, dry_run: bool, store: str | None
 ) -> ErasedPerson:
     check_name("user", user)
     check_name("reason", reason)
     done: list[ErasedIn] = []
     failures: list[HoldfastError] = []
-    for one in await _wanted(ask, store):
+    for one in await _wanted(ctx, store):
         about: dict[str, Any] = {"store": one.kept.kind, "options": one.kept.options}
         try:
-            found = await _erase_in(ask, one.place, user, reason, shared, dry_run)
+            found = await _erase_in(ctx, one.place, user, reason, shared, dry_run)
             left = [*remains(one.place, found.remains)]
             done.append(ErasedIn(**about, **{**_fields(found), "remains": left}))
         except HoldfastError as error:
@@ -152,7 +157,7 @@ async def _erase(
     if len(failures) == len(done):
         raise failures[0]
     if not dry_run:
-        await (await ask.service.once()).forget_person(ask.caller.tenant, user, ask.once)
+        await (await ctx.service.once()).forget_person(ctx.caller.tenant, user, ctx.once)
     return _together(done, dry_run)
 
 
@@ -160,13 +165,13 @@ def _fields(found: PersonErased) -> dict[str, Any]:
     return {name: getattr(found, name) for name in found.__struct_fields__ if name != "dry_run"}
 
 
-def _unreached(kept: Kept) -> Remains:
-    what = "what it has of this person: it failed, and may have lost some of it or nothing"
-    return Remains(where=str(kept), what=what, remedy="erase again once it can be reached")
+def _unreached(kept: StoreChoice) -> Remains:
+    what = "its data of this person: it failed, and may have erased some of the data or none"
+    return Remains(where=str(kept), what=what, remedy="erase again once the store is available")
 
 
 def _together(done: Sequence[ErasedIn], dry_run: bool) -> ErasedPerson:
-    """What was erased in all stores. An id that is in several counts once, its events together."""
+    """The sum of what was erased in all stores. A session in several stores is listed once."""
     events: Counter[str] = Counter()
     removed: Counter[str] = Counter()
     for one in done:
@@ -184,68 +189,66 @@ def _together(done: Sequence[ErasedIn], dry_run: bool) -> ErasedPerson:
 
 
 async def _erase_in(
-    ask: Asking, place: Place, user: str, reason: str, shared: bool, dry_run: bool
+    ctx: RequestContext, place: TenantStore, user: str, reason: str, shared: bool, dry_run: bool
 ) -> PersonErased:
-    """Erase a person in one store, and what the server keeps beside of what is gone there, also
-    where the store fails halfway."""
-    sessions = Sessions(place.store, tenant=place.tenant, actor=ask.actor)
+    """Erase a person in one store, and the server's own records of the deleted sessions, also if
+    the store fails halfway."""
+    sessions = ctx.sessions(place)
     if dry_run:
         return await sessions.erase_person(user, reason=reason, shared=shared, dry_run=True)
     with ExitStack() as going:
-        agents, left = await _stop(ask, place, sessions, user, going)
+        agents, left = await _stop(ctx, place, sessions, user, going)
         try:
             done = await sessions.erase_person(user, reason=reason, shared=shared)
         except HoldfastError:
             with suppress(HoldfastError):
                 keys = [Key(place.tenant, session, "main") for session in agents]
                 gone = [key.session for key in keys if await place.store.row(key) is None]
-                await _forget(ask, place, gone)
+                await _forget(ctx, place, gone)
             raise
-    await _forget(ask, place, done.sessions, done.events)
+    await _forget(ctx, place, done.sessions, done.events)
     for agent in sorted({*agents.values()}):
-        await ask.service.adopting.forget(place, agent)
+        await ctx.service.adopting.forget(place, agent)
     return replace(done, remains=[*done.remains, *left])
 
 
 async def _forget(
-    ask: Asking, place: Place, gone: Iterable[str], blanked: Iterable[str] = ()
+    ctx: RequestContext, place: TenantStore, gone: Iterable[str], blanked: Iterable[str] = ()
 ) -> None:
-    """Forget where sessions were that are gone, and what was answered about them or about those
-    that lost events."""
-    answers = await ask.service.once()
+    """Remove the records of deleted sessions, and the stored responses about them and about the
+    sessions that lost events."""
+    answers = await ctx.service.once()
+    gone = [*gone]
     for session in gone:
-        await ask.service.places.forget(place, session)
-        await answers.forget(place.tenant, session, ask.once)
-    for session in blanked:
-        await answers.forget(place.tenant, session, ask.once)
+        await ctx.service.places.forget(place, session)
+    for session in (*gone, *blanked):
+        await answers.forget(place.tenant, session, ctx.once)
 
 
 async def _stop(
-    ask: Asking, place: Place, sessions: Sessions, user: str, going: ExitStack
+    ctx: RequestContext, place: TenantStore, sessions: Sessions, user: str, going: ExitStack
 ) -> tuple[dict[str, str], list[Remains]]:
-    """End the runs of the person's sessions, wherever they are driven, and remove what these
-    have outside of the store; these sessions, the agents that served them, and what remains."""
+    """Abort the runs of the person's sessions, on any replica, and remove what these sessions have
+    outside of the store. Returns the agents by session, and what remains."""
     agents: dict[str, str] = {}
     left: list[Remains] = []
     async for row in sessions.walk(user=user):
         if row.hold is not None:
             continue
         if row.run in ("running", "waiting"):
-            await _abort(ask, place, row)
-        going.enter_context(ask.service.removals.of(row.scope))
-        left += await ask.service.adopting.clear(place, row)
+            await _abort(ctx, place, row)
+        going.enter_context(ctx.service.removals.of(row.scope))
+        left += await ctx.service.adopting.clear(place, row)
         agents[row.session] = row.agent or ""
     return agents, left
 
 
-async def _abort(ask: Asking, place: Place, row: Row) -> None:
-    """End a run in a session of this store, whether the server would find it by its id or not.
-    What no agent here serves is not driven here."""
-    await ask.service.adopting.adopt(place, row)
-    with suppress(UnknownAgent):
-        _, engine, agent = await ask.engine_of(place, row)
-        async with engine.open(place, agent, row.session) as session:
-            await session.abort("erased", actor=ask.actor)
+async def _abort(ctx: RequestContext, place: TenantStore, row: Row) -> None:
+    """Abort the run of a session in this store. A session that no agent serves has no run."""
+    await ctx.service.adopting.adopt(place, row)
+    if (served := await ctx.served(place, row)) is not None:
+        async with served.engine.open(place, served.agent, row.session) as session:
+            await session.abort("erased", actor=ctx.actor)
 
 
 HANDLERS: list[Any] = [export, export_any, erase, erase_any]

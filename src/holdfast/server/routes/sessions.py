@@ -1,13 +1,13 @@
-"""Sessions: begin, find, look at, change, delete."""
+"""Sessions: create, list, show, change, delete."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from litestar import Response, delete, get, patch, post, put
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromQuery, JSONBody, QueryParameter
+from litestar.params import FromQuery, JSONBody
 from msgspec.structs import replace
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
@@ -16,81 +16,76 @@ from ...harness.session.session import core_of
 from ...log import events as ev
 from ...log.catalog import Phase, Query, Row
 from ...log.codec import check_name
-from ...log.events import Key
-from ...sessions import Sessions
 from ...sessions.changes import check_held
 from ...values.display import phase as standing
 from ...values.records import Receipt
 from ...values.status import Status
 from ...wire import ChangeSession, CreateSession, GetOrCreate, RowPage, SessionView
-from ..engines import Place
-from ..http.context import Ask, Asking, SessionId, Thread, check_metadata
+from ..engines import TenantStore
+from ..http.context import Context, RequestContext, check_metadata, main_row
 from ..placement import pagination
 from ..placement.store_names import remaining
-from ..streams.session_stream import Alone, live_of
+from ..streams.session_stream import UnservedSession, live_of
 from ..uploads import session_uploads, variables
+from .parameters import READ, SESSION, WRITE, Cursor, Limit, SessionId, Text, Thread
 
 Stands: TypeAlias = Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
-SEALED = "sealed"  # the phase of what was moved elsewhere, or is only to be read
-BEGIN = {"scope": "sessions:write", "replayed": session_uploads.give_again}
-Limit = Annotated[int, QueryParameter(ge=1, le=100)]
-Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
-Cursor = Annotated[str | None, QueryParameter(min_length=1, max_length=pagination.LONGEST)]
+SEALED = "sealed"  # the phase of a session that was moved, or is read-only
+BEGIN = {**WRITE, "replayed": session_uploads.give_again}
 
 
 @post("/sessions", opt=BEGIN, operation_id="create_session")
-async def create(ask: Ask, data: JSONBody[CreateSession | None] = None) -> SessionView:
-    """Begin a session. 409 where there is one with this id."""
+async def create(ctx: Context, data: JSONBody[CreateSession | None] = None) -> SessionView:
+    """Create a session. 409 if there is a session with this id."""
     data = data or CreateSession()
     check_metadata(*data.metadata)
-    id = data.id if data.id is not None else ask.new_id()
-    place, _ = await _begin(ask, id, data, new=True, sure=data.id is not None)
-    row = await _row(place, id)
-    ask.note(session=id)
-    return ask.view(place, row, created=True)
+    id = data.id if data.id is not None else ctx.new_id()
+    place, _ = await _begin(ctx, id, data, new=True, sure=data.id is not None)
+    ctx.note(session=id)
+    return await ctx.shown(place, await main_row(place, id), created=True)
 
 
 @put(
-    "/sessions/{session_id:str}",
+    SESSION,
     opt=BEGIN,
     operation_id="get_or_create_session",
-    responses={201: ResponseSpec(SessionView, description="It was begun now.")},
+    responses={201: ResponseSpec(SessionView, description="The session was created.")},
 )
 async def get_or_create(
-    ask: Ask, session_id: SessionId, data: JSONBody[GetOrCreate | None] = None
+    ctx: Context, session_id: SessionId, data: JSONBody[GetOrCreate | None] = None
 ) -> Response[SessionView]:
-    """The session with this id, begun if it is not there: 201 if it was begun now."""
+    """The session with this id, which is created if it does not exist: 201 if it was created."""
     data = data or GetOrCreate()
     check_id(session_id)
     check_metadata(*data.metadata)
     fresh = False
-    variables.check(data.envs, ask.service.settings.envs)
-    sure = data.store is None  # whoever names the store of a new session need not ask the others
+    variables.check(data.envs, ctx.service.settings.envs)
+    sure = data.store is None  # a client that names the store does not need the other stores
     try:
-        place, row = await ask.find(session_id, sure=sure)
+        place, row = await ctx.find(session_id, sure=sure)
     except SessionNotFound:
-        place, fresh = await _begin(ask, session_id, data, new=False)
-        place, row = await ask.find(session_id, sure=sure)
+        place, fresh = await _begin(ctx, session_id, data, new=False)
+        place, row = await ctx.find(session_id, sure=sure)
     if not fresh and data.envs:
-        _, engine, _ = await ask.engine_of(place, row)
+        engine = (await ctx.engine_of(place, row)).engine
         session_uploads.give(engine, place, session_id, data.envs)
-    view = await ask.shown(place, row, created=fresh)
+    view = await ctx.shown(place, row, created=fresh)
     return Response(view, status_code=201 if fresh else 200)
 
 
 async def _begin(
-    ask: Asking, id: str, data: GetOrCreate, *, new: bool, sure: bool = True
-) -> tuple[Place, bool]:
-    service, wish = ask.service, data.store
+    ctx: RequestContext, id: str, data: GetOrCreate, *, new: bool, sure: bool = True
+) -> tuple[TenantStore, bool]:
+    service, wish = ctx.service, data.store
     check_id(id)
     _, engine = service.engine(data.engine)
     session_uploads.check(service, data)
-    user = ask.acting_for(data.user)
+    user = ctx.acting_for(data.user)
     options = {} if wish is None else wish.options
     place = await service.places.place(
-        ask.caller.tenant, None if wish is None else wish.kind, options
+        ctx.caller.tenant, None if wish is None else wish.kind, options
     )
-    agent, brought = await session_uploads.bring(service, place, id, data, new=new, again=ask.again)
+    agent, brought = await session_uploads.bring(service, place, id, data, new=new, again=ctx.again)
     created = ev.SessionCreated(
         agent=agent,
         user=user,
@@ -99,17 +94,14 @@ async def _begin(
         labels=list(data.labels),
         metadata={**data.metadata, **session_uploads.told(brought)},
     )
-    ids = [ask.new_id("begin:"), ask.new_id("state:")]
-    async with service.places.beginning(place.tenant, id):
-        if not ask.again or await place.store.row(Key(place.tenant, id, "main")) is None:
-            await service.places.settle(place, id, options, sure=sure and wish is None)
-        try:
+    ids = [ctx.new_id("begin:"), ctx.new_id("state:")]
+    sure = sure and wish is None
+    try:
+        async with service.places.creation(place, id, options, sure=sure, repeated=ctx.again):
             fresh = await engine.begin(place, id, created, ids)
-        except HoldfastError:
-            if new:
-                await unsettle(place, ask, id)
-            await service.adopting.forget(place, agent)
-            raise
+    except HoldfastError:
+        await service.adopting.forget(place, agent)
+        raise
     if new and not fresh:
         raise SessionExists(tenant=place.tenant, session=id)
     if fresh:
@@ -117,33 +109,20 @@ async def _begin(
     return place, fresh
 
 
-async def unsettle(place: Place, ask: Asking, id: str) -> None:
-    """Forget where a session was going to be that was not begun."""
-    if await place.store.row(Key(place.tenant, id, "main")) is None:
-        await ask.service.places.forget(place, id)
-
-
-async def _row(place: Place, id: str) -> Row:
-    row = await place.store.row(Key(place.tenant, id, "main"))
-    if row is None:
-        raise SessionNotFound(tenant=place.tenant, session=id)
-    return row
-
-
 def check_id(id: str) -> None:
-    """Refuse an id that cannot stand in a path."""
+    """Reject an id that cannot be part of a path."""
     check_name("id", id)
     if id in (".", "..") or any(c in "/\\" or c.isspace() or not c.isprintable() for c in id):
         raise InvalidValue(
             field="id",
-            problem="cannot stand in a path",
-            remedy="use letters, digits and signs, but no slash, blank or control character",
+            problem=f"{id[:100]!r} cannot be part of a path",
+            remedy="use an id without slashes, spaces and control characters",
         )
 
 
-@get("/sessions", opt={"scope": "sessions:read"}, operation_id="list_sessions")
+@get("/sessions", opt=READ, operation_id="list_sessions")
 async def find(
-    ask: Ask,
+    ctx: Context,
     user: Text = None,
     agent: Text = None,
     workspace: Text = None,
@@ -157,12 +136,12 @@ async def find(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> RowPage:
-    """Sessions that answer all of these, the most recently active first; one's own, or with the
-    scope `sessions:all` those of all users. They come store by store, the default first, or from
-    `store` alone. A store that cannot be asked is named in `missing`."""
-    caller, places = ask.caller, ask.service.places
+    """The sessions that match all filters, the most recently active first: those of the caller, or
+    with the scope `sessions:all` those of all users. They are listed store by store, the default
+    store first, or from `store` alone. An unavailable store is named in `missing`."""
+    caller, places = ctx.caller, ctx.service.places
     if user is not None or not caller.may("sessions:all"):
-        user = ask.acting_for(user)
+        user = ctx.acting_for(user)
     query = Query(
         tenant=caller.tenant,
         user=user,
@@ -188,24 +167,20 @@ async def find(
     return RowPage(items=items, cursor=page.cursor, total=page.total, missing=page.missing)
 
 
-@get("/sessions/{session_id:str}", opt={"scope": "sessions:read"}, operation_id="get_session")
-async def show(ask: Ask, session_id: SessionId, thread: Thread = "main") -> SessionView:
-    """A session, or a thread of it, as lists show it."""
-    place, row = await ask.find(session_id, thread)
-    return await ask.shown(place, row)
+@get(SESSION, opt=READ, operation_id="get_session")
+async def show(ctx: Context, session_id: SessionId, thread: Thread = "main") -> SessionView:
+    """A session, or one of its threads."""
+    place, row = await ctx.find(session_id, thread)
+    return await ctx.shown(place, row)
 
 
-@get(
-    "/sessions/{session_id:str}/status",
-    opt={"scope": "sessions:read"},
-    operation_id="get_status",
-)
-async def status(ask: Ask, session_id: SessionId, thread: Thread = "main") -> Status:
-    """Where a session stands now, at a glance."""
-    async with ask.reading(session_id, thread) as session:
+@get(f"{SESSION}/status", opt=READ, operation_id="get_status")
+async def status(ctx: Context, session_id: SessionId, thread: Thread = "main") -> Status:
+    """The current status of a session."""
+    async with ctx.reading(session_id, thread) as session:
         live = live_of(session)
         row = await live.store.row(live.key)
-        if isinstance(session, Alone):
+        if isinstance(session, UnservedSession):
             found = alone(session)
         else:
             await core_of(session).catch_up()
@@ -215,8 +190,8 @@ async def status(ask: Ask, session_id: SessionId, thread: Thread = "main") -> St
     return replace(found, phase=SEALED, run=None, queued=0, pending=0, tool=None)
 
 
-def alone(session: Alone) -> Status:
-    """Where a session stands as its log tells, without the agent that would know more."""
+def alone(session: UnservedSession) -> Status:
+    """The status of a session that no agent serves, from its log alone."""
     state, row = session.live.state, session.row
     run = state.active
     return Status(
@@ -234,56 +209,49 @@ def alone(session: Alone) -> Status:
     )
 
 
-@patch("/sessions/{session_id:str}", opt={"scope": "sessions:write"}, operation_id="change_session")
-async def change(ask: Ask, session_id: SessionId, data: JSONBody[ChangeSession]) -> SessionView:
-    """Give a session another title, and set or drop metadata."""
+@patch(SESSION, opt=WRITE, operation_id="change_session")
+async def change(ctx: Context, session_id: SessionId, data: JSONBody[ChangeSession]) -> SessionView:
+    """Change the title of a session, and set or drop metadata."""
     check_metadata(*data.metadata)
     check_metadata(*data.drop, field="drop")
-    place, row = await ask.find(session_id)
+    place, row = await ctx.find(session_id)
     if data.title is not None:
-        await ask.engine_of(place, row)  # before anything is changed
-    served = await ask.served(place, row)
-    choices = ask.service.choices(served[1] if served else None, row.agent)
+        await ctx.engine_of(place, row)  # raises before anything is changed
+    served = await ctx.served(place, row)
+    choices = ctx.service.choices(served.engine if served else None, row.agent)
     if choices is not None:
         choices.check_metadata(data.metadata)
-    sessions = Sessions(place.store, tenant=place.tenant, actor=ask.actor)
     if data.metadata or data.drop:
-        await sessions.update_metadata(session_id, data.metadata, drop=data.drop)
+        await ctx.sessions(place).update_metadata(session_id, data.metadata, drop=data.drop)
     if data.title is not None:
-        async with ask.session(session_id) as session:
+        async with ctx.session(session_id) as session:
             await session.thread.rename(data.title)
-    return await ask.shown(*await ask.find(session_id))
+    return await ctx.shown(*await ctx.find(session_id))
 
 
-@delete(
-    "/sessions/{session_id:str}",
-    status_code=200,
-    opt={"scope": "sessions:write"},
-    operation_id="delete_session",
-)
-async def remove(ask: Ask, session_id: SessionId) -> Receipt:
-    """Stop what is going on in a session and remove all of it; what is left where is told."""
+@delete(SESSION, status_code=200, opt=WRITE, operation_id="delete_session")
+async def remove(ctx: Context, session_id: SessionId) -> Receipt:
+    """Abort the runs of a session and delete it; the receipt says what remains."""
     try:
-        place, row = await ask.find(session_id)
+        place, row = await ctx.find(session_id)
     except SessionNotFound:
-        if ask.again:  # it was removed, and nobody was there to say so
+        if ctx.again:  # an earlier attempt of this request has deleted it
             return Receipt()
         raise
     check_held(row)
-    with ask.service.removals.of(row.scope):
-        receipt = await _removed(ask, place, row)
-    await ask.service.places.forget(place, session_id)
-    await ask.service.adopting.forget(place, row.agent or "")
-    await (await ask.service.once()).forget(place.tenant, session_id, ask.once)
+    with ctx.service.removals.of(row.scope):
+        receipt = await _removed(ctx, place, row)
+    await ctx.service.places.forget(place, session_id)
+    await ctx.service.adopting.forget(place, row.agent or "")
+    await (await ctx.service.once()).forget(place.tenant, session_id, ctx.once)
     return remaining(place, receipt)
 
 
-async def _removed(ask: Asking, place: Place, row: Row) -> Receipt:
-    served = await ask.served(place, row)
+async def _removed(ctx: RequestContext, place: TenantStore, row: Row) -> Receipt:
+    served = await ctx.served(place, row)
     if served is not None:
-        _, engine, agent = served
-        return await engine.delete(place, agent, row.session)
-    if (sandbox := ask.service.settings.harness.get("sandbox")) is None:
+        return await served.engine.delete(place, served.agent, row.session)
+    if (sandbox := ctx.service.settings.harness.get("sandbox")) is None:
         return await place.store.delete(row.scope)
     await condemn(sandbox, row.scope, place.store.info().location)
     receipt = await place.store.delete(row.scope)

@@ -1,30 +1,26 @@
-"""The threads of a session: other conversations that share its user state and its rules. Every
-route that is about one of them takes `thread`; so to switch is to name another."""
+"""The threads of a session: conversations that share its user state and its permission rules.
+Every route about a conversation takes `thread`, so a client switches by naming another thread."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from litestar import delete, get, patch, post
-from litestar.params import FromQuery, JSONBody, PathParameter, QueryParameter
+from litestar.params import FromQuery, JSONBody, PathParameter
 
 from ...errors import SessionExists, SessionNotFound
-from ...harness.session.session import core_of
 from ...wire import CreateThread, ForkThread, RenameThread, RowPage, SessionView
-from ..http.context import Ask, Asking, SessionId, Thread
+from ..http.context import Context, RequestContext
+from .parameters import READ, SESSION, WRITE, Limit, SessionId, Text, Thread
 from .sessions import check_id
 
-READ = {"scope": "sessions:read"}
-WRITE = {"scope": "sessions:write"}
-BASE = "/sessions/{session_id:str}/threads"
+BASE = f"{SESSION}/threads"
 Name = Annotated[str, PathParameter(min_length=1, max_length=512)]
-Limit = Annotated[int, QueryParameter(ge=1, le=100)]
-Text = Annotated[str | None, QueryParameter(min_length=1, max_length=400)]
 
 
 @get(BASE, opt=READ, operation_id="list_threads")
 async def threads(
-    ask: Ask,
+    ctx: Context,
     session_id: SessionId,
     title: Text = None,
     label: Text = None,
@@ -34,8 +30,8 @@ async def threads(
     cursor: Text = None,
     limit: Limit = 50,
 ) -> RowPage:
-    """The threads that answer all of these, the most recently active first."""
-    async with ask.session(session_id) as session:
+    """The threads that match all filters, the most recently active first."""
+    async with ctx.session(session_id) as session:
         page = await session.thread.list(
             title=title,
             label=label,
@@ -45,75 +41,63 @@ async def threads(
             cursor=cursor,
             limit=limit,
         )
-    items = [ask.service.places.naming.row(row) for row in page.items]
-    return RowPage(items=items, cursor=page.cursor)
+    return RowPage(
+        items=[ctx.service.places.naming.row(row) for row in page.items], cursor=page.cursor
+    )
 
 
 @post(BASE, opt=WRITE, operation_id="create_thread")
 async def create(
-    ask: Ask, session_id: SessionId, data: JSONBody[CreateThread | None] = None
+    ctx: Context, session_id: SessionId, data: JSONBody[CreateThread | None] = None
 ) -> SessionView:
-    """A new, empty thread. 409 where there is one of that name."""
-    said = data or CreateThread()
-    id = said.id or ask.new_id()
-    check_id(id)
-    async with ask.session(session_id) as session:
-        try:
-            await session.thread.create(said.title, id=id)
-        except SessionExists:
-            if not ask.again:
-                raise
-    return await shown(ask, session_id, id)
+    """Create an empty thread. 409 if there is a thread with this id."""
+    body = data or CreateThread()
+    id = _id(ctx, body.id)
+    async with ctx.session(session_id) as session:
+        with ctx.repeated(SessionExists):
+            await session.thread.create(body.title, id=id)
+    return await ctx.shown_thread(session_id, id)
 
 
 @post(BASE + "/fork", opt=WRITE, operation_id="fork_thread")
 async def fork(
-    ask: Ask,
+    ctx: Context,
     session_id: SessionId,
     data: JSONBody[ForkThread | None] = None,
     thread: Thread = "main",
 ) -> SessionView:
-    """A thread of its own that shares all up to event `at`; without it, up to the last place
-    where nothing is open."""
-    said = data or ForkThread()
-    id = said.id or ask.new_id()
+    """Create a thread that shares all events up to `at` with this one; without `at`, up to the
+    last event at which nothing was unfinished."""
+    body = data or ForkThread()
+    id = _id(ctx, body.id)
+    async with ctx.session(session_id, thread, current=True) as session:
+        with ctx.repeated(SessionExists):
+            await session.thread.clone(body.title, id=id, at=body.at, actor=ctx.actor)
+    return await ctx.shown_thread(session_id, id)
+
+
+def _id(ctx: RequestContext, wanted: str | None) -> str:
+    id = wanted or ctx.new_id()
     check_id(id)
-    async with ask.session(session_id, thread) as session:
-        await core_of(session).catch_up()
-        try:
-            await session.thread.clone(said.title, id=id, at=said.at, actor=ask.actor)
-        except SessionExists:
-            if not ask.again:
-                raise
-    return await shown(ask, session_id, id)
+    return id
 
 
 @patch(BASE + "/{name:str}", opt=WRITE, operation_id="rename_thread")
 async def rename(
-    ask: Ask, session_id: SessionId, name: Name, data: JSONBody[RenameThread]
+    ctx: Context, session_id: SessionId, name: Name, data: JSONBody[RenameThread]
 ) -> SessionView:
-    """Give a thread another title."""
-    async with ask.session(session_id) as session:
+    """Change the title of a thread."""
+    async with ctx.session(session_id) as session:
         await session.thread.rename(data.title, name)
-    return await shown(ask, session_id, name, created=False)
+    return await ctx.shown_thread(session_id, name, created=False)
 
 
 @delete(BASE + "/{name:str}", status_code=204, opt=WRITE, operation_id="delete_thread")
-async def remove(ask: Ask, session_id: SessionId, name: Name) -> None:
-    """Remove a thread; forks of it stay whole. A run that is going there is aborted first."""
-    async with ask.session(session_id) as session:
-        try:
+async def remove(ctx: Context, session_id: SessionId, name: Name) -> None:
+    """Delete a thread and abort its run; forks of it are kept."""
+    async with ctx.session(session_id) as session:
+        with ctx.repeated(SessionNotFound):
             await session.thread.delete(name)
-        except SessionNotFound:
-            if not ask.again:  # else it was removed, and nobody was there to say so
-                raise
-
-
-async def shown(ask: Asking, id: str, thread: str, *, created: bool = True) -> SessionView:
-    """A thread as it is shown."""
-    place, row = await ask.find(id, thread)
-    engine, _, _ = await ask.engine_of(place, row)
-    return ask.view(place, row, created=created, engine=engine)
 
 
 HANDLERS: list[Any] = [threads, create, fork, rename, remove]

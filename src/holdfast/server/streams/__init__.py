@@ -1,1 +1,1 @@
-"""Streams of sessions: what a reader is sent, how fast, and until when."""
+"""Streams of sessions as server-sent events, with backpressure."""

@@ -1,6 +1,6 @@
-"""How a stream leaves: in pieces, no more often than a reader has use for, and never more than a
-little ahead of it. What a slow reader has not taken stays in the log; an event with large data is
-read when it is to be sent, and its bytes are shared by all who are sent it."""
+"""Backpressure of streams: data is sent in batches, and only a little is buffered for each reader.
+What a slow reader has not read stays in the log. An event with large data is read when it is sent,
+and its bytes are shared by all readers."""
 
 from __future__ import annotations
 
@@ -19,59 +19,62 @@ from ...log.events import Event
 from ...values.delta import Delta
 from ...values.stream_items import CaughtUp, Trouble
 from ...wire import CAUGHT_UP, DELTA, END, EVENT, RESYNC, TROUBLE, Caught, End, Resync, cursor
-from ..placement.store_names import Naming
+from ..placement.store_names import StoreNames
 from .outbox import NOBODY, PIECE, Outbox
-from .session_stream import FAILED, FIRST, LONGEST, Part, Reading, failure
+from .session_stream import FAILED, FIRST, LONGEST, Part, SessionReader, failure
 
-HIDDEN = (StoreError.code, StoreUnavailable.code)  # what these say may name a place
-HEARTBEAT = 10.0  # seconds without a word, at most
-PACE = 0.02  # seconds between two pieces to one reader, at least
-SHARE, SLOWEST = 0.00016, 0.08  # and more, the more readers there are: so much for each, at most …
-TEXT = 16 << 10  # characters of text in flight in one event of a stream
-LOOK = 2.0  # seconds between two looks whether a reader may still read
+HIDDEN = (
+    StoreError.code,
+    StoreUnavailable.code,
+)  # their messages may contain the location of a store
+HEARTBEAT = 10.0  # seconds without data, at most
+PACE = 0.02  # seconds between two batches for one reader, at least
+SHARE, SLOWEST = 0.00016, 0.08  # seconds that each open stream adds to it, and its maximum
+TEXT = 16 << 10  # characters of unfinished text in one server-sent event
+LOOK = 2.0  # seconds between two checks of a reader's credentials
 BEGIN = b"retry: 1000\n\n"
 BEAT = b":\n\n"
 SHUTDOWN = End(reason="shutdown")
 CLOSED = End(reason="closed")
-GONE = ("deleted", "resync")  # a cursor is worth nothing any more
+GONE = ("deleted", "resync")  # ends after which a cursor is useless
 NAMES = {Event: EVENT, Delta: DELTA, Trouble: TROUBLE, Caught: CAUGHT_UP, Resync: RESYNC, End: END}
 
 
-class Flow:
-    """One stream on its way to its reader. What the reader does not take stays in the log. `name`
-    is the principal whose room in the `outbox` it takes."""
+class StreamWriter:
+    """Writes one stream to its reader. What the reader does not read stays in the log. `name` is
+    the principal whose room in the `outbox` it uses."""
 
     def __init__(
         self,
-        reading: Reading,
+        reading: SessionReader,
         *,
         heartbeat: float = HEARTBEAT,
         pace: Callable[[], float] = lambda: PACE,
-        naming: Naming | None = None,
+        naming: StoreNames | None = None,
         outbox: Outbox | None = None,
         name: str = NOBODY,
     ) -> None:
-        self._naming = naming or Naming()
+        self._naming = naming or StoreNames()
         self._outbox, self._name = outbox or Outbox(), name
         self._reading, self._parts = reading, reading.parts()
         self._log, self._shown = reading.log, reading.after
         self._heartbeat, self._pace = heartbeat, pace
         self._waiting: list[Part] = []
         self._size = 0
-        self._next = 0.0  # when the next piece may go
-        self._quiet = False  # since the last look
+        self._next = 0.0  # when the next batch may be sent
+        self._quiet = False  # nothing was sent since the last check
         self._timer: asyncio.TimerHandle | None = None
         self._some, self._room = asyncio.Event(), asyncio.Event()
         self._over: End | None = None
-        self._cut = False  # from outside: what is large and not begun is not sent any more
-        self._last: list[Part] = []  # what is said instead of an event that cannot be read
+        self._cut = False  # ended from outside: large events are no longer sent
+        self._last: list[Part] = []  # sent in place of an event that cannot be read
         self._pump: asyncio.Task[None] | None = None
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The stream as bytes, to its end. Close it when the reader has gone."""
+        """The stream as bytes, to its end. Close it when the reader has disconnected."""
         self._pump = asyncio.create_task(self._fill(), name="stream")
         self._watch()
-        size = 0  # of what is being sent
+        size = 0  # of the batch that is being sent
         try:
             yield BEGIN
             while not (self._over is not None and not self._waiting):
@@ -92,7 +95,7 @@ class Flow:
             self._outbox.drop(self._name, size + self._size)
 
     async def _bytes(self, told: list[Part]) -> AsyncGenerator[bytes, None]:
-        """Parts in pieces: small ones together, a large one alone."""
+        """The parts as bytes: small ones together, a large one alone."""
         small: list[bytes] = []
         held = 0
         for part in merged(told):
@@ -110,7 +113,7 @@ class Flow:
             async with contextlib.aclosing(self._large(part)) as found:
                 async for piece in found:
                     yield piece
-            if self._shown < part.seq:  # it was not sent: nothing may follow it but the end
+            if self._shown < part.seq:  # it was not sent, so only the end may follow
                 self._waiting = []
                 small = [self._frame(one) for one in self._last or [self._over or CLOSED]]
                 break
@@ -118,8 +121,7 @@ class Flow:
             yield b"".join(small)
 
     async def _large(self, event: Event) -> AsyncGenerator[bytes, None]:
-        """An event with large data, once there is room for it. Not, where the stream ends before
-        it could be read."""
+        """An event with large data, once there is room for it. Nothing if the stream ends first."""
         outbox, place, size = self._outbox, (self._log, event.seq), size_apart(event)
         pause = FIRST
         while not self._cut:
@@ -150,7 +152,7 @@ class Flow:
         return frame(event, self._log, seq)
 
     def _watch(self) -> None:
-        """Break the silence where nothing was said since the last look; look again."""
+        """Send a heartbeat if nothing was sent since the last check; check again later."""
         if self._quiet:
             self._some.set()
         self._quiet = True
@@ -158,12 +160,12 @@ class Flow:
         self._timer = loop.call_later(self._heartbeat / 2, self._watch)
 
     def end(self, end: End) -> None:
-        """Say what is at hand, and this; then it is over. The reader goes on from there."""
+        """End the stream after the parts that are ready. The reader can resume from there."""
         self._cut = True
         self._finish(end)
 
     def _finish(self, end: End) -> None:
-        """Say what is left to say, and this; then it is over."""
+        """End the stream after all waiting parts."""
         if self._over is None:
             self._over = end
             self._waiting.append(end)
@@ -189,7 +191,7 @@ class Flow:
             self._finish(CLOSED)
 
     async def _gather(self) -> None:
-        """Let the next piece go when it is time: what comes before then goes with it."""
+        """Release the next batch when it is due; parts that arrive before join it."""
         loop = asyncio.get_running_loop()
         if not self._some.is_set():
             if (early := self._next - loop.time()) > 0:
@@ -202,7 +204,7 @@ class Flow:
             await self._room.wait()
 
     def _frames(self, part: Part) -> Iterator[bytes]:
-        """A part as server-sent events: one, or several for a long text in flight."""
+        """A part as server-sent events: one, or several for a long unfinished text."""
         if not isinstance(part, Delta) or len(part.text) <= TEXT:
             yield self._frame(part)
             return
@@ -229,41 +231,41 @@ class Flow:
         return taken
 
 
-class Streams:
-    """The streams that a server has open."""
+class OpenStreams:
+    """The open streams of a server."""
 
     def __init__(
         self,
         *,
         heartbeat: float = HEARTBEAT,
         pace: float = PACE,
-        naming: Naming | None = None,
+        naming: StoreNames | None = None,
         outbox: Outbox | None = None,
     ) -> None:
         self._heartbeat, self._least, self._naming = heartbeat, pace, naming
         self._outbox = outbox or Outbox()
-        self._open: set[Flow] = set()
+        self._open: set[StreamWriter] = set()
         self.closed = False
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of open streams."""
         return len(self._open)
 
     def pace(self) -> float:
-        """How long to wait between two pieces to one reader, with so many of them."""
+        """The seconds between two batches for one reader, given the number of streams."""
         return max(self._least, min(len(self._open) * SHARE, SLOWEST))
 
     async def chunks(
         self,
-        reading: Reading,
+        reading: SessionReader,
         still: Callable[[], Awaitable[bool]] | None = None,
         *,
         name: str = NOBODY,
     ) -> AsyncGenerator[bytes, None]:
-        """What is read, as server-sent events, for as long as its reader may read: `still` is
-        asked every few seconds. `name` is the principal whose room it takes."""
-        flow = Flow(
+        """A session as server-sent events, for as long as its reader is allowed to read: `still` is
+        called every few seconds. `name` is the principal whose room it uses."""
+        flow = StreamWriter(
             reading,
             heartbeat=self._heartbeat,
             pace=self.pace,
@@ -285,14 +287,14 @@ class Streams:
                 await ended(watching)
 
     def close(self) -> None:
-        """End all of them, and those that are still to come: the server goes away."""
+        """End all streams, and any later ones: the server is shutting down."""
         self.closed = True
         for flow in self._open:
             flow.end(SHUTDOWN)
 
 
-async def _watched(flow: Flow, still: Callable[[], Awaitable[bool]]) -> None:
-    """End a stream whose reader may not read it any more."""
+async def _watched(flow: StreamWriter, still: Callable[[], Awaitable[bool]]) -> None:
+    """End a stream whose reader is no longer allowed to read it."""
     while True:
         await asyncio.sleep(LOOK)
         with cancellable():
@@ -302,8 +304,8 @@ async def _watched(flow: Flow, still: Callable[[], Awaitable[bool]]) -> None:
 
 
 def frame(part: Part, log: str, after: int) -> bytes:
-    """A part as one server-sent event, where `after` is the last number that was shown. Only
-    what is in the log moves a reader's cursor."""
+    """A part as one server-sent event; `after` is the number of the last event that was sent. Only
+    events of the log move a reader's cursor."""
     place = cursor(log, part.seq if isinstance(part, Event) else after)
     told: Part | Caught = part
     if isinstance(part, CaughtUp):
@@ -321,7 +323,7 @@ def frame(part: Part, log: str, after: int) -> bytes:
 
 
 def merged(found: Iterable[Part]) -> Iterator[Part]:
-    """The same parts, with deltas that join in one."""
+    """The parts, with adjacent deltas merged."""
     pieces: list[str] = []
     first: Delta | None = None
     upto = 0
@@ -349,5 +351,5 @@ def _joins(first: Delta, more: Delta, upto: int) -> bool:
 
 
 def size(part: Part) -> int:
-    """About how much room a part takes."""
+    """The approximate size of a part."""
     return item_size(part) if isinstance(part, (Event, Delta)) else 64

@@ -1,5 +1,5 @@
-"""What waits in memory to be sent, within limits: of each principal, and of the whole process. An
-event with large data that several readers are sent is encoded once, and they share the bytes."""
+"""Unsent data in memory, limited for each principal and for the process. An event with large data
+is encoded once for all its readers, who share the bytes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, TypeAlias
 from ...errors import RateLimited
 from ..auth.limits import ServerLimits
 
-PIECE = 64 << 10  # bytes that are handed to a connection at once, which buffers about as many
-MAKING = 8  # large answers that are made at a time, before they are counted
-PRESSED = 5.0  # seconds that a reader may take nothing while others wait for room
-ALL = ""  # the whole process, among the names of principals
-NOBODY = "\n"  # who asks for what needs no caller
+PIECE = 64 << 10  # bytes that are passed to a connection at once, about the size of its buffer
+MAKING = 8  # large responses of unknown size that are made at a time
+PRESSED = 5.0  # seconds that a client may read nothing while others wait for room
+ALL = ""  # the name of the whole process, next to principals
+NOBODY = "\n"  # the name for requests without a caller
 
-Place: TypeAlias = tuple[str, int]  # an event: the incarnation of its log, and its number
+EventRef: TypeAlias = tuple[str, int]  # an event: the incarnation of its log, and its number
 
 
-class Frame:
-    """An event on its way, as bytes that all its readers share."""
+class SharedFrame:
+    """The bytes of an event that all its readers share."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -31,34 +31,34 @@ class Frame:
 
 
 class Outbox:
-    """The bytes that wait to be sent. What is large is let in only where there is room for it, or
-    no other large answer waits: so one that is larger than any limit is sent alone."""
+    """Counts unsent bytes. A large response needs room, unless no other large one is waiting: so a
+    response that exceeds every limit is sent alone."""
 
     def __init__(self, limits: ServerLimits | None = None) -> None:
         self.limits = limits or ServerLimits()
         self._used: Counter[str] = Counter()
-        self._large: Counter[str] = Counter()  # of these, answers that are large
-        self._frames: dict[Place, Frame] = {}
-        self._waiting: Counter[str] = Counter()  # readers that wait for room, by who lacks it
-        self.making = asyncio.Semaphore(MAKING)  # for answers whose size is not known before
-        self._refused: dict[str, float] = {}  # who lacked room, and until when that counts
+        self._large: Counter[str] = Counter()  # the number of large responses
+        self._frames: dict[EventRef, SharedFrame] = {}
+        self._waiting: Counter[str] = Counter()  # readers that wait for room, by principal
+        self.making = asyncio.Semaphore(MAKING)  # for responses of unknown size
+        self._refused: dict[str, float] = {}  # who lacked room, and until when it counts
         self._freed: set[asyncio.Future[None]] = set()
 
     @property
     def used(self) -> int:
-        """How many bytes wait to be sent."""
+        """The number of unsent bytes."""
         return self._used[ALL]
 
     def patience(self, name: str = NOBODY) -> float:
-        """How long a reader of this principal may take nothing: not so long while another waits
-        for the room that it may have."""
+        """The seconds that a client of this principal may read nothing: fewer while others wait for
+        room."""
         stall = self.limits.stall_seconds
         return min(stall, PRESSED) if self._pressed(name) or self._pressed(ALL) else stall
 
     def _pressed(self, name: str) -> bool:
         return self._waiting[name] > 0 or time.monotonic() < self._refused.get(name, 0.0)
 
-    # What is small: it is counted, and holds up only its own reader
+    # Small data is counted, and slows down only its own reader
 
     def add(self, name: str, size: int) -> None:
         _add(self._used, name, size)
@@ -69,18 +69,19 @@ class Outbox:
         _add(self._used, ALL, -size)
 
     def full(self, name: str) -> bool:
-        """Whether no more should be queued than has to be."""
+        """Whether the buffers are full."""
         return any(self._used[each] >= self._limit(each) for each in (name, ALL))
 
-    # What is large
+    # Large data needs room
 
     def begin(self, name: str, size: int, *, must: bool) -> None:
-        """Hold a large answer until `finish`. `RateLimited` where there is no room for it, unless
-        it `must` be given: then it was made already, and cannot be asked for again."""
+        """Reserve room for a large response until `finish` (`RateLimited` if there is none). One
+        that `must` be sent is always accepted: it cannot be requested again."""
         if not must and (short := self._short(name, size)) is not None:
             self._refuse(short)
-            what = "bytes of answers that wait to be sent"
-            raise RateLimited(what=what, limit=self._limit(short), retry_after=1.0)
+            raise RateLimited(
+                what="bytes of unsent responses", limit=self._limit(short), retry_after=1.0
+            )
         for each in (name, ALL):
             self._hold(each, size)
 
@@ -89,20 +90,20 @@ class Outbox:
             self._let_go(each, size)
         self._tell()
 
-    def join(self, name: str, place: Place, size: int) -> bool:
-        """Become a reader of an event, until `leave`; False where there is no room for it now."""
+    def join(self, name: str, place: EventRef, size: int) -> bool:
+        """Become a reader of an event, until `leave`; False if there is no room now."""
         frame = self._frames.get(place)
         new = [each for each in (name, ALL) if frame is None or not frame.readers[each]]
         if self._short_of(new, size) is not None:
             return False
         if frame is None:
-            frame = self._frames[place] = Frame(size)
+            frame = self._frames[place] = SharedFrame(size)
         for each in new:
             self._hold(each, frame.size)
         frame.readers.update((name, ALL))
         return True
 
-    def leave(self, name: str, place: Place) -> None:
+    def leave(self, name: str, place: EventRef) -> None:
         frame = self._frames[place]
         frame.readers.subtract((name, ALL))
         for each in (name, ALL):
@@ -114,16 +115,15 @@ class Outbox:
                 frame.loading.cancel()
         self._tell()
 
-    async def frame(self, place: Place, load: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
-        """The bytes of an event, for one that has joined: loaded by the first who asks."""
+    async def frame(self, place: EventRef, load: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+        """The bytes of an event that the reader has joined; the first reader loads them."""
         frame = self._frames[place]
         if frame.loading is None or (frame.loading.done() and _failed(frame.loading)):
             frame.loading = asyncio.create_task(load())
         return await asyncio.shield(frame.loading)
 
     async def freed(self, name: str, size: int, patience: float) -> bool:
-        """Wait until something large was sent or given up; False where that takes longer than
-        so many seconds."""
+        """Wait until large data was sent or dropped; False after so many seconds."""
         short = self._short(name, size) or ALL
         future = asyncio.get_running_loop().create_future()
         self._freed.add(future)
@@ -136,14 +136,13 @@ class Outbox:
             self._freed.discard(future)
 
     def _refuse(self, short: str) -> None:
-        """Remember that room was lacking: whoever was refused asks again."""
+        """Remember that room was lacking, because the client will try again."""
         now = time.monotonic()
         self._refused = {name: until for name, until in self._refused.items() if until > now}
         self._refused[short] = now + 2 * PRESSED
 
     def _short(self, name: str, size: int) -> str | None:
-        """Where there is no room for something large: with the principal, in the process, or in
-        neither."""
+        """Who lacks room for large data: the principal, the process, or neither."""
         return self._short_of((name, ALL), size)
 
     def _short_of(self, names: Iterable[str], size: int) -> str | None:
@@ -174,7 +173,7 @@ def _failed(task: asyncio.Task[bytes]) -> bool:
 
 
 def _add(counts: Counter[str], name: str, more: int) -> None:
-    """Count, and forget names that have nothing any more."""
+    """Change a count, and drop it at zero."""
     counts[name] += more
     if not counts[name]:
         del counts[name]

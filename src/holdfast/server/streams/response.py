@@ -1,5 +1,5 @@
-"""A stream as an answer of HTTP: sent piece by piece, until it is over, its reader has gone, or its
-reader has not taken anything for a while."""
+"""A stream as an HTTP response: sent in pieces until it ends, or its client disconnects or stops
+reading."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from ...cancellation import ended
 from ..http.middleware import STREAM
 from .outbox import PIECE
 
-LOOK = 1.0  # seconds between two looks whether a reader takes nothing any more
+LOOK = 1.0  # seconds between two checks whether the client has stopped reading
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-class Streamed(Response[Any]):
-    """An answer that comes in pieces: server-sent events, unless it is said what else. `left` is
-    closed when it is over, however that came, also before its first piece. A reader that takes
-    nothing for longer than its `patience` is disconnected."""
+class StreamResponse(Response[Any]):
+    """A response in pieces, by default server-sent events. `left` is closed when it ends, for any
+    reason. A client that reads nothing for longer than its `patience` is disconnected."""
 
     def __init__(
         self,
@@ -40,11 +39,13 @@ class Streamed(Response[Any]):
 
     def to_asgi_response(self, *arguments: Any, **given: Any) -> ASGIResponse:
         headers = {**(given.get("headers") or {}), **self.headers}
-        return Sending(self._chunks, self._left, self._patience, str(self.media_type), headers)
+        return StreamSending(
+            self._chunks, self._left, self._patience, str(self.media_type), headers
+        )
 
 
-class Sending(ASGIResponse):
-    """The same, as it is sent."""
+class StreamSending(ASGIResponse):
+    """Sends a `StreamResponse`."""
 
     __slots__ = ("_chunks", "_left", "_patience", "_since")
     _should_set_content_length = False
@@ -59,7 +60,7 @@ class Sending(ASGIResponse):
     ) -> None:
         super().__init__(media_type=media_type, headers=headers, status_code=200)
         self._chunks, self._left, self._patience = chunks, left, patience
-        self._since: float | None = None  # when the piece was begun that is being sent
+        self._since: float | None = None  # when the current piece was started
 
     async def send_body(self, send: Send, receive: Receive) -> None:
         sending = asyncio.create_task(self._send(send))
@@ -77,7 +78,7 @@ class Sending(ASGIResponse):
             async for chunk in chunks:
                 await self._piece(send, chunk, True)
                 if len(chunk) >= PIECE:
-                    await asyncio.sleep(0)  # others are to have a turn
+                    await asyncio.sleep(0)  # let other tasks run
             await self._piece(send, b"", False)
 
     async def _piece(self, send: Send, piece: bytes, more: bool) -> None:
@@ -86,7 +87,7 @@ class Sending(ASGIResponse):
         self._since = None
 
     async def _stalled(self) -> None:
-        """Wait until a piece has not left for as long as it may take."""
+        """Wait until a piece takes too long to send."""
         while True:
             await asyncio.sleep(LOOK)
             if self._since is not None and time.monotonic() - self._since >= self._patience():
@@ -94,6 +95,6 @@ class Sending(ASGIResponse):
 
 
 async def _left(receive: Receive) -> None:
-    """Wait until the reader has gone."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

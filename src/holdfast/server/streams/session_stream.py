@@ -1,7 +1,7 @@
-"""A session as a stream of parts for one reader: what it missed, a mark, what happens, an end.
+"""A session as a stream of parts for one reader: missed events, a mark, new events, and an end.
 
-Everything comes out of the session's log by `Live`; nothing is kept between two readers, so any
-replica goes on where another stopped. How the parts leave is for `flow`.
+All events come from the session's log through `Live`. Nothing is kept between two readers, so any
+replica can resume a stream of another. `backpressure` sends the parts.
 """
 
 from __future__ import annotations
@@ -36,18 +36,17 @@ from ...wire import NOW, START, End, Failure, Resync, cursor, failed, read_curso
 from ..placement.removals import Removals
 from .until import Answer, Forever, Goal, Quiet
 
-FAILED = "the store failed; the log of the server has more"  # all that strangers are told
+FAILED = "the store failed: see the server's log"  # all that clients are told
 SAID = ("message.completed", "message.interrupted")
-FLYING = 64  # messages that were in flight, which are remembered
+FLYING = 64  # finished messages that are remembered
 FIRST, LONGEST = 0.05, 2.0  # seconds before reading again after a failure, doubled each time
 
 Part: TypeAlias = Item | Resync | End
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """What a reader asks for: all that follows a cursor (from the beginning without one, or from
-    `now`); until the session is quiet, or until one input is answered; with the text in flight
-    or without."""
+class StreamRequest(Struct, frozen=True, kw_only=True):
+    """What a reader requests: events after a cursor (by default from the beginning, or from `now`),
+    until the session is idle or one message is answered, with unfinished text or without."""
 
     after: str | None = None
     until: Literal["idle"] | None = None
@@ -55,46 +54,47 @@ class Wish(Struct, frozen=True, kw_only=True):
     deltas: bool = True
 
 
-class Alone:
-    """A thread that no agent here serves: there is its log, and nothing that could drive it.
-    `unknown` says so."""
+class UnservedSession:
+    """A thread that no agent of this server serves: it can be read, but not driven. `unknown` is
+    the error."""
 
     def __init__(self, live: Live, row: Row, unknown: UnknownAgent) -> None:
         self.live, self.row, self.unknown = live, row, unknown
 
 
-Readable: TypeAlias = Session | Alone
+Readable: TypeAlias = Session | UnservedSession
 
 
 def live_of(session: Readable) -> Live:
     """The live log of a session."""
-    return session.live if isinstance(session, Alone) else core_of(session).live
+    return session.live if isinstance(session, UnservedSession) else core_of(session).live
 
 
-async def begin(session: Readable, wish: Wish, removals: Removals | None = None) -> Reading:
-    """What a reader is to be given; `InvalidValue` where it asks for what cannot be,
-    `UnknownAgent` where it asks for what only an agent knows."""
+async def begin(
+    session: Readable, wish: StreamRequest, removals: Removals | None = None
+) -> SessionReader:
+    """Begin to read (`InvalidValue`; `UnknownAgent` if the request needs an agent that this server
+    does not serve)."""
     after, goal = await place(session, wish.after), await _goal(session, wish)
-    return Reading(session, after, goal, deltas=wish.deltas, removals=removals)
+    return SessionReader(session, after, goal, deltas=wish.deltas, removals=removals)
 
 
 async def place(session: Readable, after: str | None) -> int | Resync:
-    """The number behind which to read, or what is there instead of the log that was meant."""
+    """The event number to read after, or a `Resync` if the cursor does not fit this log."""
     log, head = live_of(session).log, await newest(session)
     if after == NOW:
         return head
     try:
         known, seq = read_cursor(after or START)
     except InvalidValue:
-        return _resync(log, head, "it is no cursor")
+        return _resync(log, head, "it is not a cursor")
     if known not in (None, log):
         return _resync(log, head, "it belongs to another log")
     return seq if seq <= head else _resync(log, head, "the log ends before it")
 
 
 async def newest(session: Readable) -> int:
-    """The number of the last event that there is, which has then arrived here. Also where a
-    session does not go on any more."""
+    """The number of the last event, after loading all events up to it."""
     live = live_of(session)
     row = await live.store.row(live.key)
     return live.state.head if row is None else (await live.reach(row.head)).head
@@ -110,8 +110,8 @@ def failure(error: HoldfastError) -> Failure:
     return failed(error).error
 
 
-async def _goal(session: Readable, wish: Wish) -> Goal:
-    if isinstance(session, Alone):
+async def _goal(session: Readable, wish: StreamRequest) -> Goal:
+    if isinstance(session, UnservedSession):
         if wish.input is None and wish.until is None:
             return Forever()
         raise session.unknown
@@ -119,8 +119,11 @@ async def _goal(session: Readable, wish: Wish) -> Goal:
         return Quiet(session) if wish.until == "idle" else Forever()
     event = await live_of(session).event(wish.input) if wish.input > 0 else None
     if event is None or event.kind != "message.received":
-        problem, remedy = f"{wish.input} is no message here", "give what accepting one returned"
-        raise InvalidValue(field="input", problem=problem, remedy=remedy)
+        raise InvalidValue(
+            field="input",
+            problem=f"event {wish.input} is not a message",
+            remedy="give the `seq` of the response that accepted the message",
+        )
     return Answer(session, wish.input)
 
 
@@ -132,8 +135,8 @@ async def _replaced(session: Readable) -> list[Part]:
     return [_resync(row.log, row.head, "another log was begun"), End(reason="resync")]
 
 
-class Reading:
-    """One reader of a log, with its goal. `after` is the number behind which it reads."""
+class SessionReader:
+    """One reader of a log, with its goal. It reads after the event number `after`."""
 
     def __init__(
         self,
@@ -150,14 +153,14 @@ class Reading:
         self._session, self._goal, self._deltas = session, goal, deltas
         self._lost = after if isinstance(after, Resync) else None
         self._read = self.after if goal.first is None else min(self.after, goal.first)
-        self._told = False  # that it has caught up
+        self._told = False  # whether `CaughtUp` was sent
         self._over: deque[str] = deque(maxlen=FLYING)
 
     async def parts(self) -> AsyncGenerator[Part, None]:
-        """All that follows the cursor, each event once and in order, then `CaughtUp`, then what
-        happens; the last part is an `End`. A cursor that is not of this log is answered with
-        `Resync`. A failure of the store is a `Trouble`, and nothing is missed by it. Events with
-        large data are stubs (`listening.is_apart`): `event` has them whole."""
+        """The events after the cursor, once and in order, then `CaughtUp`, then new events. The
+        last part is an `End`. A cursor of another log gives a `Resync`. A failure of the store is a
+        `Trouble`, and no event is missed. Events with large data are stubs (`is_apart`); `event`
+        loads their data."""
         if self._lost is not None:
             yield self._lost
             yield End(reason="resync")
@@ -190,8 +193,7 @@ class Reading:
         return event
 
     async def failed(self, error: HoldfastError) -> list[Part]:
-        """What a reader is told where reading failed: a `Trouble` if it can be tried again, else
-        an `End`."""
+        """The parts for a reading error: a `Trouble` if reading can be retried, else an `End`."""
         if isinstance(error, SessionNotFound):
             return [End(reason="deleted")]
         if isinstance(error, LogReplaced):
@@ -235,7 +237,7 @@ class Reading:
         return End(reason="closed", error=None if why is None else failure(why))
 
     async def _whole(self, item: Item) -> Item:
-        """An item as the goal needs it. What the input itself says is of no use to it."""
+        """An item with the data that the goal needs. It does not need the input itself."""
         looks = self._goal.reads and isinstance(item, Event) and item.kind != "message.received"
         if looks and isinstance(item, Event) and is_apart(item):
             return await self.event(item.seq)
@@ -249,14 +251,14 @@ class Reading:
                 self._over.append(item.id)
             return wanted and item.seq > self.after
         if isinstance(item, Delta) and item.message in self._over:
-            return False  # of a driver that was not told yet
+            return False  # from a driver that lags behind
         if isinstance(item, CaughtUp):
             first, self._told = not self._told, True
             return first
         return wanted
 
     async def _end(self, item: Item) -> End | None:
-        """The end, if this was the last that the reader wanted, or that there can be."""
+        """The end, if the goal is reached or nothing more can come."""
         live = live_of(self._session)
         told = isinstance(item, (Trouble, CaughtUp)) and self._goal.asks
         if told and live.stuck is not None:

@@ -1,1 +1,1 @@
-"""What clients bring: agents, files and variables."""
+"""Uploads of clients: agents, files and variables."""

@@ -1,8 +1,8 @@
-"""Agents that clients bring: checked before any work is done for them, named by what they are,
-and kept where every replica finds them again.
+"""Agents that clients upload: checked before any work is done, identified by their content, and
+stored where every replica finds them.
 
-What is kept of one is its description, beside the sessions that it serves, under a tenant of the
-server's own. So a session's row says enough to go on with it anywhere.
+The manifest of an agent is stored next to its sessions, under a reserved tenant. So any replica can
+resume a session by its row alone.
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ from ...log import events as ev
 from ...log.catalog import Query
 from ...log.codec import LIMITS
 from ...log.events import Key, NewEvent, Scope
+from ...stores.pages import every_row
 from ...wire import File, Source
-from ..engines import Engine, Place
-from ..loaders import FILES, Identity, Loader, check_path, fetch
+from ..engines import Engine, TenantStore
+from ..loaders import AgentIdentity, Loader, check_uploads, fetch
 from ..run_choices import Choices
 from . import manifest
-from .manifest import Described
+from .manifest import AgentManifest
 
-TENANT = "~agents:"  # + the tenant whose agents they are
+TENANT = "~agents:"  # + the tenant of the agents
 SHA = 24  # digits of the hash in an agent's key
 _ODD = re.compile(r"[^a-z0-9]+")
 
-Harden: TypeAlias = Callable[[Described], Described]
+Harden: TypeAlias = Callable[[AgentManifest], AgentManifest]
 
 
-class Kept(Struct, frozen=True):
-    """An agent as it is kept: by whom it is served, and what it is."""
+class StoredAgent(Struct, frozen=True):
+    """An uploaded agent as it is stored: its engine and its manifest."""
 
     engine: str
-    described: Described
+    described: AgentManifest
 
     @property
     def key(self) -> str:
-        """What rows call it: the same for the same agent, and for no other."""
+        """The key of the agent in rows, which depends on its content only."""
         name = _ODD.sub("-", self.described.name.lower()).strip("-")[:40] or "agent"
         return f"{name}@{hashlib.sha256(self.data).hexdigest()[:SHA]}"
 
@@ -61,18 +62,17 @@ class Kept(Struct, frozen=True):
         return msgspec.json.encode(self, order="deterministic")
 
 
-class Brought(Struct, frozen=True):
-    """An agent that a request brings, and what is to be in the work folder. Without an agent,
-    only the files."""
+class Upload(Struct, frozen=True):
+    """The uploads of a request: files for the work folder, and an agent if there is one."""
 
     files: dict[str, bytes]
-    agent: Kept | None = None
-    identity: Identity | None = None
+    agent: StoredAgent | None = None
+    identity: AgentIdentity | None = None
 
 
-class Loading:
-    """The loaders of a server by name, the tools that described agents may use, and what is
-    said last about them: `harden`."""
+class AgentLoaders:
+    """The loaders of a server by name, the tools that uploaded agents may use, and `harden`, which
+    changes their manifests."""
 
     def __init__(
         self,
@@ -89,16 +89,13 @@ class Loading:
         return sorted(self._loaders)
 
     def check(self, source: Source | None, files: Sequence[File]) -> None:
-        """Refuse what cannot be brought, having done nothing (`UnknownLoader`)."""
+        """Reject invalid uploads before anything is done (`UnknownLoader`, `InvalidValue`)."""
         if source is not None:
             if source.loader not in self._loaders:
                 raise UnknownLoader(loader=source.loader, available=self.names)
             self._loaders[source.loader].check(source.source)
-        if len(files) > FILES:
-            problem, remedy = f"are {len(files)}", f"send at most {FILES}"
-            raise InvalidValue(field="files", problem=problem, remedy=remedy, limit=FILES)
+        check_uploads(files)
         for file in files:
-            check_path(file.path)
             file.data()
 
     async def bring(
@@ -107,13 +104,12 @@ class Loading:
         files: Sequence[File],
         engine: str,
         choices: Choices | None = None,
-    ) -> Brought:
-        """Fetch an agent, with the request's files over its own, and the request's options over
-        what its description says. It may choose what clients may choose. What `harden` makes of
-        that is final."""
+    ) -> Upload:
+        """Fetch an agent. Files and options of the request replace those of the agent. `harden`
+        then changes the manifest, and `choices` restrict what the client has chosen."""
         given = {file.path: file.data() for file in files}
         if source is None:
-            return Brought(files=given)
+            return Upload(files=given)
         loaded, found = await fetch(self._loaders[source.loader], source.source)
         whole = {**msgspec.to_builtins(loaded.described), **source.options}
         described = wanted = manifest.described(whole, "options")
@@ -122,54 +118,56 @@ class Loading:
             described = self._harden(described)
         if choices is not None:
             choices.check_described(wanted, described)
-        kept = Kept(engine, described)
-        return Brought(files={**found, **given}, agent=kept, identity=loaded.identity)
+        kept = StoredAgent(engine, described)
+        return Upload(files={**found, **given}, agent=kept, identity=loaded.identity)
 
-    def adopt(self, kept: Kept, engine: Engine, tenant: str) -> str:
-        """Have an engine serve an agent for a tenant; its key."""
+    def adopt(self, kept: StoredAgent, engine: Engine, tenant: str) -> str:
+        """Serve an agent for a tenant by an engine; returns the agent's key."""
         adopt = getattr(engine, "adopt", None)
         if adopt is None:
-            problem, remedy = "serves no agents that are brought", "ask for another"
-            raise InvalidValue(field="engine", problem=problem, remedy=remedy)
+            raise InvalidValue(
+                field="engine", problem="does not serve uploaded agents", remedy="use another"
+            )
         try:
             adopt(self._agent(kept), tenant)
         except InvalidAgent as error:
-            problem, remedy = "; ".join(error.faults), "mend its description"
-            raise InvalidValue(field="source", problem=problem, remedy=remedy) from error
+            raise InvalidValue(
+                field="source", problem="; ".join(error.faults), remedy="correct the manifest"
+            ) from error
         return kept.key
 
-    def _agent(self, kept: Kept) -> Agent:
+    def _agent(self, kept: StoredAgent) -> Agent:
         return kept.described.agent(self._tools, key=kept.key)
 
-    # What is kept
+    # Stored agents
 
-    async def keep(self, place: Place, kept: Kept) -> None:
-        """Keep an agent where its sessions are. Twice is fine."""
+    async def keep(self, place: TenantStore, kept: StoredAgent) -> None:
+        """Store an agent next to its sessions. Repeating it has no effect."""
         where = Key(TENANT + place.tenant, kept.key, "main")
         if await self.kept(place, kept.key) is not None:
             return
-        with contextlib.suppress(HeadMoved):  # it is there
+        with contextlib.suppress(HeadMoved):  # it exists
             event = NewEvent.of("session.created", ev.SessionCreated())
             await place.store.append(where, [event], expected=0, create=True)
         await place.store.put_blob(where.scope, kept.data)
 
-    async def kept(self, place: Place, agent: str) -> Kept | None:
-        """An agent by its key, if one is kept."""
+    async def kept(self, place: TenantStore, agent: str) -> StoredAgent | None:
+        """A stored agent by its key, if there is one."""
         if "@" not in agent:
             return None
         scope = Scope(TENANT + place.tenant, agent)
         try:
             for ref in await place.store.blobs(scope):
                 data = await place.store.get_blob(scope, ref)
-                kept = msgspec.json.decode(data, type=Kept)
+                kept = msgspec.json.decode(data, type=StoredAgent)
                 if kept.key == agent:
                     return kept
-        except (BlobNotFound, SessionNotFound):  # it went meanwhile
+        except (BlobNotFound, SessionNotFound):  # it was deleted meanwhile
             pass
         return None
 
-    async def undone(self, place: Place) -> list[str]:
-        """The agents whose sessions want a driver."""
+    async def undone(self, place: TenantStore) -> list[str]:
+        """The agents with unfinished runs."""
         agents = [agent async for agent in self.all(place)]
         if not agents:
             return []
@@ -178,28 +176,23 @@ class Loading:
         rows = [await place.store.row(where) for where in mains]
         return sorted({row.agent for row in rows if row is not None and row.agent is not None})
 
-    async def forget(self, place: Place, agent: str) -> bool:
-        """Forget an agent that no session needs any more; whether that was done."""
+    async def forget(self, place: TenantStore, agent: str) -> bool:
+        """Delete a stored agent that no session needs; whether it was deleted."""
         kept = await self.kept(place, agent)
         if kept is None or await self._used(place, agent):
             return False
         await place.store.delete(Scope(TENANT + place.tenant, agent))
-        if await self._used(place, agent):  # begun meanwhile
+        if await self._used(place, agent):  # a session was created meanwhile
             await self.keep(place, kept)
             return False
         return True
 
-    async def _used(self, place: Place, agent: str) -> bool:
+    async def _used(self, place: TenantStore, agent: str) -> bool:
         page = await place.store.find(Query(tenant=place.tenant, agent=agent), limit=1)
         return bool(page.items)
 
-    async def all(self, place: Place) -> AsyncIterator[str]:
-        """The keys of all agents that are kept there."""
-        cursor: str | None = None
-        while True:
-            query = Query(tenant=TENANT + place.tenant, order="created")
-            page = await place.store.find(query, cursor=cursor, limit=100)
-            for row in page.items:
-                yield row.session
-            if (cursor := page.cursor) is None:
-                return
+    async def all(self, place: TenantStore) -> AsyncIterator[str]:
+        """The keys of all agents that are stored there."""
+        query = Query(tenant=TENANT + place.tenant, order="created")
+        async for row in every_row(place.store, query, batch=100):
+            yield row.session

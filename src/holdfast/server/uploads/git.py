@@ -1,8 +1,8 @@
-"""Git repositories that clients name: whether an address is allowed, and what is in one commit.
+"""Git repositories that clients name: their addresses, and the files of one commit.
 
-A repository may be anybody's. It is cloned without a work tree, so that no filter, hook, submodule
-or link of it has any effect. Each git process is bounded in memory, in the size of its files and in
-time, and what a repository holds is known before any of it is read.
+A repository is not trusted. It is cloned without a work tree, so that its filters, hooks,
+submodules and links have no effect. Each git process has limits for memory, file size and time, and
+the files of a repository are listed before any is read.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-SECONDS = 120  # that a repository may take, in all
-DISK = 256 << 20  # bytes of one file, such as the pack of a repository
+SECONDS = 120  # for one repository
+DISK = 256 << 20  # bytes of one file, such as a pack
 MEMORY = 768 << 20  # bytes of address space of one process
 LISTING = 16 << 20  # bytes of a list of files
-SAID = 4_096  # bytes that are kept of what git says of a failure
-STALE = 3_600  # seconds after which a folder belongs to a process that was killed
+SAID = 4_096  # bytes of git's error output that are kept
+STALE = 3_600  # seconds after which a folder is left over from a killed process
 PREFIX = "holdfast-git-"
 PORTS = {"https": "443", "http": "80", "ssh": "22", "git": "9418", "file": ""}
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>/.*)?", re.S)
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:.]+\])(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9._~+=-]+")
 _HIDDEN = re.compile(r"[%\\?#@]")
-# Limits that hold for git and all that it starts; a file that grows too large is an error to it.
+# Limits for git and its child processes. A file that grows too large is an error for git.
 _BOUNDED = (
     'trap "" XFSZ; ulimit -c 0; ulimit -v "$1" 2>/dev/null; ulimit -f "$2"; ulimit -t "$3"; '
     'shift 3; exec "$@"'
@@ -67,15 +67,15 @@ _CONFIG = """
 
 
 class AddressError(ValueError):
-    """What is wrong with an address, in words."""
+    """An address is invalid; the text says why."""
 
 
 class GitError(Exception):
-    """What is wrong with a repository, in words."""
+    """A repository cannot be used; the text says why."""
 
 
-class Address(NamedTuple):
-    """Where a repository is. Two that lead to the same place are equal."""
+class GitAddress(NamedTuple):
+    """The address of a repository. Equal addresses name the same place."""
 
     scheme: str
     host: str
@@ -83,13 +83,13 @@ class Address(NamedTuple):
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, url: str) -> Address:
-        """The parts of a URL, or of an absolute path of this machine (`AddressError`). What servers
-        may read in more than one way is refused: encoded characters, `..`, `//`, user names."""
+    def of(cls, url: str) -> GitAddress:
+        """The parts of a URL, or of an absolute path on this machine (`AddressError`). Ambiguous
+        addresses are rejected: encoded characters, `..`, `//` and user names."""
         if not url.isprintable() or url != url.strip():
-            raise AddressError("holds blanks or characters that cannot be seen")
+            raise AddressError("contains spaces or invisible characters")
         if (found := _HIDDEN.search(url)) is not None:
-            raise AddressError(f"holds {found[0]!r}: write it plainly, without a user or a query")
+            raise AddressError(f"contains {found[0]!r}: leave out users, queries and escapes")
         parts = _URL.fullmatch(f"file://{url}" if url.startswith("/") else url)
         if parts is None:
             raise AddressError("is neither scheme://host/path nor an absolute path")
@@ -103,19 +103,19 @@ class Address(NamedTuple):
         port = f":{self.port}" if self.port != PORTS[self.scheme] else ""
         return f"{self.scheme}://{self.host}{port}/{'/'.join(self.names)}"
 
-    def is_below(self, allowed: Address) -> bool:
-        """Whether it is `allowed`, or a folder in it."""
+    def is_below(self, allowed: GitAddress) -> bool:
+        """Whether it is `allowed`, or below it."""
         return self[:3] == allowed[:3] and self.names[: len(allowed.names)] == allowed.names
 
 
 def _host(scheme: str, text: str) -> tuple[str, str]:
     if scheme == "file":
         if text:
-            raise AddressError("names a host, and file:// has none")
+            raise AddressError("has a host, which file:// does not allow")
         return "", ""
     found = _HOST.fullmatch(text)
     if found is None:
-        raise AddressError(f"has the host {text!r}, which is none")
+        raise AddressError(f"has the invalid host {text!r}")
     port = found[2] or PORTS[scheme]
     return found["name"].lower(), str(int(port))
 
@@ -123,16 +123,16 @@ def _host(scheme: str, text: str) -> tuple[str, str]:
 def _names(scheme: str, path: str) -> tuple[str, ...]:
     names = path.removeprefix("/").removesuffix("/").split("/") if path.strip("/") else []
     if path.startswith("//") or any(name in ("", ".", "..") for name in names):
-        raise AddressError("has an empty name, '.' or '..' in its path")
+        raise AddressError("has an empty segment, '.' or '..' in its path")
     if scheme != "file" and not all(_NAME.fullmatch(name) for name in names):
-        raise AddressError("has a character in its path that is none of a-z, A-Z, 0-9 and ._~+=-")
+        raise AddressError("has a character in its path other than a-z, A-Z, 0-9 and ._~+=-")
     return tuple(names)
 
 
 # A clone
 
 
-class Blob(NamedTuple):
+class GitBlob(NamedTuple):
     """A file of a commit: its id and size."""
 
     id: str
@@ -140,14 +140,14 @@ class Blob(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def cloned(address: Address, ref: str | None = None) -> AsyncGenerator[Clone, None]:
-    """One commit of a repository, that of a branch or a tag, for as long as the block lasts
-    (`GitError`). Nothing of it is left afterwards."""
+async def cloned(address: GitAddress, ref: str | None = None) -> AsyncGenerator[GitClone, None]:
+    """A clone of one commit, of a branch or a tag, inside the block (`GitError`). It is removed
+    afterwards."""
     program = await asyncio.to_thread(shutil.which, "git")
     if program is None:
         raise GitError("needs git, which is not installed on the server")
     folder = await asyncio.to_thread(_prepare, address.scheme)
-    clone = Clone(program, folder, address.scheme)
+    clone = GitClone(program, folder, address.scheme)
     try:
         async with asyncio.timeout(SECONDS):
             await clone.begin(str(address), ref)
@@ -158,8 +158,8 @@ async def cloned(address: Address, ref: str | None = None) -> AsyncGenerator[Clo
         await asyncio.shield(asyncio.to_thread(_discard, folder))
 
 
-class Clone:
-    """A bare repository in a folder of its own, and the git that reads it."""
+class GitClone:
+    """A bare repository in a temporary folder."""
 
     def __init__(self, program: str, folder: Path, scheme: str) -> None:
         self._program, self._folder, self._scheme = program, folder, scheme
@@ -178,10 +178,10 @@ class Clone:
             if await process.wait() != 0:
                 raise GitError("has no commit")
 
-    async def list(self, subdir: str, entries: int) -> dict[str, Blob]:
-        """The files below a folder of the commit, by path; links and submodules are left out.
-        `GitError` where it has more than so many entries of any kind."""
-        found: dict[str, Blob] = {}
+    async def list(self, subdir: str, entries: int) -> dict[str, GitBlob]:
+        """The files below a folder of the commit, by path, without links and submodules (`GitError`
+        if it has more than so many entries of any kind)."""
+        found: dict[str, GitBlob] = {}
         count = 0
         tree = f"{self.commit}:{subdir}"
         async with self._running("ls-tree", "-r", "-t", "-l", "-z", tree) as process:
@@ -192,13 +192,13 @@ class Clone:
                 about, _, path = line.partition(b"\t")
                 mode, kind, id, size = about.split()
                 if kind == b"blob" and mode in (b"100644", b"100755", b"100664"):
-                    found[_text(path)] = Blob(id.decode(), int(size))
+                    found[_text(path)] = GitBlob(id.decode(), int(size))
             if await process.wait() != 0:
                 raise GitError(f"has no folder {subdir!r}" if subdir else "cannot be read")
         return found
 
-    async def read(self, blobs: Mapping[str, Blob]) -> dict[str, bytes]:
-        """The bytes of files, by path. They are as large as the list says."""
+    async def read(self, blobs: Mapping[str, GitBlob]) -> dict[str, bytes]:
+        """The content of files, by path. Their sizes are those of the list."""
         found: dict[str, bytes] = {}
         async with self._running("cat-file", "--batch") as process:
             writing = asyncio.create_task(_write(process, [one.id for one in blobs.values()]))
@@ -214,7 +214,7 @@ class Clone:
     async def _running(
         self, *words: str, cwd: Path | None = None, protocol: str = "none"
     ) -> AsyncGenerator[Process, None]:
-        """Git, with all that it starts; none of it outlives the block."""
+        """A git process, killed with its child processes at the end of the block."""
         bounds = (str(MEMORY >> 10), str(DISK >> 9), str(SECONDS))
         process = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _BOUNDED, "sh", *bounds, self._program, *words),
@@ -244,7 +244,7 @@ class Clone:
 
 
 async def _ended(process: Process) -> None:
-    """Wait for a process that was killed; a pipe that nobody reads would keep it."""
+    """Wait for a killed process, and read its pipes, which would block it otherwise."""
     for stream in (process.stdout, process.stderr):
         while stream is not None and await stream.read(1 << 16):
             pass
@@ -261,7 +261,7 @@ def _failure(said: bytes) -> str:
 
 
 async def _all_of(stream: asyncio.StreamReader | None, most: int) -> bytes:
-    """What a process writes, as much as is kept of it."""
+    """The last bytes of the output of a process."""
     assert stream is not None
     kept = b""
     while piece := await stream.read(1 << 16):
@@ -270,7 +270,7 @@ async def _all_of(stream: asyncio.StreamReader | None, most: int) -> bytes:
 
 
 async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
-    """What a process writes, split at NUL."""
+    """The output of a process, split at NUL."""
     assert stream is not None
     rest, left = b"", LISTING
     while piece := await stream.read(1 << 16):
@@ -290,7 +290,7 @@ async def _write(process: Process, ids: Collection[str]) -> None:
         process.stdin.close()
 
 
-async def _blob(process: Process, blob: Blob) -> bytes:
+async def _blob(process: Process, blob: GitBlob) -> bytes:
     assert process.stdout is not None
     try:
         about = await process.stdout.readline()
@@ -310,8 +310,8 @@ def _text(path: bytes) -> str:
 
 
 def _prepare(scheme: str) -> Path:
-    """A folder for one clone, which is also the home of its git. Folders of processes that were
-    killed are removed."""
+    """Create a folder for one clone, which is also git's home. Folders of killed processes are
+    removed."""
     old = time.time() - STALE
     for other in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
@@ -324,7 +324,7 @@ def _prepare(scheme: str) -> Path:
 
 
 def _discard(folder: Path) -> None:
-    for _ in range(20):  # what was killed may take a moment to let go
+    for _ in range(20):  # a killed process may still write for a moment
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             return

@@ -1,7 +1,7 @@
-"""An agent as a file describes it: `agent.toml` or `agent.json`, data and nothing else.
+"""The manifest of an uploaded agent: `agent.toml` or `agent.json`, which contain only data.
 
-What it may use stands on the server: its tools are named, never carried. So an agent that a
-client brings can say what to do, and nothing of it is executed.
+The manifest names tools of the server and carries none. So nothing that a client uploads is
+executed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ...errors.root import instead
 from ...harness.agents.agent import Agent, Mode
 from ...harness.tools import Tool
 
-NAMES = ("agent.toml", "agent.json")  # where a description is looked for, in this order
-BYTES = 256 << 10  # of a description, at most
+NAMES = ("agent.toml", "agent.json")  # the files of a manifest, in the order of precedence
+BYTES = 256 << 10  # of a manifest, at most
 
 
-class DescribedMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mode of such an agent."""
+class ManifestMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mode of an uploaded agent."""
 
     name: str
     instructions: str | None = None
@@ -36,8 +36,8 @@ class DescribedMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     after_plan: str | None = None
 
 
-class Described(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An agent in a file. `tools` are names of tools that the server offers."""
+class AgentManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An uploaded agent. `tools` are names of tools that the server offers."""
 
     name: str
     version: str = "0"
@@ -45,12 +45,12 @@ class Described(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     instructions: str | None = None
     model: str | None = None
     tools: tuple[str, ...] = ()
-    modes: tuple[DescribedMode, ...] = ()
+    modes: tuple[ManifestMode, ...] = ()
     initial_mode: str | None = None
     state: dict[str, Any] = {}
 
     def agent(self, tools: Mapping[str, Tool], *, key: str) -> Agent:
-        """The agent, with the server's tools of these names."""
+        """The agent, with the server's tools."""
         return Agent(
             self.name,
             key=key,
@@ -77,8 +77,8 @@ class Described(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-def read(text: bytes, name: str) -> Described:
-    """The description in a file of this name."""
+def read(text: bytes, name: str) -> AgentManifest:
+    """The manifest in a file with this name."""
     toml = name.endswith(".toml")
     if len(text) > BYTES:
         raise InvalidValue(
@@ -88,28 +88,34 @@ def read(text: bytes, name: str) -> Described:
         value = tomllib.loads(text.decode()) if toml else msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:
         kind = "TOML" if toml else "JSON"
-        problem, remedy = f"is not {kind} ({error})", "see docs/server.md for its fields"
-        raise InvalidValue(field=name, problem=problem, remedy=remedy) from error
+        raise InvalidValue(
+            field=name,
+            problem=f"is not valid {kind} ({error})",
+            remedy="see docs/server.md for its fields",
+        ) from error
     return described(value, name)
 
 
-def described(value: Any, name: str = "manifest") -> Described:
-    """The description that a value is; every field that there is not is refused by name."""
+def described(value: Any, name: str = "manifest") -> AgentManifest:
+    """The manifest in a value (`InvalidValue` for unknown fields and wrong types)."""
     try:
-        return msgspec.convert(value, Described)
+        return msgspec.convert(value, AgentManifest)
     except msgspec.ValidationError as error:
-        problem, remedy = f"is not a description of an agent: {error}", "see docs/server.md"
-        raise InvalidValue(field=name, problem=problem, remedy=remedy) from error
+        raise InvalidValue(
+            field=name,
+            problem=f"is not a manifest of an agent: {error}",
+            remedy="see docs/server.md",
+        ) from error
 
 
-def check_asks(described: Described) -> None:
-    """Refuse an agent that would not ask where the server's tools do: who brings it is not who
-    decides. `harden` may still say so."""
+def check_asks(described: AgentManifest) -> None:
+    """Reject a mode that would use tools without approval: the client who uploads an agent does not
+    decide that. `harden` may."""
     for n, mode in enumerate(described.modes):
         if mode.approval == "auto":
             raise InvalidValue(
                 field=f"modes[{n}].approval",
-                problem="is 'auto', and would ask nobody about the tools of this server",
+                problem="is 'auto', which would use the server's tools without approval",
                 remedy="use ask, deny or tool",
             )
 
@@ -119,7 +125,7 @@ def _found(names: Sequence[str], tools: Mapping[str, Tool], field: str) -> list[
         if name not in tools:
             raise InvalidValue(
                 field=field,
-                problem=f"name {name!r}, which this server does not offer",
+                problem=f"this server does not offer the tool {name!r}",
                 remedy=instead(name, sorted(tools)),
             )
     return [tools[name] for name in names]

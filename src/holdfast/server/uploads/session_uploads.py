@@ -1,5 +1,5 @@
-"""What a request brings to a session that it begins: an agent, files, variables. All of it is
-checked before anything is made, and what fails leaves nothing behind."""
+"""Uploads with a new session: an agent, files, variables. All of them are checked before anything
+is created, and a failure leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ...harness.sandbox import NoSandbox
 from ...harness.session.session import core_of
 from ...log.events import Key
 from ...wire import CreateSession, GetOrCreate
-from ..engines import Engine, Place
-from ..http.context import Asking
+from ..engines import Engine, TenantStore, is_uploaded
+from ..http.context import RequestContext
 from ..service import Service
 from . import manifest, variables
-from .agents import Brought
+from .agents import Upload
 
-IDENTITY = "holdfast.source"  # the entry of a session's metadata that says what was loaded
+IDENTITY = "holdfast.source"  # the metadata of a session that identifies its uploaded agent
 
 
 def check(service: Service, data: GetOrCreate) -> None:
-    """Refuse what cannot be brought, having done nothing."""
+    """Reject invalid uploads before anything is done."""
     name, engine = service.engine(data.engine)
     wish = data.store
     service.places.check(
@@ -32,31 +32,30 @@ def check(service: Service, data: GetOrCreate) -> None:
     )
     variables.check(data.envs, service.settings.envs)
     if data.envs and not hasattr(engine, "give"):
-        problem, remedy = f"mean nothing to the engine {name!r}", "leave them out"
-        raise InvalidValue(field="envs", problem=problem, remedy=remedy)
+        raise InvalidValue(
+            field="envs",
+            problem=f"the engine {name!r} does not support variables",
+            remedy="leave them out",
+        )
     service.loading.check(data.source, data.files)
-    brought = data.source is not None
-    if not brought:
-        _check_agent(engine, data.agent)
-    elif data.agent is not None:
-        problem, remedy = "is given beside a source", "give one of them"
-        raise InvalidValue(field="agent", problem=problem, remedy=remedy)
-    choices = service.choices(engine, None if brought else engine.agent_key(data.agent))
+    key = engine.agent_key(data.agent) if data.source is None else None
+    if key is not None and is_uploaded(engine, key):  # it belongs to the tenant that uploaded it
+        raise UnknownAgent(agent=str(data.agent), available=engine.agents)
+    if data.source is not None and data.agent is not None:
+        raise InvalidValue(
+            field="agent",
+            problem="cannot be given together with source",
+            remedy="give one of them",
+        )
+    choices = service.choices(engine, key)
     if choices is not None:
         choices.check_metadata(data.metadata)
 
 
-def _check_agent(engine: Engine, agent: str | None) -> None:
-    """Refuse an agent that the server has not: what somebody brought is theirs."""
-    key = engine.agent_key(agent)
-    if key in getattr(engine, "adopted", ()):
-        raise UnknownAgent(agent=str(agent), available=engine.agents)
-
-
 async def bring(
-    service: Service, place: Place, id: str, data: GetOrCreate, *, new: bool, again: bool
-) -> tuple[str, Brought]:
-    """Fetch what a request brings; the key of the agent that is to serve."""
+    service: Service, place: TenantStore, id: str, data: GetOrCreate, *, new: bool, again: bool
+) -> tuple[str, Upload]:
+    """Fetch the uploads of a request; returns the key of the session's agent with them."""
     name, engine = service.engine(data.engine)
     first = data.source is not None and new and not again
     if first and await place.store.row(Key(place.tenant, id, "main")) is not None:
@@ -70,8 +69,8 @@ async def bring(
     return agent, brought
 
 
-def told(brought: Brought) -> dict[str, object]:
-    """What the session's metadata say of it."""
+def told(brought: Upload) -> dict[str, object]:
+    """The metadata of the session that identify its uploaded agent."""
     if brought.identity is None:
         return {}
     return {IDENTITY: msgspec.to_builtins(brought.identity)}
@@ -80,16 +79,15 @@ def told(brought: Brought) -> dict[str, object]:
 async def settle(
     service: Service,
     engine: Engine,
-    place: Place,
+    place: TenantStore,
     id: str,
     agent: str,
-    brought: Brought,
+    brought: Upload,
     given: Mapping[str, str],
 ) -> None:
-    """Put what was brought where the session finds it. A session for which that fails is
-    removed again."""
+    """Give the uploads to their session. If that fails, the session is deleted again."""
     try:
-        if brought.agent is not None:  # it may have been forgotten meanwhile
+        if brought.agent is not None:  # it may have been dropped meanwhile
             service.loading.adopt(brought.agent, engine, place.tenant)
             await service.loading.keep(place, brought.agent)
         give(engine, place, id, given)
@@ -102,28 +100,27 @@ async def settle(
         raise
 
 
-def give(engine: Engine, place: Place, id: str, given: Mapping[str, str]) -> None:
-    """Let a session's commands find these variables, as long as this process remembers them."""
+def give(engine: Engine, place: TenantStore, id: str, given: Mapping[str, str]) -> None:
+    """Set variables for the commands of a session, in the memory of this process."""
     if given:
         engine.give(place, id, given)  # type: ignore[attr-defined]  # by `check`
 
 
 async def give_again(service: Service, state: dict[str, Any], id: str, body: bytes) -> None:
-    """Give a session the variables of a request that was answered before: the process that was
-    given them may be gone. A session that is gone gets none."""
+    """Set the variables of a repeated request again: the process that had them may be gone. A
+    session that was deleted gets none."""
     told = msgspec.json.decode(body or b"null", type=CreateSession | None)
     given = None if told is None else told.envs
     names = service.settings.envs
     allowed = {name: value for name, value in (given or {}).items() if name in names}
     if allowed:
-        ask = Asking(service, state)
-        with contextlib.suppress(HoldfastError):  # what was answered stays answered
-            place, row = await ask.find(id)
-            _, engine, _ = await ask.engine_of(place, row)
-            give(engine, place, id, allowed)
+        ctx = RequestContext(service, state)
+        with contextlib.suppress(HoldfastError):  # the stored response stays valid
+            place, row = await ctx.find(id)
+            give((await ctx.engine_of(place, row)).engine, place, id, allowed)
 
 
-async def _fill(engine: Engine, place: Place, id: str, agent: str, brought: Brought) -> None:
+async def _fill(engine: Engine, place: TenantStore, id: str, agent: str, brought: Upload) -> None:
     if not brought.files:
         return
     async with engine.open(place, agent, id) as session:

@@ -1,9 +1,8 @@
-"""Variables that a client gives to a session's commands: those that the server allows, in this
-process's memory alone. They are in no log, no answer and no record."""
+"""Environment variables that a client sets for the commands of a session: those that the server
+allows, in the memory of this process. They are in no log, response or audit record."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
@@ -13,33 +12,34 @@ from ...errors import InvalidValue
 from ...harness.sandbox import Place, Ran, Sandbox
 from ...log.events import Key, Scope
 from ...redact import values_only
+from ..recent import RecentMap
 
-ROOM = 10_000  # sessions whose variables are remembered
+ROOM = 10_000  # sessions whose variables are kept
 
 
 def check(given: Mapping[str, str], allowed: Collection[str]) -> None:
-    """Refuse variables that the server does not allow, and what is no value of one."""
+    """Reject variables that the server does not allow, and invalid values."""
     for name, value in given.items():
         if name not in allowed:
             there = ", ".join(sorted(allowed)) or "none"
             raise InvalidValue(
-                field="envs", problem=f"has {name!r}", remedy=f"the server allows: {there}"
+                field="envs",
+                problem=f"{name!r} is not allowed",
+                remedy=f"the server allows: {there}",
             )
         if "\0" in value:
-            raise InvalidValue(field=f"envs.{name}", problem="holds NUL", remedy="leave it out")
+            raise InvalidValue(field=f"envs.{name}", problem="contains NUL", remedy="leave it out")
 
 
-class Envs:
-    """The variables of each session, of the sessions that were given some last."""
+class SessionVariables:
+    """The variables of the sessions that were given some last."""
 
     def __init__(self) -> None:
-        self._given: OrderedDict[Scope, dict[str, str]] = OrderedDict()
+        self._given: RecentMap[Scope, dict[str, str]] = RecentMap(ROOM)
 
     def give(self, scope: Scope, given: Mapping[str, str]) -> None:
-        """Set variables of a session, beside those that it has."""
-        self._given[scope] = {**self._given.pop(scope, {}), **given}
-        while len(self._given) > ROOM:
-            self._given.popitem(last=False)
+        """Set variables of a session, in addition to those that it has."""
+        self._given[scope] = {**self.of(scope), **given}
 
     def of(self, scope: Scope) -> dict[str, str]:
         return self._given.get(scope, {})
@@ -48,18 +48,18 @@ class Envs:
         self._given.pop(scope, None)
 
 
-class Supplied:
-    """A sandbox whose commands find the variables of their session."""
+class VariablesSandbox:
+    """A sandbox whose commands have the variables of their session."""
 
-    def __init__(self, sandbox: Sandbox, envs: Envs) -> None:
+    def __init__(self, sandbox: Sandbox, envs: SessionVariables) -> None:
         self._sandbox, self._envs = sandbox, envs
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._sandbox, name)  # what not every sandbox has
+        return getattr(self._sandbox, name)  # optional methods of the sandbox
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> Place:
         place = await self._sandbox.open(session, agent=agent, resources=resources)
-        made = SuppliedPlace(place, lambda: self._envs.of(session.scope))
+        made = VariablesPlace(place, lambda: self._envs.of(session.scope))
         return cast(Place, made)  # by __getattr__
 
     async def destroy(self, session: Scope) -> None:
@@ -67,9 +67,9 @@ class Supplied:
         await self._sandbox.destroy(session)
 
 
-class SuppliedPlace:
-    """A place that runs commands with more variables. What they write of their values is
-    masked, since it goes into the log."""
+class VariablesPlace:
+    """A place that runs commands with more variables. Their values are masked in the output, which
+    goes into the log."""
 
     def __init__(self, place: Place, envs: Callable[[], Mapping[str, str]]) -> None:
         self._place, self._envs = place, envs

@@ -1,8 +1,8 @@
-"""The store of a replay: what a driver writes is compared with what was recorded, and what was
-recorded stands in the log.
+"""The store of a replay: it compares what a driver writes with the recorded events, and puts the
+recorded events into the log.
 
-So ids and times are those of then, and each step is decided on exactly what it was decided on.
-Once a replay has left the recording, a log is an ordinary one.
+So ids and times are the recorded ones, and each step is decided on exactly the recorded state.
+After the replay has left the recording, a log is an ordinary one.
 """
 
 from __future__ import annotations
@@ -21,64 +21,65 @@ from ...log.events import Appended, Event, Key, NewEvent, Scope, ids
 from ...log.state import FINAL
 from ...stores.memory import MemoryStore
 from ...stores.port import BlobRef, Draft, Lease, Snapshot
-from .stops import Stops
+from .comparison import FIELDS, ComparisonTerms, body, differs, said
+from .drivers import ReplayDrivers
+from .report import ReplayNotes, Stopped
 from .track import Track
-from .values import FIELDS, Notes, Stopped, Terms, body, differs, said
 
-EMPTY = 1_000  # appends in a row that need not be compared, at one place
-TURNS = ("tool.finished", "pending.opened")  # what may have to wait until it is its turn
+EMPTY = 1_000  # consecutive appends at one place without anything to compare
+TURNS = ("tool.finished", "pending.opened")  # kinds that may have to wait for their turn
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """How to replay: from which step on what is swapped, what is compared, what is not."""
+class ReplayPlan(Struct, frozen=True, kw_only=True):
+    """How to replay: the step from which models and tools are replaced, and what is compared."""
 
     from_step: int | None = None
-    terms: Terms = Terms()
+    terms: ComparisonTerms = ComparisonTerms()
     ignore: frozenset[str] = frozenset()
 
 
-class Stage(MemoryStore):
-    """One replay: its logs, its drivers, and what has diverged."""
+class ReplayStore(MemoryStore):
+    """One replay: its logs, its drivers, and the divergences."""
 
     def __init__(
         self,
         tracks: dict[Key, Track],
-        plan: Plan,
+        plan: ReplayPlan,
         blob: Callable[[str], Coroutine[Any, Any, bytes | None]],
     ) -> None:
         super().__init__(clock=lambda: self._now)
         self._now = 1
         self.tracks, self.plan, self._blob = tracks, plan, blob
-        self.stops, self.notes = Stops(), Notes()
-        self.busy = 0  # functions of the program's own that are running
+        self.drivers, self.notes = ReplayDrivers(), ReplayNotes()
+        self.busy = 0  # functions of the program that are running
         self.child: Callable[[Key, Key], Coroutine[Any, Any, None]] | None = None
         self._refused: set[tuple[Key, int]] = set()
         self._empty: dict[Key, tuple[int, int]] = {}  # appends in a row that changed nothing
         self._left: dict[Key, dict[str, list[int]]] = {}
 
     def swaps(self, track: Track) -> bool:
-        """Whether what was swapped is used by now."""
+        """Whether the replaced model and tools are used at this step."""
         return self.plan.from_step is not None and track.steps >= self.plan.from_step
 
-    # What is handed in
+    # Inputs
 
     async def begin(self, track: Track) -> None:
-        """Put the first events into the log, so that there is one."""
+        """Create the log with its first events."""
         await self._play(track, create=True)
         while track.at < track.start:
             await self._play(track)
         await self.hand_in(track)
 
     async def hand_in(self, track: Track) -> None:
-        """Everything that came from outside, up to what a driver did next."""
+        """Add all inputs up to the next event of a driver."""
         while not track.free and (event := track.outside()) is not None:
             place = track.at
             await self._child_of(track, event)
-            if track.at == place:  # nobody was faster meanwhile
+            if track.at == place:  # no other task has advanced it meanwhile
                 await self._play(track)
 
     async def _child_of(self, track: Track, event: Event) -> None:
-        """What a sub-agent answered comes when it has been played itself."""
+        """Before the answer of a sub-agent, replay the sub-agent."""
         payload = typed(event)
         if self.child is None or not isinstance(payload, ev.PendingSettled):
             return
@@ -89,16 +90,8 @@ class Stage(MemoryStore):
     async def _play(self, track: Track, *, create: bool = False) -> None:
         event = track.events[track.at]
         self._now = event.at
-        plain = NewEvent(
-            kind=event.kind,
-            data=event.data,
-            id=event.id,
-            v=event.v,
-            run=event.run,
-            actor=event.actor,
-            cause=event.cause,
-        )
-        if event.kind in ("session.moved", "session.reopened"):  # a seal would refuse what follows
+        plain = NewEvent(**{name: getattr(event, name) for name in NewEvent.__struct_fields__})
+        if event.kind in ("session.moved", "session.reopened"):  # a sealed log takes no events
             plain = msgspec.structs.replace(plain, kind=f"replayed.{event.kind}")
         await super().append(track.key, [plain], create=create)
         track.passed()
@@ -106,17 +99,17 @@ class Stage(MemoryStore):
             self.set_free(track)
         elif track.played:
             self.end(track)
-        self.stops.tune(track)
-        self.stops.strike(track)
+        self.drivers.tune(track)
+        self.drivers.stop(track)
 
     def end(self, track: Track, why: Stopped = "end") -> LeaseLost:
-        """Nothing more is played of this log."""
+        """End the replay of this log."""
         if why != "end" and self.notes.stopped == "end":
             self.notes.stopped = why
         track.over = True
-        return self.stops.crash(track)
+        return self.drivers.crash(track)
 
-    # What comes
+    # Appends of drivers
 
     async def append(
         self,
@@ -131,10 +124,10 @@ class Stage(MemoryStore):
         track = self.tracks.get(key)
         if track is None or (track.free and fence is None):
             return await super().append(key, events, expected=expected, create=create)
-        if fence is None:  # between threads: what was written there then is played there
+        if fence is None:  # from another thread: the recorded event is replayed instead
             return Appended((0,) * len(events), (await self._head(key)), 0)
-        if track.over or (track.struck and self.stops.drives[key].failure is not None):
-            raise self.stops.gone(track)
+        if track.over or (track.stopped and self.drivers.drives[key].failure is not None):
+            raise self.drivers.gone(track)
         if track.free:
             return await self._freely(track, events, expected)
         await self.hand_in(track)
@@ -163,8 +156,8 @@ class Stage(MemoryStore):
         )
 
     def _counted(self, events: Sequence[NewEvent]) -> list[NewEvent]:
-        """Those that are compared: not what a tool writes by itself, nor, without the program's
-        agent, what it would say about the calls of a message."""
+        """The events that are compared: not those that tools write, nor, without the program's
+        agent, its decisions about calls."""
         whole = self.plan.terms.whole
         made = [n for n, event in enumerate(events) if event.kind == "message.completed"]
         about = made[0] if made and not whole else len(events)
@@ -187,13 +180,13 @@ class Stage(MemoryStore):
         events: Sequence[NewEvent],
         expected: int | None,
     ) -> None:
-        """Play what was recorded in the place of these, one by one."""
+        """Compare events, and add the recorded ones instead."""
         ids: dict[str, str] = {}
         if not counted:
             self._nothing(track, events)
             return
         if expected is not None and self._cut(track, len(counted)):
-            # Something came in between then, so that the driver had to decide again.
+            # In the recording an input came in between, and the driver had to decide again.
             head = await self._head(track.key)
             if (track.key, head) not in self._refused:
                 self._refused.add((track.key, head))
@@ -214,7 +207,7 @@ class Stage(MemoryStore):
             await self._play(track)
 
     def _nothing(self, track: Track, events: Sequence[NewEvent]) -> None:
-        """Something that is not compared came. A driver that does nothing else has diverged."""
+        """Handle an append without anything to compare. Too many in a row are a divergence."""
         place, times = self._empty.get(track.key, (track.at, 0))
         times = times + 1 if place == track.at else 1
         self._empty[track.key] = track.at, times
@@ -225,7 +218,7 @@ class Stage(MemoryStore):
             raise self.end(track, "diverged")
 
     async def _its_turn(self, track: Track, counted: Sequence[NewEvent]) -> None:
-        """Wait until what several calls have come to is written in the order of then."""
+        """Wait, so that results of parallel calls are written in the recorded order."""
         if not counted or counted[0].kind not in TURNS:
             return
         kind, call = counted[0].kind, body(counted[0]).get("call")
@@ -242,10 +235,10 @@ class Stage(MemoryStore):
             await track.moved.wait()
             await self.hand_in(track)
         if track.over:
-            raise self.stops.gone(track)
+            raise self.drivers.gone(track)
 
     def _cut(self, track: Track, count: int) -> bool:
-        """Whether something from outside stands between the next so many events."""
+        """Whether there is an input between the next `count` events."""
         place, left = track.at, count
         while left and place < len(track.events):
             if not track.ours[place]:
@@ -271,21 +264,21 @@ class Stage(MemoryStore):
     def _said(
         self, track: Track, recorded: Event, came: NewEvent, found: tuple[str, Any, Any]
     ) -> tuple[str, Any, Any]:
-        """The two sides as a reader wants them: an event that is another, with what it says."""
+        """The two sides for a report: events of different kinds with their payloads."""
         if came.kind == "context.built" and found[0] in ("kind", "hash"):
-            told = track.shown() or ev.ContextBuilt(hash="")
+            old = track.shown() or ev.ContextBuilt(hash="")
             new = body(came)
-            if told.system != new.get("system", ""):
-                return "system", told.system, new.get("system", "")
-            return "messages", told.messages, new.get("messages", [])
+            if old.system != new.get("system", ""):
+                return "system", old.system, new.get("system", "")
+            return "messages", old.messages, new.get("messages", [])
         if found[0] == "kind":
             return "kind", {recorded.kind: said(recorded)}, {came.kind: said(came)}
         return found
 
-    # Off the recording
+    # After the replay has left the recording
 
     def set_free(self, track: Track) -> None:
-        """From here on the log is what comes."""
+        """Leave the recording: from here on the log has the new events."""
         left: dict[str, list[int]] = {}
         expected = track.expected()
         for place in range(track.at, len(track.events)):
@@ -302,17 +295,17 @@ class Stage(MemoryStore):
         for event in events:
             if event.kind in ("message.completed", "run.finished") and left.get(event.kind):
                 recorded = track.events[left[event.kind].pop(0)]
-                terms = Terms(whole=False, masked=self.plan.terms.masked, swapped=True)
+                terms = ComparisonTerms(whole=False, masked=self.plan.terms.masked, swapped=True)
                 if (found := differs(recorded, event, {}, terms)) is not None:
                     self.notes.add(track, recorded, *found)
         return await super().append(track.key, events, expected=expected)
 
-    # What a driver needs beside it
+    # Other methods that a driver needs
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        return await super().acquire(key, owner, ttl=ttl, steal=steal or "the replay goes on")
+        return await super().acquire(key, owner, ttl=ttl, steal=steal or "the replay continues")
 
     async def renew(self, lease: Lease) -> Lease:
         return lease
@@ -324,10 +317,10 @@ class Stage(MemoryStore):
     async def put_draft(
         self, key: Key, message: str, offset: int, text: str, *, fence: Lease
     ) -> None:
-        """Nobody reads them."""
+        """Do nothing: nobody reads drafts."""
 
     async def drafts(self, key: Key) -> list[Draft]:
-        """What the driver that was lost had said."""
+        """The draft of a driver that crashed in the recording."""
         found = []
         for event, payload in self.tracks[key].ahead() if key in self.tracks else ():
             if not isinstance(payload, ev.MessageInterrupted) or payload.shown:
@@ -336,7 +329,7 @@ class Stage(MemoryStore):
         return found
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        """Nobody opens it again."""
+        """Do nothing: the log is not opened again."""
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
         data = await self._blob(ref.sha256)
@@ -356,7 +349,7 @@ def _from(events: Sequence[NewEvent], first: NewEvent) -> Sequence[NewEvent]:
 
 
 def _renamed(recorded: Event, came: NewEvent) -> dict[str, str]:
-    """The ids of the calls of a message that came, to those that they had."""
+    """New ids of the calls of a message: the recorded ids."""
     if recorded.kind != "message.completed":
         return {}
     old, new = body(recorded).get("calls") or [], body(came).get("calls") or []
@@ -364,5 +357,5 @@ def _renamed(recorded: Event, came: NewEvent) -> dict[str, str]:
 
 
 async def forever() -> None:
-    """What has no end of its own: it is ended."""
+    """Wait until cancelled."""
     await asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""What people said and decided, for a log that has left the recording."""
+"""The recorded messages and decisions of users, for a log that has left the recording."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from typing import Any
 
 import msgspec
 
-from ...harness.live.log import Live
 from ...log import events as ev
 from ...log.events import Event, NewEvent, ids, new_id
-from .stage import Stage
+from ..live.log import Live
+from .store import ReplayStore
 from .track import Track
 
-ROUNDS = 1_000  # times that a log is taken up again
-FED = ("mode.changed", "model.changed", "state.changed", "permission.changed", "metadata.changed")
+ROUNDS = 1_000  # times that a log is driven again
+CHANGES = (
+    "mode.changed",
+    "model.changed",
+    "state.changed",
+    "permission.changed",
+    "metadata.changed",
+)
 
 
-class Feeding:
-    """What people said and decided, for a log that is off the recording: each message when the
-    one before has been answered, each decision for the same call."""
+class RecordedInputs:
+    """Hands in the recorded inputs: each message when the previous one was answered, each decision
+    for the same call."""
 
-    def __init__(self, stage: Stage, track: Track, live: Live) -> None:
+    def __init__(self, stage: ReplayStore, track: Track, live: Live) -> None:
         self._stage, self._track, self._live = stage, track, live
         places = range(track.at, len(track.events))
         self._left = [place for place in places if not track.ours[place]]
@@ -29,7 +35,7 @@ class Feeding:
     async def feed(self, driven: Callable[[], Awaitable[None]]) -> None:
         await driven()
         for _ in range(ROUNDS):
-            if self._track.over or not (await self._answered() or await self._told()):
+            if self._track.over or not (await self._decide() or await self._next_message()):
                 break
             await driven()
         if not self._track.over and self._live.state.pending:
@@ -40,21 +46,20 @@ class Feeding:
         done = await self._stage.append(self._track.key, [event])
         await self._live.reach(done.head)
 
-    async def _answered(self) -> bool:
-        """Decide on what waits as it was decided then; whether there was anything."""
-        answered = False
+    async def _decide(self) -> bool:
+        """Settle the pending items with the recorded decisions; whether there was any."""
+        decided = False
         for id, item in list(self._live.state.pending.items()):
             opened = await self._live.payload(item.seq, ev.PendingOpened)
-            said = self._decision(id, opened)
-            if said is not None:
-                event, payload = said
+            if (found := self._decision(id, opened)) is not None:
+                event, payload = found
                 for actor in self._voters(payload.id):
                     vote = msgspec.Raw(msgspec.json.encode(ev.PendingVoted(id=id)))
                     await self._put("pending.voted", vote, new_id(), actor)
                 data = msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(payload, id=id)))
                 await self._put("pending.settled", data, ids.settle_id(id), event.actor)
-                answered = True
-        return answered
+                decided = True
+        return decided
 
     def _decision(
         self, id: str, opened: ev.PendingOpened | None
@@ -71,18 +76,18 @@ class Feeding:
         return None
 
     def _voters(self, id: str) -> list[str | None]:
-        """Who said yes to an item of the recording."""
+        """The recorded voters of an item."""
         pairs = zip(self._track.events, self._track.payloads, strict=True)
         return [e.actor for e, p in pairs if isinstance(p, ev.PendingVoted) and p.id == id]
 
-    async def _told(self) -> bool:
-        """Hand in the next message, with the changes that came before it; whether there was one."""
+    async def _next_message(self) -> bool:
+        """Hand in the next message and the changes before it; whether there was one."""
         if self._live.state.active is not None:
             return False
         for place in list(self._left):
             event = self._track.events[place]
             self._left.remove(place)
-            if event.run is None and event.kind in (*FED, "message.received"):
+            if event.run is None and event.kind in (*CHANGES, "message.received"):
                 await self._put(event.kind, event.data, new_id(), event.actor)
                 if event.kind == "message.received":
                     return True

@@ -1,6 +1,6 @@
-"""What stands before the routing: `HEAD`, which is a `GET` without its body; pages of other
-origins that ask whether they may ask, refused in the one shape of all failures; and connections
-that are closed where a body was not read to its end, since nobody knows what follows."""
+"""What happens before routing: `HEAD` is served as `GET` without a body, CORS preflights are
+rejected with errors in the usual shape, and a connection is closed if the body of its request was
+not read to the end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, cast
 
+from litestar import Litestar
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers
 from litestar.enums import ScopeType
@@ -29,13 +30,21 @@ from .errors import answer
 from .headers import both_framings, guarded
 
 FRAMING = (b"content-length", b"transfer-encoding")
-ASKED = "holdfast.method"  # where a scope says what was asked, if not what is answered
-LINGER, QUIET = 5.0, 1.0  # seconds that the rest of a body is read, in all and without a word
+ASKED = "holdfast.method"  # the key of a scope for the client's method, if it was replaced
+LINGER, QUIET = 5.0, 1.0  # seconds that the rest of a body is read, in all and without data
 SIMPLE = ("accept", "accept-language", "content-language")  # headers that any page may send
 
 
-class Front:
-    """An app behind its front. `cors` are the origins that may ask, if there are any."""
+class App(Litestar):
+    """An app that does not change the scope of the app that it is mounted in."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        mine: Any = {**scope, "state": {**(scope.get("state") or {})}}
+        await super().__call__(scope if scope["type"] == "lifespan" else mine, receive, send)
+
+
+class OuterMiddleware:
+    """Wraps an app. `cors` has the origins whose pages may send requests."""
 
     def __init__(self, app: ASGIApp, cors: CORSConfig | None, redactor: Redactor) -> None:
         self._app, self._cors, self._redactor = app, cors, redactor
@@ -43,34 +52,39 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"] if scope["type"] == ScopeType.HTTP else None
         if method is not None and (framing := _framing(scope)):
-            exchange = Exchange(receive, send)
+            exchange = UnreadBody(receive, send)
             receive, send = exchange.receive, exchange.send
-            if len(framing) > 1:  # servers that read HTTP loosely let it through
+            if len(framing) > 1:  # other servers than ours may let it through
                 await self._refuse(both_framings(), scope, send)
                 return
         if method == "HEAD":
-            # The server's own scope stays as it is; who asks is told, and written down, with HEAD.
+            # The scope of the server stays unchanged; the audit record has the method HEAD.
             asked = cast(HTTPScope, {**scope, "method": "GET", ASKED: method})
-            await self._app(asked, receive, Headless(send).send)
+            await self._app(asked, receive, HeadResponse(send).send)
         elif method == "OPTIONS" and (error := self._refused(Headers.from_scope(scope))):
             await self._refuse(error, scope, send)
         else:
             await self._app(scope, receive, send)
 
     def _refused(self, headers: Headers) -> HoldfastError | None:
-        """Why a page may not ask what it wants to ask."""
+        """The error for a preflight that is not allowed."""
         origin, cors = headers.get("origin"), self._cors
         if origin is None or cors is None:
             return None
         if not cors.is_origin_allowed(origin):
-            problem = "pages of this origin may not ask this server: it is started with --origin"
-            return Forbidden(problem=f"{problem} (or `origins`) for those that may")
+            return Forbidden(
+                problem="pages of this origin may not use this server: allow the origin with "
+                "--origin or the setting `origins`"
+            )
         wished = headers.get("access-control-request-headers", "").split(",")
         known = {*cors.allow_headers, *SIMPLE}
         for name in (name.strip() for name in wished):
             if name and name.lower() not in known:
-                remedy = f"send no others than {', '.join(sorted(known))}"
-                return InvalidValue(field=name[:100], problem="is no header of ours", remedy=remedy)
+                return InvalidValue(
+                    field=name[:100],
+                    problem="is not an allowed header",
+                    remedy=f"use only {', '.join(sorted(known))}",
+                )
         return None
 
     async def _refuse(self, error: HoldfastError, scope: Scope, send: Send) -> None:
@@ -84,22 +98,21 @@ class Front:
 
 
 def _framing(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """What a request of HTTP/1 says of the end of its body; empty where it has none."""
+    """The framing headers of an HTTP/1 request; empty if it has no body."""
     if not str(scope.get("http_version", "1.1")).startswith("1"):
         return {}
     found = {name.lower(): value for name, value in scope["headers"] if name.lower() in FRAMING}
     return {} if found == {b"content-length": b"0"} else found
 
 
-class Exchange:
-    """A request with a body, and its answer. Where the answer begins before the body was read to
-    its end, it says that the connection is closed, and so it is: nothing of the rest is taken for
-    a request. The rest is read for a moment, since a client that is cut while it sends does not
-    see what it was answered."""
+class UnreadBody:
+    """Handles a request whose body may not be read to the end. If the response starts before, the
+    connection is closed, so that the rest of the body is never taken for a request. The rest is
+    read for a moment, because a client that is cut off while it sends does not see the response."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
-        self._open = True  # there may be more of the body
+        self._open = True  # the body may have more data
         self._closes = False
 
     async def receive(self) -> Any:
@@ -118,7 +131,7 @@ class Exchange:
         await self._send(message)
 
     async def _last(self, message: HTTPResponseBodyEvent) -> HTTPResponseBodyEvent:
-        """The end of an answer; before it, the rest of the body is read, and dropped."""
+        """The end of a response; before it, the rest of the body is read and discarded."""
         if not (self._closes and self._open):
             return message
         await self._send({**message, "more_body": True})
@@ -133,8 +146,8 @@ class Exchange:
                         await self.receive()
 
 
-class Headless:
-    """Passes on how an answer begins, and is done then: also where it would go on for ever."""
+class HeadResponse:
+    """Sends the start of a response and ends it, even if its body would never end."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -1,4 +1,4 @@
-"""Replaying: each recorded log driven again by the real loop, in memory, without a network."""
+"""The player: drives each recorded log again with the real loop, in memory, without a network."""
 
 from __future__ import annotations
 
@@ -6,94 +6,78 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...errors import InvalidValue
-from ...harness.agents.agent import Agent
-from ...harness.agents.config import Config
-from ...harness.agents.runtime import HarnessRuntime
-from ...harness.agents.subagents import kin
-from ...harness.live.log import Live
-from ...harness.live.open_logs import Lives
-from ...harness.loop.run_loop import drive
-from ...harness.sandbox import NoSandbox
-from ...harness.telemetry.logs import LogConfig
-from ...harness.telemetry.spans import tracing
 from ...log.codec import typed
-from ...log.events import Event, Key
+from ...log.events import Key
 from ...log.state import fold
 from ...models.port import Model
-from ..redaction.manifest import Mode
+from ..agents.agent import Agent
+from ..agents.config import Config
+from ..agents.runtime import HarnessRuntime
+from ..agents.subagents import kin
+from ..live.log import Live
+from ..live.open_logs import Lives
+from ..loop.run_loop import drive
+from ..sandbox import NoSandbox
+from ..telemetry.logs import LogConfig
+from ..telemetry.spans import tracing
 from .agents import quiet, rebuilt
-from .feeding import Feeding
-from .sources import Recorded, read_source, unreadable
-from .stage import Plan, Stage
-from .standins import POLICY, Props, Voices, final, swapped_tools
+from .circumstances import bounds, clock, driver, model, models
+from .comparison import ComparisonTerms
+from .inputs import RecordedInputs
+from .outcomes import typed as typed_answers
+from .recorded_models import POLICY, RecordedModels
+from .recorded_tools import RecordedTools, final, swapped_tools
+from .recording import Recording
+from .report import RedactionMode, Replayed
+from .store import ReplayPlan, ReplayStore
 from .track import Track
-from .values import Replayed, Terms
 
-PATIENCE = 10.0  # seconds in which something must come, while nothing of the program's runs
+PATIENCE = 10.0  # seconds without progress, while no function of the program runs
 
 
-async def replay(
-    source: Recorded,
-    agent: Agent | None = None,
+async def play(
+    recording: Recording,
+    agent: Agent | None,
     *,
-    thread: str | None = None,
-    from_step: int | None = None,
-    model: Model | None = None,
-    tools: Mapping[str, Any] | None = None,
-    resources: Any = None,
-    ignore: Collection[str] = (),
+    from_step: int | None,
+    model: Model | None,
+    tools: Mapping[str, Any],
+    resources: Any,
+    ignore: Collection[str],
 ) -> Replayed:
-    """Run a recorded conversation again and say where it first came otherwise.
-
-    The loop is the real one. Models and tools answer what was recorded; messages, decisions and
-    all else that came from outside are handed in where they stood. No tool's function is called,
-    no hook, no network. Without `agent` one is made from the log: then what the program's own
-    would say is not compared. With it, instructions and contexts are rendered, with `resources`,
-    and compared, as are the fingerprints of tools and what is allowed, asked about or refused.
-
-    From model call `from_step` on, the first unless given, `model` answers instead, and the
-    functions in `tools` are called. From there on the replay does not end at a divergence. What
-    was not swapped still answers what was recorded, as long as it is asked the same.
-
-    `thread` is the one to replay; all of them unless given. `ignore` are kinds of events that are
-    not compared, as `context.built` where instructions name the time.
-    """
-    swapped = swapped_tools(tools or {})
-    if from_step is not None and (isinstance(from_step, bool) or from_step < 1):
-        remedy = "count model calls from 1"
-        raise InvalidValue(field="from_step", problem=f"is {from_step!r}", remedy=remedy)
+    """Replay a recording with `agent`, or with an agent built from the log. From model call
+    `from_step` on, `model` answers and the functions in `tools` are called."""
+    swapped = swapped_tools(tools)
     if from_step is None and (swapped or model is not None):
         from_step = 1
-    reading = await read_source(source, thread)
-    whole, hidden = agent is not None, reading.mode != "local"
-    plan = Plan(
+    whole, hidden = agent is not None, recording.mode != "local"
+    plan = ReplayPlan(
         from_step=from_step,
-        terms=Terms(whole=whole, masked=hidden, bare=reading.mode == "replay_only"),
-        ignore=frozenset([*ignore, *unreadable(reading)]),
+        terms=ComparisonTerms(whole=whole, masked=hidden, bare=recording.mode == "replay_only"),
+        ignore=frozenset([*ignore, *recording.unreadable()]),
     )
     tracks = {
         key: Track(key, events, start=start, whole=whole, masked=hidden, ignore=plan.ignore)
-        for key, (events, start) in reading.threads.items()
+        for key, (events, start) in recording.threads.items()
     }
-    stage = Stage(tracks, plan, reading.blob)
-    play = _Play(stage, agent, model, swapped, resources)
+    stage = ReplayStore(tracks, plan, recording.blob)
+    player = _Player(stage, agent, model, swapped, resources)
     try:
-        await play.all()
+        await player.all()
     finally:
-        await play.aclose()
-    if reading.erased and stage.notes.stopped == "end":
+        await player.aclose()
+    if recording.erased and stage.notes.stopped == "end":
         stage.notes.stopped = "erased"
-    return _told(stage, reading.mode, await _came(stage))
+    return await _report(stage, recording.mode)
 
 
-class _Play:
-    """The logs of one session, played one after the other; a sub-agent's where its parent waits
+class _Player:
+    """Plays the logs of one session one after the other; that of a sub-agent when its parent waits
     for it."""
 
     def __init__(
         self,
-        stage: Stage,
+        stage: ReplayStore,
         agent: Agent | None,
         model: Model | None,
         tools: Mapping[str, Any],
@@ -104,7 +88,7 @@ class _Play:
         self._lives = Lives(stage, lambda key, event: None)
         self._logs = LogConfig(level="silent", propagate=False).open()
         self._playing: dict[Key, asyncio.Task[None]] = {}
-        self._by: dict[Key, Key | None] = {}  # who waits for it
+        self._by: dict[Key, Key | None] = {}  # the log that waits for a log
         stage.child = self.child
 
     async def aclose(self) -> None:
@@ -115,12 +99,12 @@ class _Play:
         await self._logs.aclose()
 
     async def all(self) -> None:
-        """Play all; `main` first, since the others need what stands in it."""
+        """Play all logs; `main` first, since the others need its state."""
         for key in sorted(self._stage.tracks, key=lambda key: key.thread != "main"):
             await self.child(key)
 
     async def child(self, key: Key, by: Key | None = None) -> None:
-        """Play a log, if it was recorded, to its end; not one that waits for `by` itself."""
+        """Play a recorded log to its end, unless it waits for `by` itself."""
         if key not in self._stage.tracks or key in self._above(by):
             return
         if key not in self._playing:
@@ -129,7 +113,7 @@ class _Play:
         await asyncio.shield(self._playing[key])
 
     def _above(self, key: Key | None) -> set[Key]:
-        """A log and those that wait for it."""
+        """A log and the logs that wait for it."""
         found: set[Key] = set()
         while key is not None and key not in found:
             found.add(key)
@@ -141,28 +125,30 @@ class _Play:
         await stage.begin(track)
         if (agent := self._agent_of(track)) is None:
             return
-        config = stage.stops.configs[track.key] = self._config(track, agent)
+        config = stage.drivers.configs[track.key] = self._config(track, agent)
         runtime = HarnessRuntime(config, stage)
         live = await self._lives.open(track.key)
         shared = await self._shared(track, live)
-        if stage.plan.terms.masked:  # a schema would refuse what was replaced
-            finals = {(live.log, seq): final(known) for seq, known in track.typed().items()}
+        if stage.plan.terms.masked:  # a schema would reject redacted values
+            answers = typed_answers(track)
+            finals = {(live.log, seq): final(known) for seq, known in answers.items()}
             runtime.outputs.update(finals)
         while not (track.over or track.free):
             await stage.hand_in(track)
             if track.expected() is None:
                 return
             before = track.at
-            stage.stops.tune(track)
+            stage.drivers.tune(track)
             await self._driven(track, runtime, live, shared)
-            if track.at == before and not (track.over or track.free or track.struck):
+            if track.at == before and not (track.over or track.free or track.stopped):
                 coming = track.following()
                 assert coming is not None
-                came = {"nothing": _status(live)}
-                stage.notes.add(track, coming[0], "kind", coming[0].kind, came, why="nothing came")
+                state = {"nothing": _status(live)}
+                kind = coming[0].kind
+                stage.notes.add(track, coming[0], "kind", kind, state, why="nothing was written")
                 stage.end(track, "diverged")
         if track.free and not track.over:
-            await Feeding(stage, track, live).feed(
+            await RecordedInputs(stage, track, live).feed(
                 lambda: self._driven(track, runtime, live, shared)
             )
 
@@ -175,7 +161,7 @@ class _Play:
         return await self._lives.open(main)
 
     def _agent_of(self, track: Track) -> Agent | None:
-        props = Props(self._stage, track, self._tools)
+        props = RecordedTools(self._stage, track, self._tools)
         state = fold(track.events[: track.start + 1])
         if self._agent is None:
             return rebuilt(track, props, state.sub.agent if state.sub else _named(track))
@@ -192,28 +178,29 @@ class _Play:
     def _config(self, track: Track, agent: Agent) -> Config:
         return Config(
             agent=agent,
-            models=Voices(self._stage, track, self._model),
-            default_model=track.model(),
-            fallbacks=tuple(track.models()),
+            models=RecordedModels(self._stage, track, self._model),
+            default_model=model(track),
+            fallbacks=tuple(models(track)),
             sandbox=NoSandbox(),
             resources=self._resources,
             policy=POLICY,
-            bounds=track.bounds(),
+            bounds=bounds(track),
             log=self._logs.log,
             redactor=self._logs.redactor,
             tracing=tracing(False),
-            owner=track.driver(),
+            owner=driver(track),
             ttl=600.0,
-            clock=lambda key: self._stage.tracks[key].clock,
+            clock=lambda key: clock(self._stage.tracks[key]),
         )
 
     async def _driven(
         self, track: Track, runtime: HarnessRuntime, live: Live, shared: Live
     ) -> None:
-        """Drive the log until it has nothing to do, or nothing comes any more."""
+        """Drive the log until nothing is left to do, or there is no progress."""
         stage = self._stage
+        drivers = stage.drivers
         work = asyncio.create_task(
-            drive(runtime, stage.stops.configs[track.key], live, shared, stage.stops.drives)
+            drive(runtime, drivers.configs[track.key], live, shared, drivers.drives)
         )
         try:
             while not work.done():
@@ -223,7 +210,7 @@ class _Play:
                     self._stalled(track)
                     return
             await work
-        except Exception as error:  # whatever a log of a stranger leads to
+        except Exception as error:  # a log from outside can lead to any error
             coming = track.following()
             event = coming[0] if coming is not None else None
             code = getattr(error, "code", type(error).__name__)
@@ -239,7 +226,7 @@ class _Play:
     def _stalled(self, track: Track) -> None:
         coming = track.following()
         event = coming[0] if coming is not None else None
-        why = "nothing came any more"
+        why = "no progress"
         self._stage.notes.add(track, event, "kind", event.kind if event else None, None, why=why)
         self._stage.end(track, "diverged")
 
@@ -255,17 +242,7 @@ def _named(track: Track) -> str:
     return named if isinstance(named, str) and named else "replayed"
 
 
-async def _came(stage: Stage) -> dict[str, list[Event]]:
-    """What stands in the logs that left the recording, behind where they did."""
-    found = {}
-    for key, track in stage.tracks.items():
-        if track.free:
-            read = stage.read(key, after=track.at)
-            found[key.thread] = [event async for event in read]
-    return found
-
-
-def _told(stage: Stage, mode: Mode, came: dict[str, list[Event]]) -> Replayed:
+async def _report(stage: ReplayStore, mode: RedactionMode) -> Replayed:
     tracks = stage.tracks.values()
     found = stage.notes.divergences
     return Replayed(
@@ -278,6 +255,10 @@ def _told(stage: Stage, mode: Mode, came: dict[str, list[Event]]) -> Replayed:
         threads=len(stage.tracks),
         stopped=stage.notes.stopped,
         asked=stage.notes.asked,
-        events=came,
+        events={
+            track.key.thread: [event async for event in stage.read(track.key, after=track.at)]
+            for track in tracks
+            if track.free
+        },
         mode=mode,
     )

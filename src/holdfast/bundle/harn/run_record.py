@@ -1,31 +1,29 @@
-"""The run record of a bundle: the one that it embeds, or one rebuilt from its replay fixture. Pure.
-
-What the record says of itself must agree with what the bundle says it is.
-"""
+"""The run record of a bundle: the embedded one, or one rebuilt from its replay fixture. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .faults import Fault, fault, refused
-from .shapes import OBSERVABILITY_VERSION, HarnDocument
-
-Tree = dict[str, Any]
+from ...errors import Fault
+from ..faults import invalid, invalid_all
+from .check import fault
+from .format import OBSERVABILITY_VERSION, HarnDocument
+from .json_values import Tree
 
 
 def run_record(document: HarnDocument) -> Tree:
-    """The run record, or `InvalidBundle`: there is nothing to make one of, or the embedded one is
-    that of another run. What the bundle knows of observability fills what the record lacks."""
+    """The run record of a bundle, with the bundle's observability data if the record has none.
+    `InvalidBundle` if there is neither a record nor a fixture, or the record is of another run."""
     replay = document.raw.get("replay") or {}
     embedded = replay.get("run_record")
     if embedded is None and replay.get("replay_fixture") is None:
         problem = "has neither a run record nor a replay fixture"
-        raise refused([fault("missing_run_record", "$.replay", problem)])
+        raise invalid("missing_run_record", "$.replay", problem)
     if embedded is None:
         return _rebuilt(document)
     if faults := _disagreements(document, embedded):
-        raise refused(faults)
+        raise invalid_all(faults)
     seen = _observability(replay)
     if embedded.get("observability") is None and seen is not None:
         return {**embedded, "observability": seen}
@@ -40,9 +38,10 @@ def _disagreements(document: HarnDocument, embedded: Any) -> list[Fault]:
     if embedded.get("_type", "run_record") != "run_record":
         faults.append(fault("invalid_type", f"{path}._type", "is not 'run_record'"))
     source = document.view.source
-    for name, told in (("id", source.run_record_id), ("workflow_id", source.workflow_id)):
-        if told and embedded.get(name, told) != told:
-            problem = f"is not what $.source.{'run_record_id' if name == 'id' else name} says"
+    for name, field in (("id", "run_record_id"), ("workflow_id", "workflow_id")):
+        wanted = getattr(source, field)
+        if wanted and embedded.get(name, wanted) != wanted:
+            problem = f"differs from $.source.{field}"
             faults.append(fault("id_mismatch", f"{path}.{name}", problem))
     return faults
 
@@ -71,9 +70,7 @@ def _rebuilt(document: HarnDocument) -> Tree:
         "id": source["run_record_id"],
         **{name: source.get(name) for name in (*names, *lineage)},
         **{name: [] for name in (*lists, "persona_runtime")},
-        "transitions": replay.get("transitions") or [],
-        "checkpoints": replay.get("checkpoints") or [],
-        "trace_spans": replay.get("trace_spans") or [],
+        **{name: replay.get(name) or [] for name in ("transitions", "checkpoints", "trace_spans")},
         "artifacts": raw.get("attachments") or [],
         "policy": {},
         "transcript": _transcript(sections[0]) if sections else None,
@@ -85,7 +82,7 @@ def _rebuilt(document: HarnDocument) -> Tree:
         "metadata": {
             "imported_from_session_bundle": view.bundle_id,
             "session_bundle_schema_version": view.schema_version,
-            "worker_snapshot_count": len(replay.get("worker_snapshots") or []),
+            "worker_snapshot_count": len(document.snapshots),
         },
     }
 
@@ -96,7 +93,7 @@ def _transcript(section: Tree) -> Tree:
 
 
 def with_paths(record: Tree, materialised: Sequence[tuple[str, str]]) -> Tree:
-    """The record with its workers' new snapshot paths; a worker that has none keeps its old one."""
+    """The record with the new snapshot paths of its workers; other workers keep their paths."""
     paths = dict(materialised)
     if not paths:
         return record

@@ -1,7 +1,7 @@
-"""A conversation kept as plain turns and told to a model again, for engines that cannot resume.
+"""A conversation as numbered turns, for engines that cannot resume and get the history as a prompt.
 
-A turn is an entry of type `ca_user` or `ca_assistant` with a number and a text. Its uuid follows
-from these, so that a turn which is written again is the same one. Pure.
+A turn is an entry of type `ca_user` or `ca_assistant` with a number and a text. Its uuid is derived
+from these, so that writing a turn twice stores it once. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SPEAKERS = {"ca_user": "User", "ca_assistant": "Assistant"}
 
 
 def turn(role: Role, index: int, text: str, timestamp: str) -> dict[str, Any] | None:
-    """The entry of a turn, None when nothing was said. `timestamp` is ISO 8601."""
+    """The entry of a turn; None if the text is empty. `timestamp` is ISO 8601."""
     if not text:
         return None
     digest = hashlib.sha256(f"{role}\0{index}\0{text}".encode("utf-8", "surrogatepass"))
@@ -31,14 +31,14 @@ def turn(role: Role, index: int, text: str, timestamp: str) -> dict[str, Any] | 
 
 
 def next_turn(entries: Iterable[Any] | None) -> int:
-    """The number of the turn to come: one above all; entries without a number do not count."""
+    """The number of the next turn; entries without a number are ignored."""
     return max((_index(entry) for entry in entries or () if _index(entry) >= 0), default=-1) + 1
 
 
 def history(entries: Iterable[Any] | None) -> str | None:
-    """The turns so far in order of their numbers, as text for a system prompt, None without any.
+    """The turns so far, as text for a system prompt; None without turns.
 
-    The order in which they are stored does not matter, but between turns of one number.
+    They are sorted by number; turns with the same number stay in the order of the entries.
     """
     turns = [entry for entry in entries or () if _index(entry) >= 0 and _speaks(entry)]
     if not turns:

@@ -1,4 +1,4 @@
-"""Reads of transcripts and their rows, and the patience with which the adapter asks a store."""
+"""Reads of transcripts and their rows, with retries."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
+from ...bundle.claude.entries import decode, is_entry
 from ...errors import HeadMoved, LogDamaged, LogReplaced, SessionNotFound, StoreUnavailable
 from ...log.catalog import Query, Row
 from ...log.codec import LIMITS
 from ...log.events import Event, Key
 from ...stores.port import Store
-from .entries import decode, is_entry
-from .summaries import Data, Summary, Walk, apart_data, from_row, note_in
+from .summaries import Data, SummaryFold, TranscriptSummary, apart_data, from_row, note_in
 
 T = TypeVar("T")
 
 log = logging.getLogger("holdfast.adapters.claude")
 
-ATTEMPTS = 3  # at a call that the backend does not answer
-PAUSE = 0.1  # seconds before the second, doubled before each further one
-CROWD = 0.02  # seconds at most to wait when another writer was first
+ATTEMPTS = 3  # of a call while the store is unavailable
+PAUSE = 0.1  # seconds before the second attempt, doubled before each further one
+CROWD = 0.02  # longest wait in seconds after another writer was faster
 
 
 async def persist(attempt: Callable[[bool], Awaitable[T]]) -> T:
-    """Attempt something until it is done, told whether it is repeated: as often as other
-    writers are first, and a few times when the backend does not answer."""
+    """Retry a call until it succeeds: without limit while other writers are faster, a few times
+    while the store is unavailable. The call is told whether it is a retry."""
     failures = 0
     for number in itertools.count():
         try:
             return await attempt(number > 0)
         except (HeadMoved, LogReplaced, SessionNotFound):
-            pause = random.uniform(0, CROWD)  # noqa: S311 - so that writers part
+            pause = random.uniform(0, CROWD)  # noqa: S311 - jitter
         except StoreUnavailable:
             failures += 1
             if failures == ATTEMPTS:
@@ -48,7 +50,7 @@ async def persist(attempt: Callable[[bool], Awaitable[T]]) -> T:
 async def read_events(
     store: Store, at: Key, *, after: int = 0, log_id: str | None = None, inline: bool = True
 ) -> AsyncGenerator[Event, None]:
-    """The events of a log without those that cannot be read, each of which is logged."""
+    """The events of a log; events that cannot be read are logged and skipped."""
     while True:
         try:
             events = store.read(at, after=after, log=log_id, inline=inline)
@@ -58,12 +60,12 @@ async def read_events(
                     after = event.seq
             return
         except LogDamaged as damage:
-            log.warning("an entry is passed over: %s; `holdfast verify` lists all damage", damage)
+            log.warning("skipped a damaged entry: %s; run `holdfast verify` for a list", damage)
             after = damage.seq
 
 
 async def entries_of(store: Store, at: Key) -> list[Any] | None:
-    """The entries of a transcript, None when there is none."""
+    """The entries of a transcript; None if it does not exist."""
     try:
         async with aclosing(read_events(store, at)) as events:
             return [decode(event) async for event in events if is_entry(event)] or None
@@ -72,7 +74,7 @@ async def entries_of(store: Store, at: Key) -> list[Any] | None:
 
 
 async def count_of(store: Store, at: Key) -> int:
-    """How many entries a transcript has."""
+    """The number of entries of a transcript."""
     try:
         async with aclosing(read_events(store, at, inline=False)) as events:
             return sum([is_entry(event) async for event in events])
@@ -80,63 +82,61 @@ async def count_of(store: Store, at: Key) -> int:
         return 0
 
 
-async def summary_of(store: Store, at: Key) -> Summary:
-    """What is known of a main transcript, in whatever state its row is."""
+async def summary_of(store: Store, at: Key) -> TranscriptSummary:
+    """The summary of a main transcript, also if its row is missing or outdated."""
     row = await store.row(at)
-    if row is None:
-        return Summary()
-    return await whole_summary(store, row)
+    return TranscriptSummary() if row is None else await whole_summary(store, row)
 
 
-async def whole_summary(store: Store, row: Row) -> Summary:
-    """The summary of a row, with its data, from the log if need be."""
+async def whole_summary(store: Store, row: Row) -> TranscriptSummary:
+    """The summary of a row with its data, computed from the log if necessary."""
     summary = from_row(row)
     if summary is None:
-        return await _walked(store, row)
+        return await _folded(store, row)
     if summary.data is None:
         return await _with_apart_data(store, row, summary)
     return summary
 
 
-async def listed_summary(store: Store, row: Row) -> Summary:
-    """The same without the data, where these are not in the row."""
-    return from_row(row) or await _walked(store, row)
+async def listed_summary(store: Store, row: Row) -> TranscriptSummary:
+    """As `whole_summary`, but without the data if they are not in the row."""
+    return from_row(row) or await _folded(store, row)
 
 
-async def _walked(store: Store, row: Row) -> Summary:
-    """A summary from the log: from its last note, or from the one before that, if there is one
-    that is right; else from the beginning."""
+async def _folded(store: Store, row: Row) -> TranscriptSummary:
+    """A summary from the log: from its last note, or from the one before that if it is valid;
+    otherwise from the beginning."""
     note = note_in(row)
     if note is not None:
         start = (note.at if note.at < row.head else note.base) - 2
-        walk = Walk(sure=False)
-        await _walk(store, row, walk, after=max(0, start))
-        if walk.sure:
-            return walk.summary(row.log, row.head)
-    walk = Walk(sure=True)
-    await _walk(store, row, walk, after=0)
-    return walk.summary(row.log, row.head)
+        fold = SummaryFold(complete=False)
+        await _fold(store, row, fold, after=max(0, start))
+        if fold.complete:
+            return fold.summary(row.log, row.head)
+    fold = SummaryFold(complete=True)
+    await _fold(store, row, fold, after=0)
+    return fold.summary(row.log, row.head)
 
 
-async def _walk(store: Store, row: Row, walk: Walk, *, after: int) -> None:
+async def _fold(store: Store, row: Row, fold: SummaryFold, *, after: int) -> None:
     async with aclosing(read_events(store, row.key, after=after, log_id=row.log)) as events:
         async for event in events:
             if event.seq > row.head:
                 break
-            walk.take(event)
+            fold.take(event)
 
 
-async def _with_apart_data(store: Store, row: Row, summary: Summary) -> Summary:
+async def _with_apart_data(store: Store, row: Row, summary: TranscriptSummary) -> TranscriptSummary:
     data: Data | None = None
     events = store.read(row.key, after=row.head - 2, before=row.head, log=row.log)
     async with aclosing(events):
         async for event in events:
             data = apart_data(event)
-    return Summary(log=row.log, head=row.head, mtime=summary.mtime, data=data)
+    return replace(summary, data=data)
 
 
 async def all_rows(store: Store, query: Query) -> list[Row]:
-    """Every row that answers a query, however many, as it was when last met."""
+    """Every row that matches a query; a row that changes meanwhile as it was last seen."""
     found: dict[str, Row] = {}
     cursor: str | None = None
     while True:

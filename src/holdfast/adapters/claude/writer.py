@@ -1,8 +1,8 @@
-"""Appends to transcripts, each stored once, whoever else writes.
+"""Appends to transcripts. Each entry is stored once, also with concurrent writers and retries.
 
-A main transcript's entries and its summary go in one append, guarded by the head that the summary
-was made for. When another writer was first, the row is read and the batch made again, with the
-same ids for the entries; so it is when the backend gave no answer.
+The entries of a main transcript and its summary go into one append that expects the head for which
+the summary was computed. If another writer was faster or the store did not answer, the row is read
+again and the append is retried, with the same ids for the entries.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
+from ...bundle.claude.entries import KINDS, decode
 from ...errors import HeadMoved, HoldfastError, InvalidValue
 from ...log.codec import LARGEST
 from ...log.events import Key, NewEvent
 from ...stores.port import Store
-from .entries import KINDS, NEW, appends, decode, to_event, unique
+from .batches import NEW, split, to_event, unique
 from .keys import MAIN
-from .reading import persist, summary_of
-from .summaries import Summary, noted
+from .reader import persist, summary_of
+from .summaries import TranscriptSummary, note_events
 
-UNSURE = 1_000  # logs of which a batch that failed is remembered
+FAILED = 1_000  # logs whose last failed batch is remembered
 AGENT = "claude"  # of the sessions
-CREATED = "claude:session"  # the id of the event that begins a session
+CREATED = "claude:session"  # the id of a session's first event
 
 
-class Writer:
-    """The appends of one adapter. It knows which batch failed last in each log, so that the
-    caller's own repetition keeps the ids of the entries that have no uuid."""
+class TranscriptWriter:
+    """The appends of one adapter. It remembers the last failed batch of each log, so that a retry
+    by the caller keeps the ids of entries without a uuid."""
 
     def __init__(self) -> None:
         self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
-        self._unsure: dict[Key, tuple[bytes, list[str]]] = {}
+        self._failed: dict[Key, tuple[bytes, list[str]]] = {}
 
     async def append(
         self, store: Store, at: Key, project: str, entries: Sequence[tuple[Any, str | None]]
     ) -> int:
-        """Add entries under their ids (None: that of the uuid, or a new one) in order of the
-        calls, as far as the ids are not known; returns how many were new."""
+        """Add the entries whose ids are not known yet, in the order of the calls (id None: derived
+        from the uuid, or new); returns the number of new entries."""
         turn = self._turns.setdefault(at, asyncio.Lock())
         async with turn:
             events, again = self._events(at, entries)
@@ -53,28 +56,27 @@ class Writer:
     def _events(
         self, at: Key, entries: Sequence[tuple[Any, str | None]]
     ) -> tuple[list[NewEvent], bool]:
-        """The events of a batch, and whether it is the one that failed last."""
+        """The events of a batch, and whether it is the last failed one."""
         events = unique([to_event(entry, id) for entry, id in entries])
-        content, ids = self._unsure.pop(at, (b"", []))
+        content, ids = self._failed.pop(at, (b"", []))
         if not ids or content != _content(events):
             return events, False
-        known = zip(events, ids, strict=True)
-        return [NewEvent(kind=event.kind, data=event.data, id=id) for event, id in known], True
+        return [replace(event, id=id) for event, id in zip(events, ids, strict=True)], True
 
     def _remember(self, at: Key, events: list[NewEvent]) -> None:
-        while len(self._unsure) >= UNSURE:
-            del self._unsure[next(iter(self._unsure))]
-        self._unsure[at] = _content(events), [event.id for event in events]
+        while len(self._failed) >= FAILED:
+            del self._failed[next(iter(self._failed))]
+        self._failed[at] = _content(events), [event.id for event in events]
 
     async def _write(
         self, store: Store, at: Key, project: str, events: list[NewEvent], again: bool
     ) -> int:
         write = _write_main if at.thread == MAIN else _write_sub
         added = 0
-        for piece in appends(events):
+        for batch in split(events):
 
-            async def attempt(repeated: bool, piece: list[NewEvent] = piece) -> int:
-                return await write(store, at, project, piece, again or repeated)
+            async def attempt(repeated: bool, batch: list[NewEvent] = batch) -> int:
+                return await write(store, at, project, batch, again or repeated)
 
             added += await persist(attempt)
         return added
@@ -85,7 +87,7 @@ async def _write_sub(
 ) -> int:
     done = await store.append(at, events, create=True)
     if done.seqs[0] == 1 or again:
-        # So that the session is found though its main transcript comes later, or never.
+        # The session is found even if its main transcript comes later or never.
         await store.append(Key(at.tenant, at.session, MAIN), [_created(project)], create=True)
     return done.fresh
 
@@ -103,7 +105,7 @@ async def _write_main(
     except InvalidValue as error:
         if error.field != "metadata":
             raise
-        # What others keep there leaves no room for ours.
+        # Other fields leave no room for the summary.
         return await _extend(store, at, before, events, inline=False)
 
 
@@ -112,7 +114,7 @@ def _may_be_known(events: list[NewEvent]) -> bool:
 
 
 async def _all_known(store: Store, at: Key, log: str, events: list[NewEvent]) -> bool:
-    """Whether an append of these would change nothing: a store asks for the head last."""
+    """Whether an append of these events would change nothing: a store checks the head last."""
     try:
         await store.append(at, events, expected=LARGEST, log=log)
     except HeadMoved:
@@ -121,21 +123,26 @@ async def _all_known(store: Store, at: Key, log: str, events: list[NewEvent]) ->
 
 
 async def _extend(
-    store: Store, at: Key, before: Summary, events: list[NewEvent], *, inline: bool = True
+    store: Store,
+    at: Key,
+    before: TranscriptSummary,
+    events: list[NewEvent],
+    *,
+    inline: bool = True,
 ) -> int:
-    """Append events and their note to the log as it was `before`."""
-    inline = inline and not store.info().encrypted  # what a row has for lists is in clear
-    note = noted(before, len(events), _entries(events), inline=inline)
+    """Append events and their note to a log whose summary is `before`."""
+    inline = inline and not store.info().encrypted  # rows are not encrypted
+    note = note_events(before, len(events), _entries(events), inline=inline)
     done = await store.append(
         at, [*events, *note], expected=before.head, log=before.log, create=before.log is None
     )
     fresh = [event for event, seq in zip(events, done.seqs, strict=False) if seq > before.head]
     if len(fresh) < len(events):
-        # Some were known, and the note took them for new. It shows by its number; this one
-        # only spares readers the walk through the log.
-        now = Summary(log=before.log, head=done.head, mtime=before.mtime, data=before.data)
+        # Some entries were known, so the note has a wrong number. Another note is optional: it
+        # saves readers from computing the summary from the log.
+        now = replace(before, head=done.head)
         with suppress(HoldfastError):
-            right = noted(now, 0, _entries(fresh), inline=inline)
+            right = note_events(now, 0, _entries(fresh), inline=inline)
             await store.append(at, right, expected=done.head, log=before.log)
     return len(_entries(fresh))
 

@@ -1,4 +1,4 @@
-"""A store that is opened when it is first needed, once, and closed by whoever opened it."""
+"""A store that is opened at its first use."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ...stores import connect
 from ...stores.port import Store
 
 
-class Opening:
-    """A store, or the URL of one to open. A URL of no known scheme is refused at once."""
+class LazyStore:
+    """A store, or the URL of one to open. A URL with an unknown scheme raises an error at once."""
 
     def __init__(self, store: Store | str) -> None:
         self._given = None if isinstance(store, str) else store
@@ -19,7 +19,7 @@ class Opening:
         self._task: asyncio.Task[Store] | None = None
 
     def __repr__(self) -> str:
-        """The store's kind and, once it is known, its location; never its URL."""
+        """The store's kind and, once it is open, its location; never its URL."""
         store = self._given
         if self._task is not None and self._task.done() and not _failed(self._task):
             store = self._task.result()
@@ -28,19 +28,18 @@ class Opening:
         )
 
     async def store(self) -> Store:
-        """The open store. Callers at the same time share one attempt; the next one after a
-        failure makes another, and so does the first one of an event loop after the last one
-        ended."""
+        """The open store. Concurrent callers share one attempt; a call after a failure, or in a
+        new event loop after the old one was closed, opens it again."""
         if self._given is not None:
             return self._given
         self._leave_closed_loop()
         if self._task is None or _failed(self._task):
             self._task = asyncio.create_task(self._open())
         task = self._task
-        # A caller that is cancelled leaves the others their store.
+        # Cancelling one caller must not cancel the others.
         store = await asyncio.shield(task)
         if self._task is not task:
-            raise StoreUnavailable(problem="the session store was closed while it opened")
+            raise StoreUnavailable(problem="the session store was closed while it was opening")
         return store
 
     async def _open(self) -> Store:
@@ -48,7 +47,8 @@ class Opening:
         return await self._connecting
 
     async def close(self) -> None:
-        """Close what was opened here, also what is still opening. The next use opens anew."""
+        """Close a store that was opened from a URL, even while it is opening. The next use opens
+        it again."""
         self._leave_closed_loop()
         task, self._task = self._task, None
         if task is None:
@@ -58,15 +58,15 @@ class Opening:
             await task.result().aclose()
 
     def _leave_closed_loop(self) -> None:
-        """Forget what was opened in an event loop that has ended; refuse what is open in
-        another one, where nothing here could wait for it."""
+        """Forget a store that was opened in a closed event loop. `InvalidValue` if the store is
+        open in another running loop, where it cannot be awaited."""
         if self._task is None or (loop := self._task.get_loop()) is asyncio.get_running_loop():
             return
         if not loop.is_closed():
             raise InvalidValue(
                 field="store",
                 problem="is open in another event loop",
-                remedy="use one ClaudeSessionStore for each loop",
+                remedy="use one ClaudeSessionStore per event loop",
             )
         self._task = None
 

@@ -1,7 +1,7 @@
 """The types of Harn's session bundle, version 1, and its constants.
 
-A missing field has its default, and a field that is not listed is passed over by these types:
-`HarnDocument` keeps the JSON beside the typed view, so that nothing is lost when it is written.
+A missing field has its default. These types ignore unknown fields; `HarnDocument` keeps the JSON in
+addition to the typed view, so that nothing is lost when it is written.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Map = dict[str, Any]
 Objects = list[dict[str, Any]]
 
 
-class Shape(Struct, frozen=True, kw_only=True):
-    """The base of all shapes: optional values are written as null."""
+class HarnShape(Struct, frozen=True, kw_only=True):
+    """The base of all types: optional values are written as null."""
 
 
-class Producer(Shape, frozen=True, kw_only=True):
+class HarnProducer(HarnShape, frozen=True, kw_only=True):
     name: str = ""
     version: str = ""
     schema_id: str = ""
 
 
-class Source(Shape, frozen=True, kw_only=True):
+class HarnSource(HarnShape, frozen=True, kw_only=True):
     kind: str = ""
     run_record_id: str = ""
     workflow_id: str = ""
@@ -54,7 +54,7 @@ class Source(Shape, frozen=True, kw_only=True):
     child_run_count: Count = 0
 
 
-class Usage(Shape, frozen=True, kw_only=True):
+class HarnUsage(HarnShape, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     call_count: int = 0
@@ -63,27 +63,27 @@ class Usage(Shape, frozen=True, kw_only=True):
     models: list[str] = []
 
 
-class Runtime(Shape, frozen=True, kw_only=True):
+class HarnRuntime(HarnShape, frozen=True, kw_only=True):
     harn_version: str = ""
     provider_models: list[str] = []
-    usage: Usage | None = None
+    usage: HarnUsage | None = None
     metadata: Map = {}
 
 
-class MountedRoot(Shape, frozen=True, kw_only=True):
+class HarnMountedRoot(HarnShape, frozen=True, kw_only=True):
     path: str = ""
     mount_mode: str = "read_only"
     mounted_at: str = ""
 
 
-class Workspace(Shape, frozen=True, kw_only=True):
+class HarnWorkspace(HarnShape, frozen=True, kw_only=True):
     primary: str | None = None
-    additional_roots: list[MountedRoot] = []
+    additional_roots: list[HarnMountedRoot] = []
     anchored_at: str | None = None
     policy: str = ""
 
 
-class Section(Shape, frozen=True, kw_only=True):
+class HarnSection(HarnShape, frozen=True, kw_only=True):
     id: str = ""
     label: str = ""
     scope: str = ""
@@ -95,18 +95,18 @@ class Section(Shape, frozen=True, kw_only=True):
     metadata: Map = {}
 
 
-class Transcript(Shape, frozen=True, kw_only=True):
-    sections: list[Section] = []
+class HarnTranscript(HarnShape, frozen=True, kw_only=True):
+    sections: list[HarnSection] = []
 
 
-class JsonEntry(Shape, frozen=True, kw_only=True):
+class JsonEntry(HarnShape, frozen=True, kw_only=True):
     source: str = ""
     index: Count = 0
     value: Any = None
 
 
-class ToolCall(Shape, frozen=True, kw_only=True):
-    """A call as it was recorded: its arguments are there as a hash alone."""
+class HarnToolCall(HarnShape, frozen=True, kw_only=True):
+    """A recorded call; it has only a hash of the arguments."""
 
     tool_name: str = ""
     tool_use_id: str = ""
@@ -118,12 +118,12 @@ class ToolCall(Shape, frozen=True, kw_only=True):
     timestamp: str = ""
 
 
-class Tools(Shape, frozen=True, kw_only=True):
+class HarnTools(HarnShape, frozen=True, kw_only=True):
     schemas: list[JsonEntry] = []
-    calls: list[ToolCall] = []
+    calls: list[HarnToolCall] = []
 
 
-class Permission(Shape, frozen=True, kw_only=True):
+class HarnPermission(HarnShape, frozen=True, kw_only=True):
     kind: str = ""
     source: str = ""
     request_id: str | None = None
@@ -131,7 +131,7 @@ class Permission(Shape, frozen=True, kw_only=True):
     payload: Any = None
 
 
-class StageAssertion(Shape, frozen=True, kw_only=True):
+class StageAssertion(HarnShape, frozen=True, kw_only=True):
     node_id: str = ""
     expected_status: str = ""
     expected_outcome: str = ""
@@ -140,7 +140,7 @@ class StageAssertion(Shape, frozen=True, kw_only=True):
     visible_text_contains: str | None = None
 
 
-class ReplayFixture(Shape, frozen=True, kw_only=True):
+class ReplayFixture(HarnShape, frozen=True, kw_only=True):
     type: str = field(default="replay_fixture", name="_type")
     id: str = ""
     source_run_id: str = ""
@@ -153,7 +153,7 @@ class ReplayFixture(Shape, frozen=True, kw_only=True):
     stage_assertions: list[StageAssertion] = []
 
 
-class Transition(Shape, frozen=True, kw_only=True):
+class HarnTransition(HarnShape, frozen=True, kw_only=True):
     id: str = ""
     from_stage_id: str | None = None
     from_node_id: str | None = None
@@ -164,7 +164,7 @@ class Transition(Shape, frozen=True, kw_only=True):
     produced_artifact_ids: list[str] = []
 
 
-class Checkpoint(Shape, frozen=True, kw_only=True):
+class HarnCheckpoint(HarnShape, frozen=True, kw_only=True):
     id: str = ""
     ready_nodes: list[str] = []
     completed_nodes: list[str] = []
@@ -173,8 +173,8 @@ class Checkpoint(Shape, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class TraceSpan(Shape, frozen=True, kw_only=True):
-    """A span; an older file says `parent_id` for `parent_span_id`."""
+class TraceSpan(HarnShape, frozen=True, kw_only=True):
+    """A span; older files have `parent_id` instead of `parent_span_id`."""
 
     trace_id: str = ""
     span_id: Any = ""
@@ -189,7 +189,7 @@ class TraceSpan(Shape, frozen=True, kw_only=True):
     cost_usd: float | UnsetType | None = UNSET
 
 
-class Verification(Shape, frozen=True, kw_only=True):
+class Verification(HarnShape, frozen=True, kw_only=True):
     stage_id: str = ""
     node_id: str = ""
     status: str = ""
@@ -197,7 +197,7 @@ class Verification(Shape, frozen=True, kw_only=True):
     summary: str | None = None
 
 
-class WorkerLineage(Shape, frozen=True, kw_only=True):
+class WorkerLineage(HarnShape, frozen=True, kw_only=True):
     worker_id: str = ""
     worker_name: str = ""
     parent_stage_id: str | None = None
@@ -210,7 +210,7 @@ class WorkerLineage(Shape, frozen=True, kw_only=True):
     snapshot_path: str | None = None
 
 
-class TranscriptPointer(Shape, frozen=True, kw_only=True):
+class TranscriptPointer(HarnShape, frozen=True, kw_only=True):
     id: str = ""
     label: str = ""
     kind: str = ""
@@ -219,7 +219,7 @@ class TranscriptPointer(Shape, frozen=True, kw_only=True):
     available: bool = False
 
 
-class Observability(Shape, frozen=True, kw_only=True):
+class Observability(HarnShape, frozen=True, kw_only=True):
     schema_version: Count = 0
     planner_rounds: Objects = []
     research_fact_count: Count = 0
@@ -232,7 +232,7 @@ class Observability(Shape, frozen=True, kw_only=True):
     daemon_events: Objects = []
 
 
-class WorkerSnapshot(Shape, frozen=True, kw_only=True):
+class WorkerSnapshot(HarnShape, frozen=True, kw_only=True):
     worker_id: str = ""
     worker_name: str = ""
     status: str = ""
@@ -241,7 +241,7 @@ class WorkerSnapshot(Shape, frozen=True, kw_only=True):
     value: Any = None
 
 
-class EventLogPointer(Shape, frozen=True, kw_only=True):
+class EventLogPointer(HarnShape, frozen=True, kw_only=True):
     kind: str = ""
     topic: str | None = None
     path: str | None = None
@@ -249,27 +249,27 @@ class EventLogPointer(Shape, frozen=True, kw_only=True):
     available: bool = False
 
 
-class Replay(Shape, frozen=True, kw_only=True):
+class HarnReplay(HarnShape, frozen=True, kw_only=True):
     replay_fixture: ReplayFixture | None = None
     run_record: Any = None
     observability: Observability | UnsetType | None = UNSET
     verification_outcomes: list[Verification] = []
     worker_snapshots: list[WorkerSnapshot] | UnsetType = UNSET
     event_log_pointers: list[EventLogPointer] = []
-    transitions: list[Transition] = []
-    checkpoints: list[Checkpoint] = []
+    transitions: list[HarnTransition] = []
+    checkpoints: list[HarnCheckpoint] = []
     trace_spans: list[TraceSpan] = []
     deterministic_events: list[JsonEntry] = []
 
 
-class RedactionEntry(Shape, frozen=True, kw_only=True):
+class RedactionEntry(HarnShape, frozen=True, kw_only=True):
     path: str = ""
     kind: str = field(default="", name="class")
     action: str = ""
     replacement: str | None = None
 
 
-class RedactionManifest(Shape, frozen=True, kw_only=True):
+class RedactionManifest(HarnShape, frozen=True, kw_only=True):
     mode: str = ""
     policy: str = ""
     placeholder: str = ""
@@ -277,7 +277,7 @@ class RedactionManifest(Shape, frozen=True, kw_only=True):
     unsafe_secret_markers_rejected: bool = False
 
 
-class Attachment(Shape, frozen=True, kw_only=True):
+class HarnAttachment(HarnShape, frozen=True, kw_only=True):
     id: str = ""
     kind: str = ""
     title: str | None = None
@@ -287,46 +287,51 @@ class Attachment(Shape, frozen=True, kw_only=True):
     metadata: Map = {}
 
 
-class HarnBundle(Shape, frozen=True, kw_only=True):
-    """The root."""
+class HarnBundle(HarnShape, frozen=True, kw_only=True):
+    """The root of a document."""
 
     type: str = field(default=TYPE, name="_type")
     schema_version: Count = VERSION
     bundle_id: str = ""
     created_at: str = ""
-    producer: Producer = Producer()
-    source: Source = Source()
-    runtime: Runtime = Runtime()
-    workspace: Workspace | None = None
-    transcript: Transcript = Transcript()
-    tools: Tools = Tools()
-    permissions: list[Permission] = []
-    replay: Replay = Replay()
+    producer: HarnProducer = HarnProducer()
+    source: HarnSource = HarnSource()
+    runtime: HarnRuntime = HarnRuntime()
+    workspace: HarnWorkspace | None = None
+    transcript: HarnTranscript = HarnTranscript()
+    tools: HarnTools = HarnTools()
+    permissions: list[HarnPermission] = []
+    replay: HarnReplay = HarnReplay()
     redaction: RedactionManifest = RedactionManifest()
-    attachments: list[Attachment] = []
+    attachments: list[HarnAttachment] = []
     metadata: Map = {}
 
 
 class HarnDocument(Struct, frozen=True):
-    """A bundle of Harn's: its typed view, and the JSON as it was, unknown fields included."""
+    """A bundle of Harn: its typed view, and its JSON including unknown fields."""
 
     view: HarnBundle
     raw: dict[str, Any]
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> HarnDocument:
-        """The document of a tree; what the tree leaves out is filled with the defaults. Raises
-        msgspec's `ValidationError` where a value has another type."""
+        """The document of a tree; missing fields get their defaults. Raises msgspec's
+        `ValidationError` if a value has another type."""
         view = msgspec.convert(raw, HarnBundle)
         return cls(view, overlaid(raw, msgspec.to_builtins(view)))
 
+    @property
+    def snapshots(self) -> list[dict[str, Any]]:
+        """The worker snapshots with all their fields."""
+        return (self.raw.get("replay") or {}).get("worker_snapshots") or []
+
     def encode(self) -> bytes:
-        """The file: indented JSON and a line end; the same document gives the same bytes."""
+        """The file: indented JSON with a line end; the same document gives the same bytes."""
         return msgspec.json.format(msgspec.json.encode(self.raw), indent=2) + b"\n"
 
 
 def overlaid(raw: Any, typed: Any) -> Any:
-    """`typed` with the fields of `raw` that it does not have, at every level."""
+    """`typed` with the additional fields of `raw`, at every level."""
     if isinstance(raw, dict) and isinstance(typed, dict):
         known = {
             name: overlaid(raw[name], value) if name in raw else value

@@ -1,5 +1,4 @@
-"""The agents of a replay: the program's own with stand-ins for its tools, or one made
-from a log."""
+"""The agents of a replay: the program's own with recorded tools, or one built from a log."""
 
 from __future__ import annotations
 
@@ -7,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ...harness.agents.agent import Agent, Context, Mode
-from ...harness.tools import Tool
 from ...log import events as ev
-from .standins import Props
+from ..agents.agent import Agent, Context, Mode
+from ..tools import Tool
+from .outcomes import answers, threads
+from .recorded_tools import RecordedTools
 from .track import Track
 
 
 @dataclass(frozen=True, eq=False)
-class Playing(Agent):
-    """An agent all of whose tools stand in for others. `known` are tools that the log names and the
-    agent does not have at hand."""
+class ReplayAgent(Agent):
+    """An agent with recorded tools. `known` are tools that the log names and the agent lacks."""
 
     props: Any = None
     known: Mapping[str, Tool] = field(default_factory=dict)
@@ -28,9 +27,9 @@ class Playing(Agent):
         return {**self.props.fitted(self.known), **found}
 
 
-def quiet(agent: Agent, track: Track, props: Props) -> Agent:
-    """The program's agent with stand-ins for its tools and without hooks. In the place of sources
-    of tools, which are not connected, stand the tools that the log names."""
+def quiet(agent: Agent, track: Track, props: RecordedTools) -> Agent:
+    """The program's agent with recorded tools and without hooks. Sources of tools are not
+    connected; the tools that the log names are used instead."""
     listed = [*agent.tools, *(item for mode in agent.modes for item in mode.tools)]
     sources = any(not isinstance(item, Tool) for item in listed)
     modes = [
@@ -40,15 +39,15 @@ def quiet(agent: Agent, track: Track, props: Props) -> Agent:
     whole = {field.name: getattr(agent, field.name) for field in fields(Agent)}
     changes = {"hooks": (), "tools": _quiet(agent.tools, props), "modes": modes}
     known = from_log(track, props) if sources else {}
-    return Playing(**{**whole, **changes}, props=props, known=known)
+    return ReplayAgent(**{**whole, **changes}, props=props, known=known)
 
 
-def _quiet(tools: Sequence[Any], props: Props) -> list[Any]:
+def _quiet(tools: Sequence[Any], props: RecordedTools) -> list[Any]:
     return [props.of(item) for item in tools if isinstance(item, Tool)]
 
 
-def rebuilt(track: Track, props: Props, key: str) -> Agent:
-    """An agent made from a log alone: the names of its modes and tools, and what it told models."""
+def rebuilt(track: Track, props: RecordedTools, key: str) -> Agent:
+    """An agent built from a log: with the names of its modes and tools, and its prompts."""
     built = [p for p in track.payloads if isinstance(p, ev.ContextBuilt)]
     changed = [p.mode for p in track.payloads if isinstance(p, ev.ModeChanged)]
     left = [p.left for p in track.payloads if isinstance(p, ev.ModeChanged) and p.left]
@@ -70,12 +69,12 @@ def rebuilt(track: Track, props: Props, key: str) -> Agent:
         shown = _parts(told(), "message")
         return [{"role": "message", "content": text} for name, text in shown if name not in added]
 
-    return Playing(
+    return ReplayAgent(
         "replayed",
         instructions,
         modes=[Mode(name) for name in modes] or (),
         contexts=[Context("notes", notes)] if built else (),
-        output_type=str if track.answers() else None,
+        output_type=str if answers(track) else None,
         key=key,
         props=props,
         known=from_log(track, props),
@@ -87,11 +86,10 @@ def _parts(built: ev.ContextBuilt, role: str) -> list[tuple[str, str]]:
     return [(str(part.get("name")), str(part.get("content"))) for part in parts]
 
 
-def from_log(track: Track, props: Props) -> dict[str, Tool]:
-    """Stand-ins for all tools that were called, or only those that had a fingerprint: the others
-    were not there."""
+def from_log(track: Track, props: RecordedTools) -> dict[str, Tool]:
+    """Recorded tools for all calls with a fingerprint; tools without one did not exist."""
     found: dict[str, Tool] = {}
-    thread = track.threads()
+    thread = threads(track)
     for payload in track.payloads:
         for call in payload.calls if isinstance(payload, ev.MessageCompleted) else ():
             if call.fingerprint is not None and call.name not in found:

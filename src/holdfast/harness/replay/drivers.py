@@ -1,63 +1,64 @@
-"""The drivers of a replay, and how they come to stop where they did then."""
+"""The drivers of a replay. They are stopped where the recorded ones stopped."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ...errors import LeaseLost
-from ...harness.agents.config import Config
-from ...harness.loop.driver import Driving
 from ...log import events as ev
 from ...log.events import Key
+from ..agents.config import Config
+from ..loop.driver import Driving
+from . import circumstances
 from .track import Track
 
 
-class Stops:
-    """Who drives which log, and what each has been told to decide by."""
+class ReplayDrivers:
+    """The driver of each log, and its configuration."""
 
     def __init__(self) -> None:
         self.drives: dict[Key, Driving] = {}
         self.configs: dict[Key, Config] = {}
 
-    def strike(self, track: Track) -> None:
-        """Stop the driver where it was stopped: a process died, or left the run to others."""
+    def stop(self, track: Track) -> None:
+        """Stop the driver if the recorded one crashed, left the run or was cancelled here."""
         coming = track.following()
         driving = self.drives.get(track.key)
-        if coming is None or driving is None or track.struck or track.outside() is not None:
+        if coming is None or driving is None or track.stopped or track.outside() is not None:
             return
         payload = coming[1]
-        broken = track.breaks()
+        broken = circumstances.breaks(track)
         if broken == "lost":
             self.crash(track)
         elif broken == "left" and not isinstance(payload, ev.MessageInterrupted):
             self.leave(track)
         elif isinstance(payload, ev.ToolFinished) and payload.code == "cancelled":
-            track.struck, track.late = True, track.ends_with("limit_time")
+            track.stopped, track.late = True, circumstances.ends_with(track, "limit_time")
             driving.halt()
 
     def crash(self, track: Track) -> LeaseLost:
-        """The driver is gone, without a word."""
-        track.struck, error = True, self.gone(track)
+        """Stop the driver as in a crash."""
+        track.stopped, error = True, self.gone(track)
         if (driving := self.drives.get(track.key)) is not None:
             driving.lost(error)
         return error
 
     def leave(self, track: Track) -> None:
-        """The driver ends, and hands over."""
-        track.struck = True
+        """Stop the driver as in a handover."""
+        track.stopped = True
         if (driving := self.drives.get(track.key)) is not None:
             driving.stop()
             driving.halt()
 
     def run_out(self, track: Track) -> None:
-        """The time of the run is up."""
+        """Let the run reach its time limit."""
         track.late = True
         self.tune(track)
         if (driving := self.drives.get(track.key)) is not None:
             driving.halt()
 
     def gone(self, track: Track) -> LeaseLost:
-        """What a driver is told that has lost its log."""
+        """The error for a driver that has lost its lease."""
         key = track.key
         return LeaseLost(
             tenant=key.tenant,
@@ -69,13 +70,13 @@ class Stops:
         )
 
     def tune(self, track: Track) -> None:
-        """Let the driver decide within the bounds that were met, as who drove then."""
+        """Give the driver the recorded bounds, owner and model."""
         if (config := self.configs.get(track.key)) is not None and not track.free:
             config = self.configs[track.key] = replace(
                 config,
-                bounds=track.bounds(),
-                owner=track.driver(),
-                default_model=track.model() or config.default_model,
+                bounds=circumstances.bounds(track),
+                owner=circumstances.driver(track),
+                default_model=circumstances.model(track) or config.default_model,
             )
             if (driving := self.drives.get(track.key)) is not None:
                 driving.use(config)

@@ -1,0 +1,67 @@
+"""Entries as batches of events that a store accepts in one append. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...bundle.claude.entries import encode
+from ...errors import InvalidValue
+from ...log.codec import LIMITS, check_name
+from ...log.events import NewEvent, new_id
+
+NEW = "new:"  # prefix of the ids of entries without a uuid
+
+SPARE_EVENTS = 4  # room in an append for the events that the adapter adds to a batch
+SPARE_BYTES = 1 << 20
+
+
+def to_event(entry: Any, id: str | None = None) -> NewEvent:
+    """The event of an entry. The default `id` is derived from its uuid, or new without a uuid."""
+    kind, data = encode(entry)
+    return NewEvent(kind=kind, data=data, id=id or entry_id(entry) or f"{NEW}{new_id()}")
+
+
+def unique(events: Sequence[NewEvent]) -> list[NewEvent]:
+    """The events in order, the first one of each id."""
+    found: dict[str, NewEvent] = {}
+    for event in events:
+        found.setdefault(event.id, event)
+    return list(found.values())
+
+
+def entry_id(entry: Any) -> str | None:
+    """The event id of an entry with a uuid; None without one. A uuid that is not valid as an id
+    is hashed."""
+    uuid = entry.get("uuid") if isinstance(entry, dict) else None
+    if not isinstance(uuid, str) or not uuid:
+        return None
+    name = f"uuid:{uuid}"
+    try:
+        check_name("id", name)
+    except InvalidValue:
+        return "hash:" + hashlib.sha256(json.dumps(uuid).encode()).hexdigest()
+    return name
+
+
+def digest(entry: Any) -> str:
+    """A hash of an entry's content that does not depend on the order of its fields."""
+    text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def split(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
+    """The events in order, in batches that a store accepts in one append, with room to spare."""
+    batch: list[NewEvent] = []
+    size = 0
+    for event in events:
+        full = len(batch) >= LIMITS.append_events - SPARE_EVENTS
+        if batch and (full or size + len(event.data) > LIMITS.append_bytes - SPARE_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(event)
+        size += len(event.data)
+    if batch:
+        yield batch

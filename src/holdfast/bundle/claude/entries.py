@@ -1,0 +1,112 @@
+"""The entries of Claude Code and Claude Agent SDK transcripts: as lines of JSON, and as the events
+that store them unchanged. Pure.
+
+An event has the entry as its data. JSON that a store would reject although Python can read it
+(a lone surrogate, as in a truncated string, numbers such as 1e400, deep nesting) is stored as a
+string, in an event of another kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from ...errors import InvalidValue
+from ...log.codec import too_deep
+from ...log.events import NewEvent, to_json
+
+Entry: TypeAlias = dict[str, Any]
+
+ENTRY = "claude.entry"
+TEXT = "claude.entry.text"  # the entry is JSON text in the string `text`
+KINDS = (ENTRY, TEXT)
+METADATA = "agent_metadata"  # the type of an entry that describes a sub-agent
+DEEPEST = 500  # levels that every Python can read again
+
+
+class EntryText(msgspec.Struct, frozen=True):
+    """The data of an event of kind `TEXT`."""
+
+    text: str
+
+
+def parse_line(line: bytes) -> Entry | str:
+    """The entry in a line, or what is wrong with the line."""
+    try:
+        found = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return "is not UTF-8"
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON ({error})"
+    return found if isinstance(found, dict) else "is not a JSON object"
+
+
+def to_line(entry: Any) -> bytes:
+    """An entry as Claude Code writes it, without a line end."""
+    text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return json.dumps(entry, separators=(",", ":")).encode()
+
+
+def to_lines(entries: Iterable[Any]) -> bytes:
+    """A transcript with one entry per line."""
+    return b"".join(to_line(entry) + b"\n" for entry in entries)
+
+
+def is_metadata(entry: Any) -> bool:
+    """Whether an entry describes a sub-agent; on disk it is a `.meta.json`, not a line."""
+    return isinstance(entry, dict) and entry.get("type") == METADATA
+
+
+def encode(entry: Any) -> tuple[str, Raw]:
+    """The kind and the data of the event that stores an entry; `InvalidValue` if the entry is
+    not JSON."""
+    try:
+        data = to_json(entry)
+        if not too_deep(bytes(data)):
+            return ENTRY, data
+    except InvalidValue:
+        pass
+    try:
+        text = json.dumps(entry, separators=(",", ":"))
+        data = to_json(EntryText(text))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(
+            field="entries",
+            problem=f"contain a value that is not JSON ({error})",
+            remedy="use JSON values",
+        ) from error
+    if too_deep(text.encode("utf-8", "surrogatepass"), DEEPEST):
+        raise InvalidValue(
+            field="entries",
+            problem=f"are nested deeper than {DEEPEST} levels",
+            remedy="flatten them",
+            limit=DEEPEST,
+        )
+    return TEXT, data
+
+
+def decode(event: NewEvent) -> Any:
+    """The entry that an event stores; each call returns a new object."""
+    if event.kind == TEXT:
+        return json.loads(event_text(event))
+    return msgspec.json.decode(event.data)
+
+
+def event_text(event: NewEvent) -> str:
+    """The JSON text in an event whose data are an `EntryText`."""
+    return msgspec.json.decode(event.data, type=EntryText).text
+
+
+def is_entry(event: NewEvent) -> bool:
+    """Whether an event stores an entry that was not erased."""
+    if event.kind not in KINDS:
+        return False
+    erased = bytes(event.data).startswith(b'{"erased":')
+    return not erased or list(msgspec.json.decode(event.data)) != ["erased"]

@@ -1,0 +1,216 @@
+"""The events of one agent session of Harn: which belong to it, whether it is closed, and the bundle
+that they make. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..faults import invalid
+from ..timestamps import rfc3339
+from .format import CLOSED, COMPLETED, LIVENESS, SUSPENDED, HarnDocument
+from .json_values import Tree, as_dict, as_list, as_text
+from .names import sanitised, topic
+from .record_tree import fixture, tree_head
+
+CLOSING = "session_closed"
+# Events that can follow a close without reopening the session: they report earlier work.
+TRAILING = {CLOSING, "tool_call_audit", "cache_hit", "cache_miss", "fs_watch"}
+
+
+class AgentEvent(Struct, frozen=True, kw_only=True):
+    """One event of a session in Harn's event log; `event` has a `type`."""
+
+    event_id: int
+    kind: str = ""
+    occurred_at_ms: int = 0
+    execution_id: str | None = None
+    event: Tree = {}
+
+    @property
+    def type(self) -> str:
+        type = self.event.get("type", self.kind)
+        return type if isinstance(type, str) else ""
+
+
+class AgentLiveness(Struct, frozen=True, kw_only=True):
+    """Whether a session is closed: `status` is how it ended, or `suspended`."""
+
+    status: str = SUSPENDED
+    finished_at_ms: int | None = None
+
+    @property
+    def tag(self) -> str:
+        return SUSPENDED if self.is_suspended else CLOSED
+
+    @property
+    def is_suspended(self) -> bool:
+        return self.finished_at_ms is None
+
+
+def session_events(session_id: str, records: Iterable[Tree]) -> list[AgentEvent]:
+    """The events of a session among the records of its topic, which several sessions may share.
+
+    Skipped are records with another session in their headers, records without an event, and events
+    of another session. `InvalidBundle` for a record that cannot be read.
+    """
+    found: list[AgentEvent] = []
+    for number, record in enumerate(records):
+        headers = record.get("headers") or {}
+        event = as_dict(record.get("payload")).get("event")
+        if headers.get("session_id", session_id) != session_id or event is None:
+            continue
+        execution = headers.get("execution_id")
+        fields = {"event_id": None, **record, "event": event, "execution_id": execution}
+        try:
+            read = msgspec.convert(fields, AgentEvent)
+        except msgspec.ValidationError as error:
+            raise invalid("decode", f"$[{number}]", str(error)) from error
+        if read.event.get("session_id", session_id) == session_id:
+            found.append(read)
+    return found
+
+
+def until(session_id: str, events: Sequence[AgentEvent], event_id: int) -> list[AgentEvent]:
+    """The events up to and including `event_id`; `InvalidBundle` if that is before the first."""
+    kept = [event for event in events if event.event_id <= event_id]
+    if not kept:
+        problem = f"session {session_id!r} has no event up to {event_id}"
+        raise invalid("missing_session_events", "$", problem)
+    return kept
+
+
+def liveness(events: Sequence[AgentEvent]) -> AgentLiveness:
+    """Closed by the last close, unless the session continued after it."""
+    for event in reversed(events):
+        if event.type == CLOSING:
+            status = as_text(event.event.get("status")) or COMPLETED
+            return AgentLiveness(status=status, finished_at_ms=event.occurred_at_ms)
+        if event.type not in TRAILING:
+            break
+    return AgentLiveness()
+
+
+def bundle_of_events(
+    session_id: str, events: Sequence[AgentEvent], *, version: str
+) -> HarnDocument:
+    """The bundle of a session, without redaction: the same events give the same bytes.
+    `InvalidBundle` if there are none."""
+    if not events:
+        raise invalid("missing_session_events", "$", f"session {session_id!r} has no events")
+    life, name = liveness(events), sanitised(session_id)
+    started = _time(events[0].occurred_at_ms)
+    finished = None if life.finished_at_ms is None else _time(life.finished_at_ms)
+    created = finished or started
+    workflow = {"workflow_id": "agent_session", "workflow_name": f"Agent session {session_id}"}
+    tree: Tree = {
+        **tree_head(version, f"bundle_from_session_{name}", created),
+        "source": {
+            "kind": "event_log_session",
+            "run_record_id": session_id,
+            **workflow,
+            "task": _task(events) or workflow["workflow_name"],
+            "status": life.status,
+            "started_at": started,
+            "finished_at": finished,
+        },
+        "runtime": {"harn_version": version, "provider_models": [], "usage": None},
+        "transcript": {"sections": [_section(session_id, events)]},
+        "permissions": [_question(event) for event in events if event.type == "hitl_requested"],
+        "replay": _replay(session_id, events),
+        "redaction": {"mode": "local", "policy": "none"},
+        "metadata": {LIVENESS: life.tag},
+    }
+    tree["replay"]["replay_fixture"] = fixture(
+        f"fixture_from_session_{name}",
+        session_id,
+        workflow,
+        at=created,
+        kind="replay",
+        status=life.status,
+    )
+    return HarnDocument.of(tree)
+
+
+def _time(ms: int) -> str:
+    return rfc3339(ms, invalid=rfc3339(0))
+
+
+def _replay(session_id: str, events: Sequence[AgentEvent]) -> Tree:
+    pointer = {
+        "kind": "agent_events",
+        "topic": topic(session_id),
+        "location": "events.sqlite",
+        "available": True,
+    }
+    return {
+        "event_log_pointers": [pointer],
+        "deterministic_events": [
+            {"source": "events.sqlite.agent_events", "index": n, "value": _fields(event)}
+            for n, event in enumerate(events)
+        ],
+    }
+
+
+def _fields(event: AgentEvent) -> Tree:
+    fields: Tree = msgspec.to_builtins(event)
+    if not event.execution_id:
+        del fields["execution_id"]
+    return fields
+
+
+def _section(session_id: str, events: Sequence[AgentEvent]) -> Tree:
+    return {
+        "id": "agent_events",
+        "label": "Agent event log",
+        "scope": "session",
+        "location": topic(session_id),
+        "messages": [message for event in events if (message := _message(event))],
+        "events": [_fields(event) for event in events],
+        "metadata": {
+            "session_id": session_id,
+            "source": "events.sqlite observability.agent_events topic",
+        },
+    }
+
+
+def _message(event: AgentEvent) -> Tree | None:
+    content = event.event.get("content")
+    if event.type == "user_message":
+        return {"role": "user", "content": as_list(content)}
+    if event.type == "agent_message_chunk" and content:
+        return {"role": "assistant", "content": content}
+    return None
+
+
+def _question(event: AgentEvent) -> Tree:
+    request = event.event.get("request_id")
+    return {
+        "kind": "hitl_question",
+        "source": "agent_events",
+        "request_id": request if isinstance(request, str) else None,
+        "payload": {
+            "kind": event.event.get("kind"),
+            "payload": event.event.get("payload"),
+            "event_id": event.event_id,
+            "occurred_at_ms": event.occurred_at_ms,
+        },
+    }
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content: a text, or the texts of its blocks, one per line."""
+    if isinstance(content, str):
+        return content
+    texts = [b.get("text") if isinstance(b, dict) else b for b in as_list(content)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _task(events: Sequence[AgentEvent]) -> str | None:
+    for event in events:
+        if event.type == "user_message" and (text := text_of(event.event.get("content"))).strip():
+            return text
+    return None

@@ -1,0 +1,93 @@
+"""`replay`: a bundle, a stored session or a live one, run again with the recorded answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
+
+from ..errors import BlobNotFound, InvalidValue
+from ..harness.agents.agent import Agent
+from ..harness.replay import Divergence, Recording, Replayed, play, stored_recording
+from ..harness.session.session import Session, core_of
+from ..log.events import Key, Scope
+from ..models.port import Model
+from ..stores.port import Store
+from .archive import Bundle
+from .check import validate_bundle
+
+__all__ = ["Divergence", "Replayed", "replay"]
+
+Recorded: TypeAlias = "Bundle | str | os.PathLike[str] | bytes | Session | tuple[Store, Scope]"
+
+
+async def replay(
+    source: Recorded,
+    agent: Agent | None = None,
+    *,
+    thread: str | None = None,
+    from_step: int | None = None,
+    model: Model | None = None,
+    tools: Mapping[str, Any] | None = None,
+    resources: Any = None,
+    ignore: Collection[str] = (),
+) -> Replayed:
+    """Run a recorded conversation again and report the first difference.
+
+    The loop is the real one. Models and tools return the recorded answers; messages, decisions and
+    other inputs are handed in at their places. No function of a tool, no hook and no network is
+    used. Without `agent`, an agent is built from the log, and what depends on the program's agent
+    is not compared. With it, instructions and contexts are rendered, with `resources`, and
+    compared, as are the fingerprints of tools and the decisions about their calls.
+
+    From model call `from_step` on (by default the first), `model` answers instead, and the
+    functions in `tools` are called. From there on the replay continues after a difference. Other
+    models and tools return the recorded answers as long as they get the same input.
+
+    `thread` is the one to replay, by default all. `ignore` are kinds of events that are not
+    compared, such as `context.built` if the instructions contain the time.
+    """
+    if from_step is not None and (isinstance(from_step, bool) or from_step < 1):
+        remedy = "pass the number of a model call, from 1"
+        raise InvalidValue(field="from_step", problem=f"is {from_step!r}", remedy=remedy)
+    return await play(
+        await _recording(source, thread),
+        agent,
+        from_step=from_step,
+        model=model,
+        tools=tools or {},
+        resources=resources,
+        ignore=ignore,
+    )
+
+
+class _BundleRecording(Recording):
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__(bundle.document.mode)
+        self._bundle = bundle
+
+    async def blob(self, sha256: str) -> bytes | None:
+        try:
+            return await asyncio.to_thread(self._bundle.blob, sha256)
+        except BlobNotFound:
+            return None
+
+
+async def _recording(source: Recorded, thread: str | None) -> Recording:
+    if isinstance(source, Session):
+        live = core_of(source).live
+        source = (live.store, live.key.scope)
+    if isinstance(source, tuple):
+        return await stored_recording(*source, thread)
+    bundle = source
+    if not isinstance(bundle, Bundle):
+        bundle = await validate_bundle(bundle, allow_secrets=True)
+    found = _BundleRecording(bundle)
+    facts = bundle.document.session
+    for about in bundle.document.threads:
+        if thread in (None, about.thread):
+            key = Key(facts.tenant, facts.session, about.thread)
+            events = [event async for event in bundle.read(about.thread)]
+            found.threads[key] = (events, about.shared)
+    return found.check(Scope(facts.tenant, facts.session), thread)

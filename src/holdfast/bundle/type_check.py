@@ -1,0 +1,65 @@
+"""Finds every place where JSON values do not have the types that a Struct declares. Pure.
+
+msgspec stops at the first error. A problem never contains a value.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct, UnsetType
+
+
+class Mismatch(Struct, frozen=True):
+    """A field that is missing, or a value of another type."""
+
+    path: str
+    problem: str
+    missing: bool = False
+
+
+def _dotted(path: str, name: str) -> str:
+    return f"{path}.{name}"
+
+
+def mismatches(
+    value: Any, wanted: Any, path: str, field_path: Callable[[str, str], str] = _dotted
+) -> Iterator[Mismatch]:
+    """Every mismatch in a value; `field_path` makes the path of a field."""
+    inside = _without_none(wanted)
+    if isinstance(inside, type) and issubclass(inside, Struct) and isinstance(value, dict):
+        for field in _fields(inside):
+            at = field_path(path, field.encode_name)
+            if field.encode_name in value:
+                yield from mismatches(value[field.encode_name], field.type, at, field_path)
+            elif field.required:
+                yield Mismatch(at, "is missing", missing=True)
+    elif typing.get_origin(inside) is list and isinstance(value, list):
+        (item,) = typing.get_args(inside)
+        for number, one in enumerate(value):
+            yield from mismatches(one, item, f"{path}[{number}]", field_path)
+    else:
+        try:
+            msgspec.convert(value, wanted)
+        except (msgspec.ValidationError, OverflowError) as error:
+            problem = str(error).partition(" - at ")[0]
+            known = problem.startswith("Expected")
+            yield Mismatch(path, f"e{problem[1:]}" if known else "is not an allowed value")
+
+
+@functools.cache
+def _fields(wanted: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(wanted)
+
+
+def _without_none(wanted: Any) -> Any:
+    """The only type in a union apart from None and UNSET; other types unchanged."""
+    if not isinstance(wanted, types.UnionType) and typing.get_origin(wanted) is not typing.Union:
+        return wanted
+    left = [one for one in typing.get_args(wanted) if one not in (types.NoneType, UnsetType)]
+    return left[0] if len(left) == 1 else wanted

@@ -1,0 +1,112 @@
+"""What was recorded about calls: their results, decisions and fingerprints. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...log import events as ev
+from ...log.events import ids
+from ...log.state import FINAL
+from ..tools import Park, Ref, ToolResult
+from .track import Track
+
+
+def fate(track: Track, call: str) -> ToolResult | Park | None:
+    """The result or the question of a started call; None if the recording has neither."""
+    for event, payload in track.ahead():
+        if event.kind in ("run.resumed", "run.started"):
+            return None
+        if isinstance(payload, ev.PendingOpened) and payload.call == call and payload.parked:
+            return parked(payload)
+        if isinstance(payload, ev.ToolFinished) and payload.call == call:
+            return result(payload) if payload.outcome in ("ok", "failed") else None
+    return None
+
+
+def decision(track: Track, name: str, arguments: Any) -> str:
+    """The decision about a call of the next message; `bad` if its arguments were rejected."""
+    coming = track.answer()
+    if coming is None or not isinstance(coming[1], ev.MessageCompleted):
+        return "auto"
+    made = [c for c in coming[1].calls if c.name == name and c.arguments == arguments]
+    if not made:
+        return "auto"
+    for payload in track.payloads[track.at :]:
+        if isinstance(payload, ev.ToolStarted) and payload.call == made[0].id:
+            return "auto"
+        if isinstance(payload, ev.PendingOpened) and payload.call == made[0].id:
+            return "auto" if payload.parked else "ask"
+        if isinstance(payload, ev.ToolFinished) and payload.call == made[0].id:
+            known = {"denied": "deny", "bad_arguments": "bad"}
+            return known.get(payload.code or "", "auto")
+    return "auto"
+
+
+def fingerprint(track: Track, name: str) -> str | None:
+    """The fingerprint of a tool in the next message, or in the last one that called it."""
+    coming = track.answer()
+    made = coming[1].calls if coming and isinstance(coming[1], ev.MessageCompleted) else []
+    found = next((call.fingerprint for call in made if call.name == name), None)
+    return found or track.fingerprints.get(name)
+
+
+def typed(track: Track) -> dict[int, str | None]:
+    """The messages that request a typed answer, and the fingerprint of the tool that gave it."""
+    found: dict[int, str | None] = {}
+    for event, payload in zip(track.events, track.payloads, strict=True):
+        if isinstance(payload, ev.MessageReceived) and payload.output is not None:
+            found[event.seq] = None
+        for call in payload.calls if isinstance(payload, ev.MessageCompleted) else ():
+            if call.name == FINAL and found:
+                found[next(reversed(found))] = call.fingerprint
+    return found
+
+
+def answers(track: Track) -> bool:
+    """Whether the agent itself requested typed answers: its model was asked for one, or gave one,
+    without a request in a message."""
+    if typed(track):
+        return False
+    for event, payload in zip(track.events, track.payloads, strict=True):
+        if isinstance(payload, ev.MessageReceived) and event.run and event.actor is None:
+            return True
+        calls = payload.calls if isinstance(payload, ev.MessageCompleted) else ()
+        if event.run and any(call.name == FINAL for call in calls):
+            return True
+    return False
+
+
+def threads(track: Track) -> bool:
+    """Whether a function ran in a thread: a cancelled call could not be stopped."""
+    ended = (p for p in track.payloads if isinstance(p, ev.ToolFinished))
+    return any(p.outcome == "unknown" and "cancelled" in str(p.result) for p in ended)
+
+
+def result(said: ev.ToolFinished) -> ToolResult:
+    """The result of a recorded call."""
+    refs = []
+    for ref in said.refs:
+        try:
+            refs.append(msgspec.convert(ref, Ref))
+        except msgspec.ValidationError:  # refs of other programs are not compared
+            continue
+    plain = said.content is None and isinstance(said.result, str)
+    return ToolResult(
+        content=str(said.result) if plain else said.content or "",
+        data=None if plain else said.result,
+        failed=said.outcome == "failed",
+        code=said.code,
+        metadata=dict(said.metadata),
+        refs=refs,
+    )
+
+
+def parked(opened: ev.PendingOpened) -> Park:
+    """The question of a recorded call."""
+    detail = opened.detail if isinstance(opened.detail, dict) else {}
+    own = {name: value for name, value in detail.items() if name not in ("tool", "arguments")}
+    what: Any = opened.what
+    known = opened.id if ids.is_child(opened.id) else None
+    return Park(opened.title or "", what=what, detail=own, id=known)

@@ -1,0 +1,191 @@
+"""Tools that return the recorded results. Only replaced tools are called, from their step on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InvalidValue
+from ...log import events as ev
+from ...log.state import FINAL
+from ..tools import Issue, Park, Tool, ToolResult, tool
+from ..tools.signature import is_async
+from ..tools.values import ROOT
+from .comparison import masked
+from .outcomes import decision, fate, fingerprint, result
+from .store import ReplayStore, forever
+from .track import Track
+
+
+class GivenArguments(dict[str, Any]):
+    """Arguments converted for a function; `raw` are the original ones."""
+
+    raw: dict[str, Any]
+
+    @classmethod
+    def of(cls, values: dict[str, Any], raw: dict[str, Any]) -> GivenArguments:
+        made = cls(values)
+        made.raw = raw
+        return made
+
+
+@dataclass(frozen=True)
+class LenientForm:
+    """The arguments of a tool, converted by its own form; redacted arguments are not converted."""
+
+    inner: Any
+    refused: Callable[[dict[str, Any]], bool]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.inner.schema
+        return found
+
+    def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
+        values, issues = self.inner.read(arguments)
+        if masked(arguments):
+            bad = self.refused(arguments)
+            values, issues = arguments, [Issue(ROOT, "were rejected")] if bad else []
+        return GivenArguments.of(values, arguments), issues
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
+        return function(arguments, context)
+
+
+@dataclass(frozen=True)
+class AnyForm:
+    """Any arguments, for a tool of which only the name is known."""
+
+    schema: dict[str, Any]
+
+    def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
+        return GivenArguments.of(arguments, arguments), []
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any], context: Any) -> Any:
+        return function(arguments, context)
+
+
+class RecordedTools:
+    """The recorded tools of one log. `swapped` tools are called instead, from their step on."""
+
+    def __init__(self, stage: ReplayStore, track: Track, swapped: Mapping[str, Tool]) -> None:
+        self._stage, self._track, self._swapped = stage, track, swapped
+        self._used: set[int] = set()
+
+    def of(self, known: Tool) -> Tool:
+        """A tool with the declaration of the program's tool that returns recorded results."""
+        approval: Any = known.approval
+        if callable(approval) and self._stage.plan.terms.masked:
+            approval = self._decided(known)
+        function = self._function(known.name, is_async(known.function))
+
+        def refused(arguments: dict[str, Any]) -> bool:
+            return decision(self._track, known.name, arguments) == "bad"
+
+        form = LenientForm(known.form, refused)
+        return known.replace(form=form, function=function, approval=approval)
+
+    def named(self, name: str, *, thread: bool = False) -> Tool:
+        """A recorded tool of which only the name is known."""
+        return Tool(
+            name=name,
+            description="",
+            form=AnyForm({"type": "object"}),
+            function=self._function(name, not thread),
+        )
+
+    def fitted(self, known: Mapping[str, Tool]) -> dict[str, Tool]:
+        """The tools with the fingerprints that they had at this place."""
+        for name, item in known.items():
+            object.__setattr__(item, "fingerprint", fingerprint(self._track, name))
+        return dict(known)
+
+    def _decided(self, known: Tool) -> Callable[..., Any]:
+        """The recorded decision if the arguments are redacted."""
+        judge: Any = known.approval
+        wanted = inspect.signature(judge).parameters
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted.values())
+
+        async def approval(**arguments: Any) -> Any:
+            context = arguments.pop("context", None)
+            if masked(arguments):
+                return decision(self._track, known.name, arguments)
+            given = arguments if takes_all else {n: v for n, v in arguments.items() if n in wanted}
+            if "context" in wanted:
+                given = {**given, "context": context}
+            decided = judge(**given)
+            return await decided if inspect.isawaitable(decided) else decided
+
+        return approval
+
+    def _function(self, name: str, asynchronous: bool) -> Callable[..., Any]:
+        async def recorded(arguments: GivenArguments, context: Any) -> ToolResult:
+            return await self._result(name, arguments.raw, context)
+
+        def in_thread(arguments: GivenArguments, context: Any) -> Awaitable[ToolResult]:
+            """Returns an awaitable, but the harness treats it as a function for a thread."""
+            return recorded(arguments, context)
+
+        return recorded if asynchronous else in_thread
+
+    async def _result(self, name: str, arguments: dict[str, Any], context: Any) -> ToolResult:
+        stage, track = self._stage, self._track
+        if name in self._swapped and stage.swaps(track):
+            return await self._other(self._swapped[name], arguments, context)
+        found = self._same_call(name, arguments) if track.free else fate(track, context.call)
+        if isinstance(found, Park):
+            raise found
+        if found is None and track.free:
+            what = f"{name}({arguments})"
+            stage.notes.add(track, None, "tool.finished", None, what, why="no recorded result")
+            stage.end(track, "no_answer")
+        if found is None:
+            await forever()
+        assert found is not None
+        return found
+
+    async def _other(self, other: Tool, arguments: dict[str, Any], context: Any) -> ToolResult:
+        self._stage.busy += 1
+        try:
+            return await other.call(other.parse(arguments), context)
+        finally:
+            self._stage.busy -= 1
+
+    def _same_call(self, name: str, arguments: Any) -> ToolResult | None:
+        """After the replay has left the recording: a recorded result of the same tool for the same
+        arguments; each is used once."""
+        track, ids = self._track, list[str]()
+        for payload in track.payloads:
+            if isinstance(payload, ev.MessageCompleted):
+                ids += [c.id for c in payload.calls if (c.name, c.arguments) == (name, arguments)]
+        for place, payload in enumerate(track.payloads):
+            if not isinstance(payload, ev.ToolFinished) or payload.call not in ids:
+                continue
+            if place >= track.at and place not in self._used:
+                self._used.add(place)
+                return result(payload) if payload.outcome in ("ok", "failed") else None
+        return None
+
+
+def final(known: str | None) -> Tool:
+    """The tool of a typed answer that accepts any type."""
+    form = AnyForm({"type": "object"})
+    made = Tool(name=FINAL, description="", form=form, function=lambda given, context: given)
+    object.__setattr__(made, "fingerprint", known)
+    return made
+
+
+def swapped_tools(tools: Mapping[str, Any]) -> dict[str, Tool]:
+    """The functions and tools that replace recorded tools, as tools."""
+    found = {}
+    for name, given in tools.items():
+        if not isinstance(given, Tool) and not callable(given):
+            raise InvalidValue(
+                field=f"tools[{name!r}]",
+                problem=f"is a {type(given).__name__}",
+                remedy="pass a function with type annotations, or a tool",
+            )
+        found[name] = given if isinstance(given, Tool) else tool(given, name=name)
+    return found

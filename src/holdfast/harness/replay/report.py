@@ -1,0 +1,102 @@
+"""The result of a replay, and the notes it is made of. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from ...log.events import Event, Key
+from ...models.port import ModelCall
+
+Stopped: TypeAlias = Literal["end", "diverged", "prompt", "no_answer", "waiting", "erased"]
+
+RedactionMode: TypeAlias = Literal["local", "sanitized", "replay_only"]
+
+SHOWN = 2_000  # characters of a text in a report
+MISSING = "(nothing)"
+MOST = 100  # divergences in a report
+
+
+class Divergence(Struct, frozen=True, kw_only=True):
+    """A difference between the replay and the recording. `step` counts the model calls of the
+    thread, `seq` is the number of the recorded event, `path` the place of the difference in it."""
+
+    thread: str
+    step: int
+    seq: int | None
+    kind: str
+    path: str
+    recorded: Any
+    came: Any
+    why: str = ""
+
+
+class Replayed(Struct, frozen=True, kw_only=True):
+    """The result of a replay.
+
+    `same` means that the replay produced everything that was recorded. `first` is the first
+    divergence, `others` are the later ones if the replay continued. `steps` counts model calls,
+    `compared` the events that were compared, `given` the inputs that were handed in. `stopped` is
+    why it ended; `asked` is the model call at that point. `events` are the new events instead of
+    the recorded ones, by thread. `mode` is that of the bundle.
+    """
+
+    same: bool
+    first: Divergence | None = None
+    others: list[Divergence] = []
+    steps: int = 0
+    compared: int = 0
+    given: int = 0
+    threads: int = 0
+    stopped: Stopped = "end"
+    asked: ModelCall | None = None
+    events: dict[str, list[Event]] = {}
+    mode: RedactionMode = "local"
+
+
+class ReplayPosition(Protocol):
+    """The position of a replay in one log."""
+
+    key: Key
+    steps: int
+
+
+class ReplayNotes:
+    """What was found during a replay."""
+
+    def __init__(self) -> None:
+        self.divergences: list[Divergence] = []
+        self.stopped: Stopped = "end"
+        self.asked: ModelCall | None = None
+
+    def add(
+        self,
+        track: ReplayPosition,
+        event: Event | None,
+        path: str,
+        recorded: Any,
+        came: Any,
+        why: str = "",
+    ) -> None:
+        """Record a divergence."""
+        if len(self.divergences) < MOST:
+            self.divergences.append(
+                Divergence(
+                    thread=track.key.thread,
+                    step=track.steps,
+                    seq=event.seq if event is not None else None,
+                    kind=event.kind if event is not None else MISSING,
+                    path=path,
+                    recorded=shown(recorded),
+                    came=shown(came),
+                    why=why,
+                )
+            )
+
+
+def shown(value: Any) -> Any:
+    """A value for a report: long texts are truncated."""
+    if isinstance(value, str) and len(value) > SHOWN:
+        return f"{value[:SHOWN]}… ({len(value)} characters)"
+    return value

@@ -1,0 +1,172 @@
+"""Authentication of requests: by a handler, or by API keys; with limits for failed attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+from ...errors import RateLimited, Unauthorized
+from ...stores.port import Store, wall_clock
+from ..recent import RecentMap
+from .callers import (
+    FORWARDED,
+    RESERVED,
+    AuthHandler,
+    Caller,
+    KnownTokens,
+    LocalTokenAuth,
+    NoAuth,
+    RequestCredentials,
+    is_loopback,
+)
+from .keys import NAME, PREFIX, SECRET, ApiKeys, KeyRecord
+from .limits import BUCKETS, ConcurrencyLimiter, RateLimiter, ServerLimits
+
+LOGGER = logging.getLogger("holdfast.server")
+FRESH = 5.0  # seconds that a key is cached
+KNOWN = 10_000  # keys that are cached at most
+FROM_ELSEWHERE = "this server accepts no requests from other machines or through a proxy"
+LOCAL_ONLY = (
+    "this server has no keys, and accepts only programs and pages of this machine: serve it with "
+    "keys for others, and with --origin for pages"
+)
+NOT_LOCAL = (
+    "this server needs its local token: run `holdfast token` as the user who started it, and send "
+    "`Authorization: Bearer TOKEN`"
+)
+
+
+class Authenticator:
+    """Authenticates the callers of a server: by a handler, or by API keys in `store`. `gate`
+    limits concurrent lookups of unknown keys; `accepted` is called with the tenant of a caller."""
+
+    def __init__(
+        self,
+        handler: AuthHandler | None,
+        limits: ServerLimits,
+        store: Callable[[], Awaitable[Store]],
+        gate: ConcurrencyLimiter,
+        accepted: Callable[[str], None],
+    ) -> None:
+        self._handler, self._store, self._gate, self._accepted = handler, store, gate, accepted
+        self._known = KnownTokens(BUCKETS)
+        most = limits.refusals
+        self._refusals = RateLimiter(most, most * 10, "refused logins a second")
+        self._guesses = RateLimiter(most * 10, most * 20, "unknown keys a second")
+
+    async def caller(self, shown: RequestCredentials) -> Caller:
+        """The caller of a request (`Unauthorized`, `RateLimited`)."""
+        address = shown.address or ""
+        with self._limited(shown, address):
+            caller = await self.find(shown)
+        if caller is None:
+            # These cannot be guessed, so failures of others at the same address do not count.
+            if not isinstance(self._handler, (NoAuth, LocalTokenAuth)):
+                self._refusals.take(address)
+            raise self._unauthorized(shown)
+        return caller
+
+    async def find(self, shown: RequestCredentials) -> Caller | None:
+        """The caller, or None if the credentials are invalid."""
+        if self._handler is None:
+            self._handler = KeyAuth(ApiKeys(await self._store()))
+        caller = await self._handler.authenticate(shown)
+        if caller is None:
+            return None
+        if caller.tenant.startswith(RESERVED):
+            LOGGER.warning("a caller with a reserved tenant was rejected")
+            return None
+        self._known.add(shown)
+        self._accepted(caller.tenant)
+        return caller
+
+    async def still(self, shown: RequestCredentials, caller: Caller) -> bool:
+        """Whether these credentials still belong to the same caller, with no fewer scopes. True if
+        that cannot be found out."""
+        try:
+            known = await self.find(shown)
+        except Exception as error:  # a custom handler may raise anything
+            LOGGER.warning("credentials cannot be checked again: %s", type(error).__name__)
+            return True
+        return known is not None and (
+            (known.tenant, known.principal) == (caller.tenant, caller.principal)
+            and known.scopes >= caller.scopes
+        )
+
+    @contextlib.contextmanager
+    def _limited(self, shown: RequestCredentials, address: str) -> Iterator[None]:
+        """Authenticate inside the block, unless the address had too many failed attempts
+        (`RateLimited`). Tokens that were accepted before are always checked. So are API keys, which
+        are too long to be guessed, but only a few at a time."""
+        with contextlib.ExitStack() as inside:
+            try:
+                if shown not in self._known:
+                    self._refusals.check(address)
+            except RateLimited:
+                keys = self._handler is None or isinstance(self._handler, KeyAuth)
+                if not keys or split(shown.bearer() or "") is None:
+                    raise
+                self._guesses.take(address)
+                inside.enter_context(self._gate.through(address))
+            yield
+
+    def _unauthorized(self, shown: RequestCredentials) -> Unauthorized:
+        """The error for an unknown caller. Only clients on this machine are told that the server
+        has no keys."""
+        here = is_loopback(shown.address) and not any(name in shown.headers for name in FORWARDED)
+        if isinstance(self._handler, NoAuth):
+            return Unauthorized(problem=LOCAL_ONLY if here else FROM_ELSEWHERE)
+        if isinstance(self._handler, LocalTokenAuth):
+            return Unauthorized(problem=NOT_LOCAL)
+        return Unauthorized()
+
+
+class KeyAuth:
+    """Authenticates callers by their keys. A key is cached for five seconds, so every replica
+    rejects a revoked key within this time."""
+
+    def __init__(self, keys: ApiKeys, *, clock: Callable[[], int] = wall_clock) -> None:
+        self._keys, self._clock = keys, clock
+        self._known: RecentMap[str, tuple[float, KeyRecord]] = RecentMap(KNOWN)
+        self._looking: dict[str, asyncio.Task[KeyRecord | None]] = {}
+
+    async def authenticate(self, shown: RequestCredentials) -> Caller | None:
+        parts = split(shown.bearer() or "")
+        if parts is None:
+            return None
+        id, secret = parts
+        record = await self._look(id)
+        if record is None or not record.fits(secret, self._clock()):
+            return None
+        info = record.info
+        return Caller(
+            tenant=info.tenant, principal=info.principal, scopes=frozenset(info.scopes), key=id
+        )
+
+    async def _look(self, id: str) -> KeyRecord | None:
+        """A key, looked up once for concurrent requests. An unknown key is not cached, so that
+        guesses cost no memory."""
+        known = self._known.get(id)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        looking = self._looking.get(id)
+        if looking is None:
+            looking = self._looking[id] = asyncio.create_task(self._keys.record(id))
+            looking.add_done_callback(lambda _: self._looking.pop(id, None))
+        record = await asyncio.shield(looking)
+        self._known.pop(id, None)
+        if record is not None:
+            self._known[id] = (time.monotonic() + FRESH, record)
+        return record
+
+
+def split(key: str) -> tuple[str, str] | None:
+    """The id and the secret of a key, or None if the text is not a key."""
+    body = key.removeprefix(PREFIX)
+    whole = key.startswith(PREFIX) and len(body) == NAME + SECRET
+    if not whole or not body.isascii() or not body.isalnum():
+        return None
+    return body[:NAME], body[NAME:]

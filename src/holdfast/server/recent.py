@@ -1,0 +1,23 @@
+"""A map of bounded size."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RecentMap(OrderedDict[K, V]):
+    """Keeps the entries that were set last, at most `room` of them."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._limit = room
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        while len(self) > self._limit:
+            self.popitem(last=False)
