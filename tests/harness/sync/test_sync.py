@@ -286,7 +286,7 @@ def test_a_call_from_its_own_loop_is_refused(harness: Harness) -> None:
     leave = harness.subscribe(listener)
     harness.send("s", "hello")
     leave()
-    assert "its own loop" in str(told[0])
+    assert "its own event loop" in str(told[0])
 
 
 def test_no_coroutine_is_left_unawaited(tmp_path: Path) -> None:
