@@ -229,7 +229,7 @@ def _delegation(subagents: Sequence[SubAgent]) -> Tool:
         "return": ToolResult,
     }
     listed = "\n".join(f"- {item.name}: {item.description}" for item in subagents)
-    subagent.__doc__ = f"""Hand a task to another agent, and get what it comes to.
+    subagent.__doc__ = f"""Delegate a task to another agent and get its result.
 
 It sees only what you tell it, unless it is forked. Several may work at once. There are:
 {listed}
