@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from ..errors import HoldfastError, InvalidValue
 from ..harness.agents.agent import Agent, context
-from ..harness.agents.settings import for_function
+from ..harness.agents.settings import settings_for
 from ..harness.host import Harness
 from ..harness.loop.prompt_context import Reading
 from ..harness.tools import ToolContext, tool
@@ -159,7 +159,7 @@ def harness_of(made: Made, choice: Choice, store: Store, tenant: str, **more: An
     if choice.default is not None:
         settings["default_model"] = choice.default
     try:
-        found = made(**for_function(made, settings))
+        found = made(**settings_for(made, settings))
     except HoldfastError:
         raise
     except Exception as error:  # whatever a function of the user's own raises

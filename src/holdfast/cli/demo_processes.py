@@ -23,7 +23,7 @@ from typing import IO, Any
 from ..errors import AlreadyDecided
 from ..harness.agents.agent import Agent
 from ..harness.host import Harness
-from ..harness.live.inbox import settle
+from ..harness.live.inbox import settle_pending
 from ..harness.tools import ToolContext, tool
 from ..log.events import Event, key
 from ..models.scripted import Say, ScriptedModel, Use
@@ -99,7 +99,7 @@ async def approve(url: str, session: str, item: str) -> int:
     """Approve, as `holdfast approve` does."""
     async with connect(url) as store:
         try:
-            made = await settle(store, key(session), item, "approved", actor="ann")
+            made = await settle_pending(store, key(session), item, "approved", actor="ann")
         except AlreadyDecided:
             return 1
     _say(item=made.item, outcome=made.outcome, by=made.by)

@@ -46,7 +46,7 @@ def child_of(item: str) -> str | None:
     return None if call == item else thread_of(call)
 
 
-def model_setting(name: str | None) -> str:
+def subagent_model_key(name: str | None) -> str:
     """The name in the session's metadata of the model that was chosen for a sub-agent; without
     one, for all."""
     return "subagent_model" if name is None else f"subagent_model.{name}"
@@ -54,7 +54,7 @@ def model_setting(name: str | None) -> str:
 
 def chosen(shared: State, name: str | None) -> str | None:
     """The model that was chosen in this session for a sub-agent, or for all."""
-    for setting in (model_setting(name), model_setting(None)):
+    for setting in (subagent_model_key(name), subagent_model_key(None)):
         if isinstance(ref := shared.settings.get(setting), str):
             return ref
     return None

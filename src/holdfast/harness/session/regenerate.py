@@ -43,7 +43,7 @@ class Regeneration(Struct, frozen=True):
             yield NewEvent.of("message.received", message, actor=who)
 
 
-async def again(live: Live, seq: int) -> Regeneration:
+async def regeneration_of(live: Live, seq: int) -> Regeneration:
     """How to ask message `seq` again. One that came while something else went on is asked where
     a run took it up; if it joined a run, all that the run had read before is asked too.
     `InvalidValue` where event `seq` is no message of a person."""

@@ -15,7 +15,9 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def told(leave: Callable[[], None], signals: Iterable[signal.Signals] = ENDS) -> Iterator[None]:
+def on_shutdown(
+    leave: Callable[[], None], signals: Iterable[signal.Signals] = ENDS
+) -> Iterator[None]:
     """Call `leave` on the loop when the process is told to end, and then whoever was told before.
     Nothing where nobody listens to signals, or in another thread than the main one."""
     if not _in_main():

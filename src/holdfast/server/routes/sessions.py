@@ -11,7 +11,7 @@ from litestar.params import FromQuery, JSONBody
 from msgspec.structs import replace
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
-from ...harness.sandbox.removal import cleared, condemn
+from ...harness.sandbox.removal import clear_sandbox, mark_for_removal
 from ...harness.session.session import core_of
 from ...log import events as ev
 from ...log.catalog import Phase, Query, Row
@@ -253,9 +253,9 @@ async def _removed(ctx: RequestContext, place: TenantStore, row: Row) -> Receipt
         return await served.engine.delete(place, served.agent, row.session)
     if (sandbox := ctx.service.settings.harness.get("sandbox")) is None:
         return await place.store.delete(row.scope)
-    await condemn(sandbox, row.scope, place.store.info().location)
+    await mark_for_removal(sandbox, row.scope, place.store.info().location)
     receipt = await place.store.delete(row.scope)
-    left = await cleared(sandbox, row.scope)
+    left = await clear_sandbox(sandbox, row.scope)
     return replace(receipt, remains=(*receipt.remains, *left))
 
 
