@@ -1,7 +1,7 @@
-"""The harness for scripts and notebooks: the same verbs, without `await`.
+"""The harness for scripts and notebooks: the same methods, without `await`.
 
-One event loop in a daemon thread does the work; what is here stands in for the live objects and
-passes every call on. Nothing is written twice: a verb that the harness gains is here too.
+One event loop in a daemon thread does the work. The objects here are proxies that forward every
+call to it, so a new method of the harness is available here too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 
 from .cancellation import ended
 from .errors import HarnessClosed, InvalidValue
-from .harness.agents.agent import Agent
-from .harness.host import GRACE
-from .harness.host import Harness as AsyncHarness
+from .harness import GRACE, Agent
+from .harness import Harness as AsyncHarness
 
 T = TypeVar("T")
 
@@ -32,9 +31,8 @@ def __dir__() -> list[str]:
 
 
 class Remote:
-    """Stands in for an object that lives on the loop: its plain attributes are read, its methods
-    called there, and what they would have to be awaited for is returned. What can be iterated
-    with `async for` can be with `for`."""
+    """A proxy for an object that lives on the loop. Plain attributes are read, methods are called
+    there, and awaitables are awaited. What supports `async for` supports `for` here."""
 
     __slots__ = ("_loop", "_target")
 
@@ -43,7 +41,9 @@ class Remote:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(f"there is no {name!r} here: use the async harness")
+            raise AttributeError(
+                f"{name!r} is not available in holdfast.sync: use the async harness"
+            )
         return self._loop.local(self._loop.call(getattr, self._target, name))
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -56,7 +56,7 @@ class Remote:
         return int(self._loop.call(len, self._target))
 
     def __bool__(self) -> bool:
-        return True  # also where it is empty: it is there
+        return True  # also if it is empty
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Remote) and other._target is self._target
@@ -104,26 +104,25 @@ class Harness(Remote):
         self.close()
 
     def start(self) -> Harness:
-        """Connect, and take up what was left undone."""
+        """Connect to the store, and recover unfinished runs."""
         self._loop.call(self._target.start)
         return self
 
     def get_or_create(self, id: str | None = None, **about: Any) -> Remote:
-        """The session with this id, opened or begun if need be; without an id, a new one."""
+        """The session with this id, opened or created if necessary; without an id, a new one."""
         found: Remote = self._loop.local(self._loop.call(self._target.get_or_create, id, **about))
         return found
 
     def close(self, id: str | None = None, *, grace: float = GRACE) -> bool:
-        """Forget a live session; without an id, hand over what is going, close the harness and
-        end its thread. False if there was nothing to close."""
+        """Close a live session. Without an id, hand over active runs, close the harness and end its
+        thread. Returns False if there was nothing to close."""
         if id is not None:
             return bool(self._loop.call(self._target.close, id))
         return self._loop.close(functools.partial(self._target.aclose, grace))
 
 
 class Loop:
-    """An event loop in a thread of its own, begun when it is first needed; `what` is closed with
-    it."""
+    """An event loop in its own thread, which starts on first use. `what` is closed with it."""
 
     def __init__(self, what: str = "the harness") -> None:
         self._what = what
@@ -133,18 +132,18 @@ class Loop:
         self._closed = False
 
     def call(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """What the function returns when it is called, and awaited if need be, on the loop."""
+        """Call a function on the loop, await its result if necessary, and return it."""
         return self.wait(_settled(function, arguments, named))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns. An interrupt ends the waiting, not the work."""
+        """The result of a coroutine. An interrupt ends the waiting, not the work."""
         try:
             return self._begin(work).result()
         except CancelledError:  # another thread closed it
             raise HarnessClosed(what=self._what) from None
 
     def local(self, value: Any) -> Any:
-        """The value as it may be used here: live objects and methods by stand-ins."""
+        """The value for use in this thread: live objects and methods become proxies."""
         if isinstance(value, Remote) or inspect.isclass(value):
             return value
         if inspect.isroutine(value):
@@ -154,7 +153,7 @@ class Loop:
         return Remote(value, self) if _is_live(type(value)) else value  # type: ignore[arg-type]  # a class is hashable
 
     def iterate(self, source: Any) -> Generator[Any, None, None]:
-        """The items of what can be iterated with `async for`."""
+        """Iterate over an async iterable."""
         steps = _Steps(self.call(aiter, source))
         try:
             while True:
@@ -167,7 +166,7 @@ class Loop:
                 self.wait(steps.end())
 
     def close(self, last: Callable[[], Awaitable[None]]) -> bool:
-        """Do the last work, end what still goes on, and join the thread; False if that was
+        """Do the last work, cancel what still runs, and join the thread. Returns False if that was
         done before."""
         if self._closed:
             return False
@@ -201,8 +200,8 @@ class Loop:
         if threading.current_thread() is self._thread:
             raise InvalidValue(
                 field="holdfast.sync",
-                problem="is called from its own loop, which would wait for itself",
-                remedy="use what tools and hooks are given, or another thread",
+                problem="was called from its own event loop, which would deadlock",
+                remedy="use the context of the tool or hook, or call it from another thread",
             )
         with self._lock:
             if self._closed:
@@ -235,8 +234,8 @@ async def _settled(
 
 
 class _Steps:
-    """An iteration, a step at a time. It knows the step that is under way itself: an interrupt may
-    come before whoever asked for the step has got hold of it."""
+    """Reads an async iterator step by step. It keeps track of the current step itself, since an
+    interrupt may arrive before the caller has the step's future."""
 
     def __init__(self, items: AsyncIterator[Any]) -> None:
         self._items = items
@@ -247,11 +246,11 @@ class _Steps:
         self._step = asyncio.current_task()
         try:
             return True, await anext(self._items)
-        except StopAsyncIteration:  # which cannot leave a coroutine
+        except StopAsyncIteration:  # it cannot leave a coroutine
             return False, None
 
     async def end(self) -> None:
-        """Cut the step that is under way, and close what was iterated."""
+        """Cancel the current step, and close the iterator."""
         if self._step is not None:
             await ended(self._step)
         if (close := getattr(self._items, "aclose", None)) is not None:

@@ -93,7 +93,7 @@ def test_what_is_no_store_is_told(tmp_path: Path, cli: Cli) -> None:
     for store, problem in [
         ("sqlite:{}/other.db", "is a database of another program"),
         ("sqlite:{}/text", "is not an SQLite database"),
-        ("file:{}/dir", "has no format.json that can be read"),
+        ("file:{}/dir", "has no readable format.json"),
         ("nosuch:{}", "has no known scheme"),
     ]:
         ended = cli("migrate", "--check", "--store", store.format(tmp_path))

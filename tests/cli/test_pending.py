@@ -148,7 +148,7 @@ def test_a_denial_keeps_its_reason_and_who_it_was(inbox: str, cli: Cli) -> None:
 def test_an_approval_takes_no_answer(inbox: str, cli: Cli) -> None:
     ended = cli("answer", "two", "p1", "no")
     assert ended.code == 1
-    assert "approve it, perhaps with other arguments, or deny it" in ended.err
+    assert "approve it, optionally with other arguments, or deny it" in ended.err
     assert settled(cli, "two") == []
 
 

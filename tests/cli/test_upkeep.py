@@ -82,7 +82,7 @@ def test_a_malformed_file_is_reported_as_damage(
     assert ended.code == 1
     assert "damaged  the store: unreadable, " in ended.out
     assert "malformed" in ended.out
-    assert "put a backup in its place" in ended.out
+    assert "replace it with a backup" in ended.out
     assert "`holdfast repair`" not in ended.out
     ended = cli("verify", "--json")
     assert ended.code == 1

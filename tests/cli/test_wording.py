@@ -204,12 +204,12 @@ PROGRAMS = {
     "harness/session/views.py": ["use allow, ask, deny or None"],
     "harness/loop/effects.py": ["pass replace=True"],
     "harness/sandbox/local.py": ['pass "minimal", "inherit" or a dict'],
-    "harness/session/session.py": ["pass a list of (role, text)"],
+    "harness/session/session.py": ["pass a list of (role, text) pairs"],
     "harness/telemetry/logs.py": ["pass a list"],
-    "harness/tools/definition.py": ["give more than 0, or None"],
+    "harness/tools/definition.py": ["pass more than 0, or None"],
     # In the program of the agent, where tools are written:
-    "harness/tools/jsonschema.py": ["write it as f(arguments) or f(arguments, context)"],
-    "harness/tools/signature.py": ["make the tool of a bound method: tool(thing.method)"],
+    "harness/tools/jsonschema.py": ["declare it as f(arguments) or f(arguments, context)"],
+    "harness/tools/signature.py": ["create the tool from a bound method: tool(thing.method)"],
     "stores/checked.py": ["pass a str"],
     "stores/rules.py": ["pass a str"],
 }

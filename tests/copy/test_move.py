@@ -104,7 +104,7 @@ async def test_a_copy_that_was_closed_is_not_the_session(source: Store, target: 
     before = await content(source, WAITS)
     done = await copy_session(source, target, WAITS, move=True)
     assert done.status == "conflict"
-    assert done.threads[0].detail == "the target goes on after event 7"
+    assert done.threads[0].detail == "the target continues after event 7"
     assert await content(source, WAITS) == before
 
 
@@ -253,8 +253,6 @@ async def test_a_move_back_says_that_the_sealed_session_is_in_the_way(
     assert back.status == "conflict"
     details = [thread.detail for thread in back.threads if thread.status == "conflict"]
     assert details
-    assert all(
-        detail and detail.endswith("delete what is left of it there first") for detail in details
-    )
+    assert all(detail and detail.endswith("delete its remains there first") for detail in details)
     await source.delete(SHOP)
     assert (await copy_session(target, source, SHOP, move=True)).status == "moved"

@@ -108,7 +108,7 @@ async def test_what_cannot_be_understood_is_kept_and_told_and_never_nothing(
             events[1].payload(MessageCompleted)
         bundle = await export_bundle((store, key("s").scope), "local")
         async with serve(helper(), "hi", store=store, logging=SILENT) as harness:
-            with pytest.raises(LogDamaged, match="event 3 is of a newer version"):
+            with pytest.raises(LogDamaged, match="event 3 was written by a newer version"):
                 await harness.send("s", "go")  # rather than to go on without it
         assert (await read_all(store, key("s")))[:4] == events
         async with connect("memory:") as other:

@@ -62,7 +62,7 @@ async def test_a_question_waits_for_an_answer_that_fits_and_survives_the_process
             assert (await session.wait()).status == "done"
             assert await results(session) == [
                 ("ask_user", "ok", "blue"),
-                ("ask_user", "ok", "The person would not say. none of your business"),
+                ("ask_user", "ok", "The user declined to answer. none of your business"),
                 ("ask_user", "ok", ["red", "blue"]),
             ]
 
@@ -223,9 +223,9 @@ def test_only_one_task_is_in_progress() -> None:
     before = [Task(id="a", content="a", status="in_progress"), Task(id="b", content="b")]
     after = changed(before, "b", {"status": "in_progress"})
     assert [t.status for t in after] == ["pending", "in_progress"]
-    with pytest.raises(ToolError, match="there are a, b"):
+    with pytest.raises(ToolError, match="tasks: a, b"):
         completed(before, "c")
-    with pytest.raises(ToolError, match="nothing is to change"):
+    with pytest.raises(ToolError, match="no changes given"):
         changed(before, "a", {})
 
 

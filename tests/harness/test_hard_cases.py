@@ -200,13 +200,13 @@ async def test_what_would_be_forgotten_is_refused() -> None:
         for n in range(100):
             await session.timers.set("x", seconds=1000, id=f"t{n}")
             await session.permissions.set(tool=f"t{n}", rule="deny")
-        with pytest.raises(InvalidValue, match="timers are set"):
+        with pytest.raises(InvalidValue, match="limit of 100 timers"):
             await session.timers.set("x", seconds=1000)
-        with pytest.raises(InvalidValue, match="there are 100 already"):
+        with pytest.raises(InvalidValue, match="the session has 100 rules"):
             await session.permissions.set(tool="one more", rule="allow")
         assert set(session.permissions.rules.tools.values()) == {"deny"}
         await session.send("hello")
-        with pytest.raises(InvalidValue, match="has begun"):
+        with pytest.raises(InvalidValue, match="has started"):
             await session.seed([("user", "x")])
 
 

@@ -240,7 +240,7 @@ async def test_a_model_that_only_talks_is_told_so_three_times() -> None:
         session = await harness.get_or_create("s")
         result = await session.send("go")
         assert (result.status, result.code) == ("failed", "no_output")
-        assert result.error == "The model gave no answer of the wanted kind."
+        assert result.error == "The model gave no answer of the requested type."
         assert result.output is None
         assert len(model.calls) == 4
         assert len(only(await session.events(), "message.completed")) == 4

@@ -109,5 +109,5 @@ async def test_a_rule_belongs_to_the_session_and_lasts() -> None:
         await session.permissions.set(category="payments", rule=None)
         assert (await other.send("three")).status == "done"
         assert made == ["42", "42"]
-        with pytest.raises(InvalidValue, match="give tool or category"):
+        with pytest.raises(InvalidValue, match="pass exactly one of the two"):
             await session.permissions.set(rule="deny")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, Harness, tool
+from holdfast import Agent, Harness, Result, tool
 from holdfast.models import Say, ScriptedModel, Use
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -77,6 +77,19 @@ async def test_repr_of_a_harness_says_whether_it_runs() -> None:
         about = "tenant='main', store=MemoryStore('this process'), live=1, started"
         assert repr(serving) == f"Harness('shop', {about})"
     assert repr(serving).endswith("closed)")
+
+
+async def test_repr_of_a_result_fits_on_a_line() -> None:
+    async with harness() as serving:
+        session = await serving.get_or_create("s")
+        waiting = await session.send("Refund it.")
+        about = f"text='One moment.', pending=1, run={waiting.run!r}"
+        assert repr(waiting) == f"Result('waiting', {about})"
+    long = Result(session="s", thread="main", run="r", status="done", text="one\ntwo " + "x" * 100)
+    shown = r"one\ntwo " + "x" * 51 + "…"
+    assert repr(long) == f"Result('done', text='{shown}', pending=0, run='r')"
+    failed = Result(session="s", thread="main", run="r", status="failed", code="limit_steps")
+    assert repr(failed) == "Result('failed', text='', code='limit_steps', pending=0, run='r')"
 
 
 @pytest.mark.parametrize("secret", ["hunter2"])

@@ -64,7 +64,7 @@ def test_a_model_is_made_once() -> None:
         ([Shop("")], "providers[0]: the namespace '' is blank"),
         ([Shop(None)], "providers[0]: the namespace None is blank"),
         ([Shop(names="gpt")], "providers[0]: names is 'gpt', not a list or None"),
-        ([Shop(names=["a", ""])], "providers[0]: names holds a blank"),
+        ([Shop(names=["a", ""])], "providers[0]: names contains a blank name"),
         (["openai"], "providers[0]: 'openai' is neither a provider nor a model"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_ref_of_a_lone_model_is_checked() -> None:
     lone = ScriptedModel([])
     lone.ref = "demo"
     assert faults([lone]) == [
-        "providers[0]: the ref is 'demo'; write provider/model, as openai/gpt-5.1"
+        "providers[0]: the ref is 'demo'; write provider/model, such as openai/gpt-5.1"
     ]
 
 

@@ -166,7 +166,7 @@ ILLEGAL: dict[str, tuple[PromptMessage, ...]] = {
     "does not begin with a user message": (said("One."), user("hi")),
     "ends with a model message": (user("hi"), said("One.")),
     "is a second model message in a row": (user("hi"), said("One."), said("Two."), user("hi")),
-    "says nothing": (user("hi"), said(), user("hi")),
+    "is empty": (user("hi"), said(), user("hi")),
     "is an empty user message": (user("hi"), said("One."), user(" ")),
     "comes before the results of a": (user("hi"), CALLED, user("and?")),
     "answers no call": (user("hi"), results(("a", "refund", "ok"))),

@@ -138,7 +138,7 @@ async def test_a_refused_key_is_said_plainly(caller: Caller, vendor: Standin) ->
     vendor.refuse(401, body("authentication_error"))
     error = await caller.fails()
     assert "key" in error.problem
-    assert error.remedy == "check the API key for 'lab', and what it may use"
+    assert error.remedy == "check the API key for 'lab' and its permissions"
 
 
 async def test_an_unknown_model_is_named_in_the_remedy(caller: Caller, vendor: Standin) -> None:

@@ -434,7 +434,9 @@ async def test_a_missing_key_names_the_variable(monkeypatch: pytest.MonkeyPatch)
 
 async def test_an_option_that_the_vendor_does_not_take() -> None:
     provider = PydanticAIProvider("openai", api_key=KEY, http_client="a telephone")
-    with pytest.raises(ModelError, match="cannot be made with api_key and http_client") as caught:
+    with pytest.raises(
+        ModelError, match="cannot be created with api_key and http_client"
+    ) as caught:
         await listen(provider.model("gpt"), call())
     assert KEY not in str(caught.value)
 

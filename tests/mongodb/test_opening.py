@@ -96,7 +96,7 @@ async def test_a_server_that_is_too_old_is_refused() -> None:
 
 
 def test_a_member_of_no_set_yet_is_no_standalone() -> None:
-    with pytest.raises(StoreUnavailable, match="initiate the set"):
+    with pytest.raises(StoreUnavailable, match="replica set is not initiated"):
         schema.check_server({"maxWireVersion": 17, "isreplicaset": True})
 
 

@@ -125,7 +125,7 @@ async def test_messages_that_wait_can_be_listed_edited_moved_and_removed(api: Ap
     left = (await api("DELETE", f"{path}/{seqs[0]}"))["items"]
     assert [one["text"] for one in left] == ["m2", "other"]
     fields = await api.fails("invalid_value", "DELETE", f"{path}/{seqs[0]}")
-    assert "does not wait" in fields["problem"]
+    assert "is not in the queue" in fields["problem"]
     busy = {"content": "now", "busy": "reject"}
     await api.fails("session_busy", "POST", "/sessions/one/messages", busy)
 

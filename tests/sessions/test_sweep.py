@@ -354,7 +354,7 @@ async def test_a_sweeper_survives_a_store_that_fails(
 
     async with Sweeper(Sessions(faulty, clock=clock), every=0.01):
         await until(suspended)
-    failed = [record for record in caplog.records if "tried again" in record.getMessage()]
+    failed = [record for record in caplog.records if "will be retried" in record.getMessage()]
     assert len(failed) == 2
 
 

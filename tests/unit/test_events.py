@@ -139,7 +139,7 @@ def test_every_event_gets_an_id_of_its_own() -> None:
 def test_what_is_not_a_number_is_refused_instead_of_becoming_null(payload: Any) -> None:
     with pytest.raises(InvalidValue) as refused:
         NewEvent.of("note", payload)
-    assert (refused.value.field, refused.value.problem) == ("data", "holds NaN or infinity")
+    assert (refused.value.field, refused.value.problem) == ("data", "contains NaN or infinity")
     assert "string or null" in refused.value.remedy
 
 

@@ -51,11 +51,11 @@ def note(n: object) -> NewEvent:
 
 GOOD = Vault.new_key("good")
 REFUSED: dict[str, tuple[Any, str, str]] = {
-    "no list": (GOOD, "keys", "no list"),
-    "bytes": (GOOD.encode(), "keys", "no list"),
-    "none": ([], "keys", "no list"),
-    "nothing": (None, "keys", "no list"),
-    "a set": ({GOOD}, "keys", "no list"),
+    "no list": (GOOD, "keys", "not a list"),
+    "bytes": (GOOD.encode(), "keys", "not a list"),
+    "none": ([], "keys", "not a list"),
+    "nothing": (None, "keys", "not a list"),
+    "a set": ({GOOD}, "keys", "not a list"),
     "no text": ([GOOD, 5], "keys[1]", "NAME:BASE64"),
     "no name": ([f":{text()}"], "keys[0]", "no name"),
     "a long name": ([f"{'n' * 65}:{text()}"], "keys[0]", "no name"),
@@ -143,11 +143,11 @@ def test_a_new_key_is_another_one_each_time_and_can_be_used() -> None:
 # Files
 
 FILES: dict[str, str] = {
-    "is no TOML": "keys = [",
-    "holds more": f'keys = ["{GOOD}"]\nsecret = 1',
-    "holds more than `keys` and a table": f'keys = ["{GOOD}"]\ntenants = 5',
-    "is no list": "",
-    "is no list of keys": f'keys = "{GOOD}"',
+    "is not TOML": "keys = [",
+    "must have only": f'keys = ["{GOOD}"]\nsecret = 1',
+    "must have only `keys` and a table": f'keys = ["{GOOD}"]\ntenants = 5',
+    "is not a list": "",
+    "is not a list of keys": f'keys = "{GOOD}"',
     "larger than 1 MiB": f'keys = ["{GOOD}"]' + "#" * (1 << 20),
 }
 

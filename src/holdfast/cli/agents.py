@@ -15,11 +15,7 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Parameter
 
 from ..errors import HoldfastError, InvalidValue
-from ..harness.agents.agent import Agent, context
-from ..harness.agents.settings import settings_for
-from ..harness.host import Harness
-from ..harness.loop.prompt_context import Reading
-from ..harness.tools import ToolContext, tool
+from ..harness import Agent, Harness, Reading, ToolContext, context, settings_for, tool
 from ..log.catalog import Row
 from ..models.scripted import offline
 from ..stores.port import Store

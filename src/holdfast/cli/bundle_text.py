@@ -10,7 +10,7 @@ from rich.text import Text
 from ..bundle.differences import BundleDiff, Difference, ThreadDiff
 from ..bundle.format import Document
 from ..bundle.recorded import Divergence, Replayed
-from ..harness.replay.comparison import payload_fields
+from ..harness import payload_fields
 from ..log.events import Event
 from .bundle_files import ReadBundle
 from .output import json_text

@@ -21,10 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import AlreadyDecided
-from ..harness.agents.agent import Agent
-from ..harness.host import Harness
-from ..harness.live.inbox import settle_pending
-from ..harness.tools import ToolContext, tool
+from ..harness import Agent, Harness, ToolContext, settle_pending, tool
 from ..log.events import Event, key
 from ..models.scripted import Say, ScriptedModel, Use
 from ..stores import connect

@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
-from ..harness.live.inbox import Answer, settle_pending
+from ..harness import Answer, settle_pending
 from ..log import events as ev
 from ..log.catalog import Pending, PendingQuery
 from ..log.codec import LIMITS

@@ -6,9 +6,15 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..harness.faults import FAULT_CODES
-from ..harness.session.session import Session, core_of
-from ..harness.telemetry.logs import LOGGER, LineFormatter, RedactingFilter, logging_configured
+from ..harness import (
+    FAULT_CODES,
+    LOGGER,
+    LineFormatter,
+    RedactingFilter,
+    Session,
+    core_of,
+    logging_configured,
+)
 from ..log import events as ev
 from ..log.codec import typed
 from ..log.events import Event

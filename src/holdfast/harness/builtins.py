@@ -1,5 +1,5 @@
-"""Tools that come with the harness: asking a person, showing a plan, wanting access, and keeping a
-list of tasks. An agent has those that it lists."""
+"""Built-in tools: ask the user a question, submit a plan, request access to a path, and keep a list
+of tasks. An agent has only those that it lists."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def ask_user(
     options: list[Option] | None = None,
     selection: Selection | None = None,
 ) -> ToolResult:
-    """Ask the person a question and wait for the answer.
+    """Ask the user a question and wait for the answer.
 
     Args:
         question: What to ask.
@@ -40,7 +40,7 @@ async def ask_user(
     if not question.strip():
         raise ToolError(problem="the question is empty")
     if selection is not None and not options:
-        raise ToolError(problem="there is nothing to select: give options, or ask without")
+        raise ToolError(problem="selection needs options: pass options, or leave selection out")
     if context.answer is None:
         schema = _answers(options, selection or "single_select")
         detail: dict[str, Any] = {"question": question}
@@ -60,7 +60,7 @@ def _answers(options: list[Option] | None, selection: Selection) -> dict[str, An
 
 def _said(answer: CallAnswer) -> ToolResult:
     if answer.outcome == "denied":
-        return ToolResult(content=f"The person would not say. {answer.reason or ''}".strip())
+        return ToolResult(content=f"The user declined to answer. {answer.reason or ''}".strip())
     value = answer.value
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return ToolResult(content=text, data=value)
@@ -68,7 +68,7 @@ def _said(answer: CallAnswer) -> ToolResult:
 
 @tool(repeat_safe=True, category="ask", risk="safe")
 async def submit_plan(title: str, plan: str, context: ToolContext) -> ToolResult:
-    """Show the person a plan before carrying it out, and wait for a yes or a no.
+    """Show the user a plan before carrying it out, and wait until it is approved or rejected.
 
     Args:
         title: What the plan is for.
@@ -83,7 +83,7 @@ async def submit_plan(title: str, plan: str, context: ToolContext) -> ToolResult
             f"The plan was rejected. {answer.reason}"
             if answer.reason
             else (
-                "The plan was rejected. Stop, and wait for the person to say what is wrong with it."
+                "The plan was rejected. Stop, and wait for the user to say what is wrong with it."
             )
         )
         return ToolResult(content=told, data={"approved": False, **shown})
@@ -95,7 +95,7 @@ async def submit_plan(title: str, plan: str, context: ToolContext) -> ToolResult
 
 @tool(repeat_safe=True, category="ask", risk="safe")
 async def request_access(path: str, reason: str, context: ToolContext) -> ToolResult:
-    """Ask the person for access to a place outside of the sandbox, and wait for the answer.
+    """Ask the user for access to a path outside the sandbox, and wait for the answer.
 
     Args:
         path: The place.
@@ -103,25 +103,22 @@ async def request_access(path: str, reason: str, context: ToolContext) -> ToolRe
     """
     granted = list(context.state.get("access", []))
     if path in granted:
-        return ToolResult(content=f"Access to {path} was given before.", data={"granted": True})
+        return ToolResult(content=f"Access to {path} was granted before.", data={"granted": True})
     answer = context.answer
     if answer is None:
         title = f"Access to {path}: {reason}"
         raise Park(title, what="access", detail={"path": path, "reason": reason})
     yes = answer.outcome == "approved" or str(answer.value or "").lower()[:1] == "y"
     if not yes:
-        text = f"Access to {path} was not given. {answer.reason or ''}".strip()
+        text = f"Access to {path} was not granted. {answer.reason or ''}".strip()
         return ToolResult(content=text, data={"granted": False})
     await context.update_state(access=[*granted, path])
-    return ToolResult(content=f"Access to {path} is given.", data={"granted": True})
-
-
-# Tasks
+    return ToolResult(content=f"Access to {path} is granted.", data={"granted": True})
 
 
 @tool(repeat_safe=True, category="tasks", risk="safe")
 async def task_write(tasks: list[GivenTask], context: ToolContext) -> ToolResult:
-    """Write the whole list of tasks anew. At most one may be in progress.
+    """Replace the whole list of tasks. At most one task may be in progress.
 
     Args:
         tasks: All tasks, in order.
@@ -138,7 +135,7 @@ async def task_update(
     status: Literal["pending", "in_progress", "completed"] | None = None,
     active: str | None = None,
 ) -> ToolResult:
-    """Change one task. Another one that was in progress waits then.
+    """Change one task. If it is set to in progress, any other task in progress becomes pending.
 
     Args:
         id: The task.
@@ -154,7 +151,7 @@ async def task_update(
 
 @tool(repeat_safe=True, category="tasks", risk="safe")
 async def task_complete(id: str, context: ToolContext) -> ToolResult:
-    """Say that a task is done.
+    """Mark a task as completed.
 
     Args:
         id: The task.
@@ -165,13 +162,13 @@ async def task_complete(id: str, context: ToolContext) -> ToolResult:
 
 @tool(repeat_safe=True, category="tasks", risk="read")
 async def task_check(context: ToolContext) -> ToolResult:
-    """See which tasks there are, and what is left to do."""
+    """List the tasks and their status."""
     return summary(_acting(context).tasks)
 
 
 def _acting(context: ToolContext) -> Acting:
     if not isinstance(context, Acting):
-        raise ToolError(problem="tasks belong to a session: there is none here")
+        raise ToolError(problem="tasks need a session, and this call has none")
     return context
 
 

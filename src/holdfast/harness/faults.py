@@ -1,8 +1,8 @@
-"""What can go wrong in a run, by name: how bad it is, whether to try again, what users are told.
+"""Faults of a run: codes, severity, whether to retry, and the message for users.
 
-`classify` turns any exception into a `Fault` by its type and by where it came from, never by
-its words. `public` is the fault as it leaves the program. `ErrorPolicy` is the say that an
-application has in both, and in retries. Pure, but for the traceback that `classify` writes out.
+`classify` turns an exception into a `RunFault` by its type and source, never by its message.
+`public` is the fault as clients see it. `ErrorPolicy` lets an application change both, and the
+retries. Pure, except that `classify` formats the traceback.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Category: TypeAlias = Literal[
     "run", "model", "tool", "approval", "context", "storage", "sandbox", "runtime"
 ]
 
-WAIT = 60.0  # seconds that a provider may ask us to wait
+WAIT = 60.0  # seconds: the longest delay that a provider may ask for
 TRACE = 20_000  # characters of a traceback
-WORDS = 20_000  # characters of what an error says
+WORDS = 20_000  # characters of an error message
 
 
 class FaultKind(Struct, frozen=True):
-    """What is true of every fault with one code."""
+    """The properties that all faults with one code share."""
 
     category: Category
     severity: Severity
@@ -53,9 +53,9 @@ FAULT_CODES: dict[str, FaultKind] = {
     "limit_time": FaultKind("run", "warn", False, False, "The run took too long."),
     "limit_size": FaultKind("run", "warn", False, False, "The model's answer was too long."),
     "no_output": FaultKind(
-        "run", "error", False, False, "The model gave no answer of the wanted kind."
+        "run", "error", False, False, "The model gave no answer of the requested type."
     ),
-    "crash_loop": FaultKind("run", "fatal", False, False, "The run broke off too often."),
+    "crash_loop": FaultKind("run", "fatal", False, False, "The run crashed too often."),
     "model_failed": FaultKind("model", "error", False, False, "The model call failed."),
     "model_rate_limited": FaultKind(
         "model", "warn", False, True, "The model is busy; try again later."
@@ -73,9 +73,7 @@ FAULT_CODES: dict[str, FaultKind] = {
     "storage_failed": FaultKind(
         "storage", "error", True, False, "The conversation could not be saved."
     ),
-    "store_unavailable": FaultKind(
-        "storage", "error", True, True, "The storage cannot be reached."
-    ),
+    "store_unavailable": FaultKind("storage", "error", True, True, "The storage is unavailable."),
     "sandbox_failed": FaultKind("sandbox", "error", True, False, "A command could not be run."),
     "runtime_failed": FaultKind("runtime", "fatal", False, False, "Something went wrong."),
 }
@@ -90,7 +88,8 @@ DEFAULTS: dict[Source, str] = {
     "runtime": "runtime_failed",
 }
 
-# Whose faults can come from where. A tool that calls a model of its own fails as a tool.
+# The sources that each category of fault can come from. A tool that calls a model of its own fails
+# as a tool.
 _WITHIN: dict[Source, tuple[Category, ...]] = {
     "model": ("model",),
     "tool": ("tool", "approval", "sandbox"),
@@ -98,7 +97,7 @@ _WITHIN: dict[Source, tuple[Category, ...]] = {
     "storage": ("storage",),
     "sandbox": ("sandbox",),
 }
-# Errors of the standard library that pass, as they are met at each place.
+# Transient errors of the standard library, by source.
 _PASSING: dict[Source, tuple[str, str]] = {
     "model": ("model_timeout", "model_unavailable"),
     "storage": ("store_unavailable", "store_unavailable"),
@@ -106,8 +105,8 @@ _PASSING: dict[Source, tuple[str, str]] = {
 
 
 class RunFault(Struct, frozen=True, kw_only=True):
-    """One thing that went wrong. `message`, `stack` and `details` are for operators alone;
-    `recoverable` says that the run goes on, `retryable` that the same call may succeed."""
+    """One fault of a run. `message`, `stack` and `details` are for operators only. `recoverable`:
+    the run continues. `retryable`: the same call may succeed when it is made again."""
 
     code: str
     message: str
@@ -131,8 +130,8 @@ def _check_number(field: str, value: Any, most: float) -> None:
 
 
 class Attempts(Struct, frozen=True):
-    """How often a call is made in all, and how long to wait between: `backoff` seconds,
-    doubled each time up to `cap`, of which up to the fraction `jitter` is taken off."""
+    """How many attempts a call gets, and the delay between them: `backoff` seconds, doubled each
+    time up to `cap`, minus a random part of up to the fraction `jitter`."""
 
     times: int
     backoff: float = 0.25
@@ -151,8 +150,8 @@ class Attempts(Struct, frozen=True):
         random: Callable[[], float] = _random.random,
         retry_after: float | None = None,
     ) -> float:
-        """Seconds to wait after attempt `n`. Never less than the provider asked for, up to
-        a minute; what it asks may pass the cap."""
+        """Seconds to wait after attempt `n`. It is at least what the provider asked for, up to a
+        minute, even if that exceeds `cap`."""
         check_count("n", n, least=1)
         longest = max(self.cap, self.backoff)
         wait = min(longest, self.backoff * 2.0 ** min(n - 1, 64)) * (1 - self.jitter * random())
@@ -161,12 +160,12 @@ class Attempts(Struct, frozen=True):
         return wait
 
     def delays(self, random: Callable[[], float] = _random.random) -> Iterator[float]:
-        """The waits between all attempts: one less than there are attempts."""
+        """The delays between all attempts: one fewer than there are attempts."""
         return (self.delay(n, random) for n in range(1, self.times))
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """How often calls of models and of the store are made."""
+    """The attempts for calls of models and of the store."""
 
     model: Attempts = Attempts(2, backoff=0.5)
     storage: Attempts = Attempts(5, backoff=0.1)
@@ -176,10 +175,10 @@ Hook: TypeAlias = Callable[[BaseException, RunFault], "RunFault | dict[str, Any]
 
 
 class ErrorPolicy(Struct, frozen=True, kw_only=True):
-    """What an application decides about errors.
+    """The error handling of an application.
 
-    `classify(error, fault)` may answer with another fault, or with fields to change; a
-    changed `code` brings its own category, severity and so on with it.
+    `classify(error, fault)` may return another fault, or a dict of fields to change. A changed
+    `code` brings its own category, severity and other properties.
     """
 
     expose_internal_errors: bool = False
@@ -193,7 +192,9 @@ class ErrorPolicy(Struct, frozen=True, kw_only=True):
         hook: Any = self.classify
         if self.context_failure not in ("fail", "skip"):
             problem = f"is {self.context_failure!r}"
-            raise InvalidValue(field="context_failure", problem=problem, remedy="fail or skip")
+            raise InvalidValue(
+                field="context_failure", problem=problem, remedy="use 'fail' or 'skip'"
+            )
         if hook is not None and not callable(hook):
             problem = f"is {type(hook).__name__}"
             raise InvalidValue(field="classify", problem=problem, remedy="pass a function")
@@ -204,8 +205,8 @@ _MASK = Redactor()
 
 
 def make(code: str, message: str = "", *, source: Source = "run", **fields: Any) -> RunFault:
-    """A fault that no exception tells of, as a limit; the rest is what its code says, or what
-    is usual at `source` where the code is the program's own."""
+    """A fault without an exception, for example a limit. Its other fields follow from the code, or
+    from `source` if the application defined the code."""
     kind = FAULT_CODES.get(code) or FAULT_CODES[DEFAULTS[source]]
     return RunFault(
         **{
@@ -219,8 +220,8 @@ def make(code: str, message: str = "", *, source: Source = "run", **fields: Any)
 
 
 def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFAULT) -> RunFault:
-    """The fault that `error` is, where it came from `source`. Users are also told what to do, where
-    our own error says that."""
+    """The fault for `error`, raised at `source`. If one of Holdfast's own errors has a remedy, the
+    message for users includes it."""
     code = _code(error, source)
     hint = remedy(error)
     fault = make(
@@ -237,7 +238,7 @@ def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFA
     try:
         return _changed(fault, policy.classify(error, fault))
     except Exception as failure:
-        # Its text may hold anything; the type is enough to find it by.
+        # The error text may contain secrets; the type is enough to find the cause.
         logging.getLogger("holdfast").warning(
             "the classify hook of the error policy failed: %s", type(failure).__name__
         )
@@ -245,8 +246,8 @@ def classify(error: BaseException, *, source: Source, policy: ErrorPolicy = DEFA
 
 
 def remedy(error: BaseException) -> str | None:
-    """What to do about a mistake in the configuration, as a sentence for users. It is ours alone:
-    the words of a provider, or of any other exception, may hold anything."""
+    """What to do about a configuration error, as a sentence for users. Only Holdfast's own texts
+    are used: messages of providers and other exceptions may contain secrets."""
     if isinstance(error, MissingExtra):
         return f"Install an optional package: pip install 'holdfast[{error.extra}]'."
     said = error.remedy if isinstance(error, ModelError) else None
@@ -256,8 +257,8 @@ def remedy(error: BaseException) -> str | None:
 def public(
     fault: RunFault, policy: ErrorPolicy = DEFAULT, redactor: Redactor | None = None
 ) -> RunFault:
-    """The fault as users see it: in the status, in events and on streams. Even where the
-    policy exposes what is inside, secrets are masked."""
+    """The fault as users see it: in the status, in events and on streams. Secrets are masked, even
+    if the policy exposes internal details."""
     mask = redactor or _MASK
     stack = mask.text(fault.stack) if fault.stack else None
     if policy.expose_internal_errors:
@@ -274,12 +275,12 @@ def public(
 
 
 def retryable(fault: RunFault) -> bool:
-    """Whether the same call may be made again: only what passes by itself."""
+    """Whether the same call may be made again: only for transient faults."""
     return fault.retryable and fault.severity != "fatal" and fault.code != "run_aborted"
 
 
 def retry_after(fault: RunFault) -> float | None:
-    """The seconds that the provider asked to wait, if it did."""
+    """The delay that the provider asked for, in seconds, if any."""
     asked = fault.details.get("retry_after")
     return float(asked) if isinstance(asked, (int, float)) and math.isfinite(asked) else None
 
@@ -290,9 +291,9 @@ def context_outcome(
     provider_required: bool | None = None,
     binding_required: bool | None = None,
 ) -> Literal["fail", "skip"]:
-    """Whether a context provider that fails ends the run. It is passed over only where the
-    policy allows it, and either it is not required or the mode says so too; what the mode's
-    binding says of a provider counts more than what the provider says of itself."""
+    """Whether a failing context provider ends the run. It is skipped only if the policy allows it,
+    and if it is optional or the mode says so. The mode's binding of a provider overrides the
+    provider's own setting."""
     required = provider_required if binding_required is None else binding_required
     if policy.context_failure == "skip" and (required is False or mode_failure == "skip"):
         return "skip"
@@ -314,7 +315,7 @@ def _code(error: BaseException, source: Source) -> str:
 
 
 def _known(error: HoldfastError) -> str | None:
-    """The code of an error of ours, or of the nearest kind of error that it is one of."""
+    """The code of a Holdfast error, or of its nearest base class that has one."""
     for code in (error.code, *(vars(kind).get("code") for kind in type(error).__mro__)):
         if code in FAULT_CODES:
             return str(code)
@@ -336,7 +337,7 @@ def _changed(fault: RunFault, answer: RunFault | dict[str, Any] | None) -> RunFa
 
 
 class _Strict(RunFault, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault whose fields someone else gave."""
+    """A fault whose fields came from outside: unknown fields are rejected."""
 
     @classmethod
     def check(cls, fields: dict[str, Any]) -> RunFault:

@@ -1,5 +1,5 @@
-"""The harness: hosts the sessions of an agent on a store, drives those that have something to
-do, and takes up what other processes left. Here are its sessions, and their verbs by id."""
+"""The harness: hosts the sessions of one agent on a store, drives those that are due, and recovers
+runs that other processes left. It has the sessions, and their verbs by id."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ from .workers.signals import ending, on_shutdown
 __all__ = ["GRACE", "TTL", "Harness"]
 
 TTL = 15.0  # seconds that a lease lasts
-IDLE = 600.0  # seconds after which a session that nobody uses may be forgotten
+IDLE = 600.0  # seconds after which an unused session may be evicted
 
 
 class Harness:
     """Serves one agent. Use it with `async with`, or call `start` and `aclose`.
 
-    Everything that can be wrong with the agent and the settings is found here, at once.
+    The constructor validates the agent and all settings, and reports every error at once.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Harness:
         await self.aclose()
 
     async def start(self) -> Self:
-        """Connect, and take up what was left undone."""
+        """Connect to the store, and recover unfinished runs."""
         if self._opened is None and not self._starting.locked():
             self._own = OwnLoop("the harness")
         self._check_loop()
@@ -156,9 +156,9 @@ class Harness:
         return OpenSessions(config, store, self.tenant, self._notices)
 
     async def aclose(self, grace: float = GRACE) -> None:
-        """Stop taking work, let runs reach a safe point within `grace` seconds, hand over what
-        is left, and close. Nothing is written afterwards. Twice is fine; whoever stops waiting
-        for it does not stop it."""
+        """Accept no more work, let runs reach a safe point within `grace` seconds, hand over
+        unfinished runs, and close. Nothing is written afterwards. Calling it twice is safe;
+        cancelling the call does not stop the shutdown."""
         self._check_loop()
         self._closed = True
         if self._closing is None:
@@ -166,7 +166,7 @@ class Harness:
         await asyncio.shield(self._closing)
 
     async def _close(self, grace: float) -> None:
-        async with self._starting:  # what is being started is closed as well
+        async with self._starting:  # wait for a start in progress, and close it as well
             opened = self._opened
         self._signals.close()
         if self._sweeping is not None:
@@ -181,10 +181,10 @@ class Harness:
         await self._logs.aclose()
 
     def end_subscriptions(self) -> None:
-        """End `session.subscribe` and `session.display.changes` for all who read them, and for
-        whoever asks later; runs go on, and so do `send` and `stream`. Done when a process that
-        handles SIGTERM is told to end: a web server waits for its requests before it closes the
-        harness."""
+        """End every current and later iteration of `session.subscribe` and
+        `session.display.changes`. Runs continue, and so do `send` and `stream`. Called when a
+        process that handles SIGTERM is asked to terminate, since a web server waits for open
+        requests before it closes the harness."""
         if self._opened is not None:
             self._opened.end_subscriptions()
 
@@ -194,13 +194,13 @@ class Harness:
         self._check_loop()
 
     def _check_loop(self) -> None:
-        """Refuse the use on another event loop than the one that the harness was started on."""
+        """Raise if the harness is used on another event loop than the one it was started on."""
         if self._own is not None:
             self._own.check()
 
     @property
     def limits(self) -> RunLimits:
-        """What a run may use, unless its message or its mode says otherwise."""
+        """The default limits of a run. A message or a mode can override them."""
         limits: RunLimits = self._settings["bounds"].limits
         return limits
 
@@ -212,20 +212,20 @@ class Harness:
         return frozenset(filter(None, refs))
 
     def offer_models(self, refs: Collection[str]) -> None:
-        """Let a model choose only among these for its sub-agents, and clients of a server for
-        their messages: references, `provider/*` or `*`. To be called before the start. What the
-        program itself chooses is not limited."""
+        """Restrict the models that a model may choose for its sub-agents, and that clients of a
+        server may choose for their messages: references, `provider/*` or `*`. Call it before
+        `start`. Models that the program chooses are not restricted."""
         self._settings["offered"] = frozenset(refs)
 
     async def sweep_folders(self) -> SweptFolders:
-        """Remove the work folders that deleted sessions have left, as a process that was killed
-        or a file that could not be removed leaves them; done at each start too. Nothing for a
-        sandbox that has no `sweep`."""
+        """Remove work folders that deleted sessions left behind, for example after a crash or when
+        a file could not be removed. Also done at each start. Does nothing if the sandbox has no
+        `sweep`."""
         sweep = getattr(self._sessions().config.sandbox, "sweep", None)
         return SweptFolders() if sweep is None else await sweep(self._is_gone)
 
     async def _is_gone(self, scope: Scope, store: str) -> bool | None:
-        """Whether a session is gone that was being deleted; None for one of another store."""
+        """Whether a session that was being deleted is gone; None if it belongs to another store."""
         if (scope.tenant, store) != (self.tenant, self.store.info().location):
             return None
         return await self.store.row(key(scope.session, "main", scope.tenant)) is None
@@ -245,22 +245,23 @@ class Harness:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The agent, described."""
+        """The description of the agent."""
         return self.agent.manifest
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener(event, session id, value)` for what happens to sessions here:
-        `session.created`, `session.opened`, `session.deleted`, `thread.deleted`,
-        `sessions.closed`, and
-        `session.event` with each event of those that are open. What it raises is logged.
-        Returns what ends it."""
+        """Call `listener(event, session id, value)` for events of sessions in this process:
+        `session.created`, `session.opened`, `session.deleted`, `thread.deleted`, `sessions.closed`,
+        and `session.event` with each event of the open sessions. Exceptions of the listener are
+        logged. Returns a function that unsubscribes it."""
         self._check_open()
         return self._notices.subscribe(listener)
 
     def _sessions(self) -> OpenSessions:
         """The live sessions; `HarnessClosed` if the harness was not started."""
         if self._opened is None:
-            raise HarnessClosed(what="the harness was not started: use `async with`, or it")
+            raise HarnessClosed(
+                what="the harness was not started: use `async with` or `start`; until then it"
+            )
         self._check_loop()
         return self._opened
 
@@ -277,11 +278,12 @@ class Harness:
         labels: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
-        """The live session with this id, opened or begun if need be; without an id, a new one.
-        All who ask at once get the same object. `open` begins none, and `get` opens none."""
+        """The live session with this id. It is opened or created if necessary; without an id, a new
+        session is created. Concurrent calls return the same object. `open` never creates a session,
+        and `get` never opens one."""
         check_entries("metadata", metadata)
         if isinstance(labels, str):
-            problem, remedy = "is one str", "give a list of them"
+            problem, remedy = "is a str", "pass labels as a list"
             raise InvalidValue(field="labels", problem=problem, remedy=remedy)
         created = ev.SessionCreated(
             agent=self.agent.key,
@@ -296,15 +298,15 @@ class Harness:
         return (await self._sessions().get_or_create(key(id, thread, self.tenant), created)).session
 
     async def open(self, id: str, thread: str = "main") -> Session:
-        """The session with this id, opened from the store if it is not live here yet;
-        `SessionNotFound` where the store has none."""
+        """The session with this id, opened from the store if it is not live in this process. Raises
+        `SessionNotFound` if the store does not have it."""
         id = _named(id)
         await self.start()
         return (await self._sessions().open(id, thread)).session
 
     def get(self, id: str, thread: str = "main") -> Session | None:
-        """The session if it is live in this process, else None, also for one that is stored: no
-        I/O. `await harness.open(id)` opens a stored one."""
+        """The session if it is live in this process, else None, even if it is stored. Does no I/O.
+        `await harness.open(id)` opens a stored session."""
         where = key(_named(id), thread, self.tenant)
         core = self._opened.sessions.get(where) if self._opened is not None else None
         return core.session if core is not None else None
@@ -312,7 +314,8 @@ class Harness:
     async def list(
         self, *, active: bool = False, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> Page[Row]:
-        """Sessions of this agent, the most recently active first; `active`: those live here."""
+        """The sessions of this agent, most recently active first. `active` lists only those that
+        are live in this process."""
         self._check_open()
         if active:
             here = [where for where in self._sessions().sessions if where.thread == "main"]
@@ -324,9 +327,9 @@ class Harness:
         return await self.store.find(query, cursor=cursor, limit=limit)
 
     async def delete(self, id: str) -> Receipt:
-        """Stop what is going on in a session, and remove all of it, its sandbox too; what could
-        not be removed there is in the receipt. `DeletionRefused` where it must be kept,
-        `InvalidValue` where it is another agent's."""
+        """Abort the active run of a session, and delete all its data, including its sandbox. The
+        receipt lists what could not be removed there. Raises `DeletionRefused` if the session must
+        be kept, and `InvalidValue` if it belongs to another agent."""
         self._check_open()
         id = _named(id)
         scope = Scope(self.tenant, id)
@@ -344,30 +347,29 @@ class Harness:
         return receipt
 
     async def delete_thread(self, id: str, thread: str, *, grace: float = GRACE) -> Receipt:
-        """Remove one thread; its forks stay whole. A run that is going there, whichever process
-        drives it, is aborted first, and waited for `grace` seconds at most."""
+        """Delete one thread; its forks keep the shared events. An active run, in any process, is
+        aborted first; the call waits at most `grace` seconds for it to end."""
         self._check_open()
         return await self._sessions().delete_thread(_named(id), thread, grace=grace)
 
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
-        """Forget a live session; its run is handed over at a safe point, at the latest after
-        `grace` seconds. False if it was not live."""
+        """Close a live session. Its run is handed over at a safe point, after `grace` seconds at
+        the latest. Returns False if it was not live."""
         return await self._sessions().close(_named(id), grace=grace, reason=reason)
 
     def drives(self, id: str) -> bool:
-        """Whether something goes on here in any thread of a session, also in a sub-agent's."""
+        """Whether this process drives any thread of a session, including those of sub-agents."""
         return self._opened is not None and self._opened.drivers.busy(_named(id))
 
     async def evict(self, idle: float = IDLE) -> tuple[str, ...]:
-        """Forget the live sessions that nothing goes on in here, that nobody listens to, and of
-        which nobody has asked anything for `idle` seconds; their ids. Nothing is lost: the next
-        who asks for one gets it anew, as it was."""
+        """Close the live sessions that are not driven here, have no subscribers, and were not used
+        for `idle` seconds; returns their ids. Nothing is lost: the next access opens them again."""
         self._check_open()
         check_seconds("idle", idle)
         return await evict(self._sessions(), idle)
 
     async def close_all(self) -> None:
-        """Forget all live sessions; the harness stays usable."""
+        """Close all live sessions; the harness stays usable."""
         await self._sessions().close_all()
 
     # The verbs of a session, by its id
@@ -380,7 +382,7 @@ class Harness:
         output_type: Any = None,
         **options: Unpack[SendOptions],
     ) -> Result:
-        """`session.send` of the session with this id, opened or begun if need be."""
+        """`session.send` of the session with this id, which is opened or created if necessary."""
         check_options(options)
         session = await self.get_or_create(id)
         return await session.send(content, output_type=output_type, **options)
@@ -399,7 +401,7 @@ class Harness:
         return session.stream(content, output_type=output_type, **options)
 
     async def approve(self, id: str, item: str | None = None, **options: Any) -> Decision:
-        """Decide on an item of any session, live here or not."""
+        """Approve an item of any session, whether it is live in this process or not."""
         return await self._settle(id, item, "approved", **options)
 
     async def deny(self, id: str, item: str | None = None, **options: Any) -> Decision:
@@ -440,20 +442,20 @@ class Harness:
     async def pending(
         self, *, cursor: str | None = None, limit: int = 50, **filters: Any
     ) -> Page[Pending]:
-        """What waits for a person, in all sessions, oldest first."""
+        """The pending items of all sessions, oldest first."""
         self._check_open()
         query = PendingQuery(tenant=self.tenant, **filters)
         return await self.store.pending(query, cursor=cursor, limit=limit)
 
 
 def sessions_of(harness: Harness) -> OpenSessions:
-    """The live sessions of a harness, for the modules of this package that need more than its
-    verbs; `HarnessClosed` if the harness was not started."""
+    """The live sessions of a harness, for modules of this package that need more than its public
+    methods. Raises `HarnessClosed` if the harness was not started."""
     return harness._sessions()
 
 
 def _named(id: Any) -> str:
-    """The id of a session without the blanks around it."""
+    """The id of a session, stripped of surrounding whitespace."""
     if not isinstance(id, str):
         problem, remedy = f"is {type(id).__name__}", "pass a str, or None for a new session"
         raise InvalidValue(field="id", problem=problem, remedy=remedy)

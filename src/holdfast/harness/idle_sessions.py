@@ -1,4 +1,4 @@
-"""Sessions that are live and that nobody uses: found, and forgotten. Nothing of them is lost."""
+"""Eviction of live sessions that are idle. They stay stored and can be opened again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .open_sessions import OpenSessions
 
 
 async def evict(opened: OpenSessions, idle: float) -> tuple[str, ...]:
-    """Forget the live sessions that nothing goes on in here, that nobody waits for or listens
-    to, and of which nobody has asked anything for `idle` seconds; their ids. Of those that
-    stay, forget the threads of sub-agents that have ended, by the same rule."""
+    """Close the live sessions that are not driven here, have no waiters or subscribers, and were
+    not used for `idle` seconds; returns their ids. In the sessions that stay open, finished threads
+    of sub-agents are closed by the same rule."""
     found, since = [], time.monotonic() - idle
     for id in {where.session for where in opened.sessions}:
         mine = [where for where in opened.lives if where.session == id]
@@ -32,7 +32,7 @@ def _used(opened: OpenSessions, where: Key, since: float) -> bool:
 
 
 def _reported(opened: OpenSessions, where: Key) -> bool:
-    """Whether this is the thread of a sub-agent that has nothing more to do."""
+    """Whether this is the thread of a sub-agent that has finished."""
     live = opened.lives.get(where)
     sub = live.state.sub if live is not None else None
     return sub is not None and sub.reported and live is not None and live.state.active is None

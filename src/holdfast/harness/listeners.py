@@ -1,4 +1,4 @@
-"""Those who are told what happens to the sessions of a harness."""
+"""The listeners of a harness, called for events of its sessions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Listener: TypeAlias = Callable[[str, str, Any], Any]
 
 
 class Listeners:
-    """Plain functions that are called with an event, the id of a session and a value. What one
-    raises is logged, and hurts nobody else."""
+    """Plain functions that are called with an event, a session id and a value. An exception of one
+    is logged and does not affect the others."""
 
     def __init__(self, log: BoundLog) -> None:
         self._log = log
@@ -24,18 +24,18 @@ class Listeners:
         return bool(self._listeners)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call this one too, until what is returned is called."""
+        """Add a listener; returns a function that removes it."""
         function: Any = listener
         waits = inspect.iscoroutinefunction
         if not callable(function) or waits(function) or waits(type(function).__call__):
             problem = "is async" if callable(function) else f"is {type(function).__name__}"
-            remedy = "give a plain function; it may start a task"
+            remedy = "pass a plain function; it may start a task"
             raise InvalidValue(field="listener", problem=problem, remedy=remedy)
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def tell(self, event: str, id: str | None, value: Any = None) -> None:
-        """Call all of them."""
+        """Call all listeners."""
         for listener in [*self._listeners]:
             try:
                 listener(event, id or "", value)

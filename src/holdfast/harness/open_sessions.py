@@ -1,5 +1,5 @@
-"""The sessions that are live in one process: each thread is opened once, however many ask, and
-closed once; and what their logs say is passed on."""
+"""The sessions that are live in one process. Each thread is opened once, however many callers ask
+for it, and closed once. Events of their logs are passed on to listeners."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ GRACE = 10.0  # seconds that runs get to reach a safe point when the harness clo
 
 
 class OpenSessions:
-    """The live sessions of one tenant, their logs, and who drives them. It is what each of
-    these sessions asks of its harness."""
+    """The live sessions of one tenant, their logs and their drivers. It is the host that each of
+    these sessions refers to."""
 
     def __init__(self, config: Config, store: Store, tenant: str, notices: Listeners) -> None:
         self.config, self.store, self.tenant = config, store, tenant
@@ -50,19 +50,19 @@ class OpenSessions:
         self._closed = self._ended = self._left = False
 
     def subscribed(self, hearer: Hearer) -> None:
-        """One more reads on and on; it ends at once if no more is to be read here."""
+        """Register a subscription. It ends at once if subscriptions have ended here."""
         self._subscribed.add(hearer)
         if self._left:
             hearer.end()
 
     def end_subscriptions(self) -> None:
-        """End all that read on and on, and whoever subscribes later; runs go on."""
+        """End all current and later subscriptions; runs continue."""
         self._left = True
         for hearer in [*self._subscribed]:
             hearer.end()
 
     def wake(self, live: Live) -> None:
-        """See to it that somebody looks at this log."""
+        """Make sure that a driver checks this log."""
         self.drivers.wake(live)
 
     def _nudge(self, where: Key) -> None:
@@ -71,13 +71,14 @@ class OpenSessions:
     # Opening
 
     async def open(self, id: str, thread: str = "main") -> SessionCore[Session]:
-        """The live session of a thread that is there; `SessionNotFound` where it is not."""
+        """The live session of an existing thread. Raises `SessionNotFound` if there is none."""
         return await self.get_or_create(key(id, thread, self.tenant), None)
 
     async def get_or_create(
         self, where: Key, created: ev.SessionCreated | None
     ) -> SessionCore[Session]:
-        """The live session of a thread; where it is not there yet, it is begun with `created`."""
+        """The live session of a thread. If the thread does not exist, it is created with
+        `created`."""
         _check(not self._closed)
         while (leaving := self._leaving.get(where.session)) is not None:
             await asyncio.wait({leaving})
@@ -95,7 +96,7 @@ class OpenSessions:
         except SessionNotFound:
             if created is None or mine:
                 raise
-        # It was opened for somebody who did not want it begun.
+        # A concurrent caller opened it without wanting to create it.
         return await self.get_or_create(where, created)
 
     async def _open(self, where: Key, created: ev.SessionCreated | None) -> SessionCore[Session]:
@@ -120,13 +121,13 @@ class OpenSessions:
         return core
 
     def check_agent(self, row: Row) -> None:
-        """Refuse a session that is another agent's."""
+        """Reject a session that belongs to another agent."""
         agent = self.config.agent.key
         if row.agent not in (None, agent):
             raise InvalidValue(
                 field="id",
-                problem=f"session {row.session!r} is agent {row.agent!r}'s",
-                remedy=f"serve it with that agent, or take another id for {agent!r}",
+                problem=f"{row.session!r} belongs to agent {row.agent!r}",
+                remedy=f"serve it with that agent, or use another id for {agent!r}",
             )
 
     async def _begin(self, where: Key, created: ev.Payload) -> None:
@@ -134,14 +135,14 @@ class OpenSessions:
         events = [NewEvent.of(kind, created)]
         if kind == "session.created" and (start := self.config.agent.initial_state()):
             events.append(NewEvent.of("state.changed", ev.StateChanged(set=start)))
-        with contextlib.suppress(HeadMoved):  # another process was first
+        with contextlib.suppress(HeadMoved):  # another process created it first
             await self.store.append(where, events, expected=0, create=True)
 
     # Closing
 
     async def close(self, id: str, *, grace: float = GRACE, reason: Reason = "close") -> bool:
-        """Forget a live session; its run is handed over at a safe point, at the latest after
-        `grace` seconds. False if it was not live."""
+        """Close a live session. Its run is handed over at a safe point, after `grace` seconds at
+        the latest. Returns False if it was not live."""
         _check(not self._ended)
         while (leaving := self._leaving.get(id)) is not None:
             await asyncio.wait({leaving})
@@ -161,7 +162,7 @@ class OpenSessions:
             await self.drivers.stop(mine, grace)
             found += [await self.forget(where) for where in mine]
             await self.runtime.close_place(key(id, "main", self.tenant), reason)
-            # A sub-agent may have begun while the others came to their end.
+            # A sub-agent may have started while the others were stopping.
             if not any(where.session == id for where in self.lives):
                 return any(found)
 
@@ -170,7 +171,7 @@ class OpenSessions:
         return id in self._leaving or any(where.session == id for where in self._opening)
 
     async def forget(self, where: Key) -> bool:
-        """Close one thread; whether it was a live session of its own."""
+        """Close one thread. Returns whether it was a live session."""
         if (session := self.sessions.pop(where, None)) is not None:
             session.close()
         self.drivers.forget(where)
@@ -178,15 +179,15 @@ class OpenSessions:
         return session is not None
 
     async def close_all(self) -> None:
-        """Forget all live sessions; others may be opened."""
+        """Close all live sessions; others can still be opened."""
         _check(not self._ended)
         for id in {where.session for where in self.lives}:
             await self.close(id)
         self._notices.tell("sessions.closed", None)
 
     async def delete_thread(self, id: str, thread: str, *, grace: float = GRACE) -> Receipt:
-        """Remove one thread; its forks stay whole. A run that is going there, whichever process
-        drives it, is aborted first, and waited for `grace` seconds at most."""
+        """Delete one thread; its forks keep the shared events. An active run, in any process, is
+        aborted first; the call waits at most `grace` seconds for it to end."""
         _check(not self._closed)
         where = key(id, thread, self.tenant)
         await check_deletable(self.store, where, family(self.config.agent))
@@ -201,7 +202,7 @@ class OpenSessions:
         return receipt
 
     async def aclose(self, grace: float) -> None:
-        """Open nothing more, hand over what is going, and close all. Nothing is written
+        """Open no more sessions, hand over active runs, and close all. Nothing is written
         afterwards."""
         self._closed = True
         await self.drivers.aclose(grace)
@@ -210,10 +211,10 @@ class OpenSessions:
         await self.lives.aclose()
         self._ended = True
 
-    # What the logs say
+    # Events of the logs
 
     def _kept(self, where: Key) -> bool:
-        """Whether a log stays open once it is driven: as long as its session is open here."""
+        """Whether a log stays open after it was driven: as long as its session is open here."""
         if where in self.sessions:
             return True
         return any(known.session == where.session for known in (*self.sessions, *self._opening))
@@ -238,7 +239,7 @@ def _check(usable: bool) -> None:
 
 
 def _fatal(event: Event) -> bool:
-    """Whether a run ended with something that will not pass."""
+    """Whether a run ended with a fault that is not transient."""
     ended = typed(event) if event.kind == "run.finished" else None
     if not isinstance(ended, ev.RunFinished) or ended.status != "failed":
         return False

@@ -1,5 +1,5 @@
-"""What a model call costs, by the price lists of `genai-prices`, which come with the extra `models`
-and are loaded with the first model of a vendor."""
+"""The cost of a model call, by the price lists of `genai-prices`. That package comes with the extra
+`models` and is loaded with the first model of a vendor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KNOWN = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_toke
 
 
 def price(ref: str, usage: Mapping[str, int]) -> float | None:
-    """Dollars for one call, or None where no list knows the model."""
+    """The price of one call in dollars, or None if the model has no listed price."""
     lists = sys.modules.get("genai_prices")
     if lists is None or not usage:
         return None

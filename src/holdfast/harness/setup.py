@@ -1,5 +1,5 @@
-"""From what a program gives a harness to what it works with. Whatever is wrong with the agent, the
-models and the settings is found here, all of it at once."""
+"""Turns the arguments of a harness into its configuration. The agent, the models and the settings
+are validated here, and all errors are reported at once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .telemetry.spans import tracing
 
 
 def prepare(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a `Config` takes of the settings of a harness, by name; `InvalidAgent` lists every
-    fault there is."""
+    """The arguments of `Config` for the settings of a harness. Raises `InvalidAgent` with every
+    error that was found."""
     default, providers = given["default_model"], given["providers"]
     sources: list[Any] = [*providers] if isinstance(providers, (list, tuple)) else []
     if default is not None and not isinstance(default, str):
@@ -58,14 +58,14 @@ def _bounds(given: Mapping[str, Any]) -> RunBounds:
 
 
 def _summariser(summarise: Any) -> list[str]:
-    """The model that summarises, if one is named."""
+    """The reference of the model that summarises, if one is named."""
     return [summarise] if isinstance(summarise, str) and "/" in summarise else []
 
 
 def _check(
     agent: Any, sources: Sequence[Any], refs: Sequence[str | None], wrong: Sequence[str] = ()
 ) -> None:
-    """Refuse an agent, models or settings that cannot work; every fault is listed."""
+    """Reject an invalid agent, model or setting; the error lists all faults."""
     if not isinstance(agent, Agent):
         problem = f"is {type(agent).__name__}"
         raise InvalidValue(field="agent", problem=problem, remedy="pass an Agent")
@@ -83,18 +83,18 @@ def _check(
             except HoldfastError as error:
                 found.append(str(error))
         if not any((refs[0], agent.model)) and not all(mode.model for mode in agent.modes):
-            found.append("there is no model: give the harness a default_model")
+            found.append("no model is set: pass default_model to the harness")
     if found:
         raise InvalidAgent(agent=agent.key, faults=found)
 
 
 def _family(agent: Agent, found: Sequence[str]) -> list[Agent]:
-    """The agent, and if nothing is wrong with them, those that work for it."""
+    """The agent, and, if they are valid, its sub-agents."""
     return [agent] if found else [*family(agent).values()]
 
 
 def _types(agent: Agent) -> Iterable[str]:
-    """What is wrong with the types that an agent declares."""
+    """The errors in the types that an agent declares."""
     answer = {} if agent.output_type is None else {"the output type": agent.output_type}
     for what, kind in {**answer, **{f"event {k!r}": t for k, t in agent.events.items()}}.items():
         try:

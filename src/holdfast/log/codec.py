@@ -1,8 +1,8 @@
-"""What may be stored, and the exact bytes it is stored as.
+"""What may be stored, and the exact bytes it is stored as: the limits and their check, the hash
+that `verify` recomputes, and typed payloads.
 
-The limits and their one check, the hash that `verify` recomputes, typed payloads.
-Every store calls `check` before it writes anything, so that all refuse the same
-values with the same error.
+Every store calls `check` before it writes anything, so that all stores reject the same values with
+the same error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .events import KINDS, Event, Key, NewEvent, Payload, Scope
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """The sizes, depths and counts that hold on every store."""
+    """The sizes, depths and counts that apply to every store."""
 
     name_bytes: int = 512
     kind_bytes: int = 100
@@ -38,19 +38,20 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 LIMITS = Limits()
-LARGEST = (1 << 53) - 1  # what every store and every reader of JSON holds exactly
+LARGEST = (1 << 53) - 1  # integers that every store and every JSON reader keeps exactly
 
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _WHOLE = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 _decode = msgspec.json.Decoder().decode
-_PIECE = 256 << 10  # bytes of a text that are looked at together
-_LF, _CR = 0x0A, 0x0D  # as numbers, which are found in a fifth of the time
+_PIECE = 256 << 10  # bytes of a text that are scanned together
+_LF, _CR = 0x0A, 0x0D  # as numbers, which `in` finds five times as fast
 _BLANKS = (b" ", b"\t")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> None:
-    """Refuse a name that some store could not hold: 1 to `limit` bytes of UTF-8, no NUL."""
+    """Reject a name that some store could not hold: it must have 1 to `limit` bytes of UTF-8,
+    without NUL."""
     if type(value) is str and value.isascii() and 0 < len(value) <= limit and "\0" not in value:
         return
     if not isinstance(value, str):
@@ -59,21 +60,21 @@ def check_name(field: str, value: Any, *, limit: int = LIMITS.name_bytes) -> Non
         size = len(value.encode())
     except UnicodeEncodeError as error:
         raise InvalidValue(
-            field=field, problem="holds a lone surrogate", remedy="pass valid Unicode"
+            field=field, problem="contains a lone surrogate", remedy="pass valid Unicode"
         ) from error
     if not 1 <= size <= limit:
         raise InvalidValue(
             field=field,
             problem=f"has {size} bytes of UTF-8",
-            remedy=f"use 1 to {limit}",
+            remedy=f"use 1 to {limit} bytes",
             limit=limit,
         )
     if "\0" in value:
-        raise InvalidValue(field=field, problem="holds a NUL character", remedy="remove it")
+        raise InvalidValue(field=field, problem="contains a NUL character", remedy="remove it")
 
 
 def check_key(key: Key | Scope) -> None:
-    """Refuse a key with a part that is not a name."""
+    """Reject a key with an invalid part."""
     if not isinstance(key, (Key, Scope)):
         raise InvalidValue(
             field="key", problem=f"is {type(key).__name__}", remedy="make it with holdfast.key()"
@@ -85,10 +86,10 @@ def check_key(key: Key | Scope) -> None:
 
 
 def check_count(field: str, value: Any, *, least: int, most: int = LARGEST) -> None:
-    """Refuse a number that is not a whole one from `least` to `most`."""
+    """Reject a number that is not an integer from `least` to `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidValue(
-            field=field, problem=f"is {value!r}", remedy=f"pass a whole number from {least}"
+            field=field, problem=f"is {value!r}", remedy=f"pass an integer of at least {least}"
         )
     if value > most:
         raise InvalidValue(
@@ -97,7 +98,7 @@ def check_count(field: str, value: Any, *, least: int, most: int = LARGEST) -> N
 
 
 def check_size(field: str, data: Any, limit: int) -> None:
-    """Refuse bytes or text above `limit` bytes."""
+    """Reject bytes or text above `limit` bytes."""
     size = len(data)
     if size > limit:
         raise InvalidValue(
@@ -106,18 +107,18 @@ def check_size(field: str, data: Any, limit: int) -> None:
 
 
 def check(key: Key, events: Sequence[NewEvent]) -> int:
-    """Refuse an append that some store could not keep whole; called before any write. The size
-    of its data."""
+    """Reject an append that some store could not keep; called before any write. Returns the size of
+    its data."""
     check_key(key)
     if not isinstance(events, Sequence):
         raise InvalidValue(
-            field="events", problem=f"are {type(events).__name__}", remedy="pass a list of NewEvent"
+            field="events", problem=f"is {type(events).__name__}", remedy="pass a list of NewEvent"
         )
     if not 1 <= len(events) <= LIMITS.append_events:
         raise InvalidValue(
             field="events",
-            problem=f"holds {len(events)} events",
-            remedy=f"append 1 to {LIMITS.append_events} at a time",
+            problem=f"has {len(events)} entries",
+            remedy=f"append 1 to {LIMITS.append_events} events at a time",
             limit=LIMITS.append_events,
         )
     total = 0
@@ -127,18 +128,20 @@ def check(key: Key, events: Sequence[NewEvent]) -> int:
     if total > LIMITS.append_bytes:
         raise InvalidValue(
             field="events",
-            problem=f"hold {total} bytes of data",
-            remedy="append fewer at a time",
+            problem=f"has {total} bytes of data",
+            remedy="append fewer events at a time",
             limit=LIMITS.append_bytes,
         )
     return total
 
 
 def check_event(event: NewEvent) -> None:
-    """Refuse an event outside the limits, or whose data is not one line of JSON."""
+    """Reject an event outside the limits, or whose data is not one line of JSON."""
     if not isinstance(event, NewEvent):
         raise InvalidValue(
-            field="events", problem=f"hold {type(event).__name__}", remedy="pass NewEvent values"
+            field="events",
+            problem=f"contains {type(event).__name__}",
+            remedy="pass NewEvent values",
         )
     check_name("id", event.id)
     if type(event.kind) is not str or event.kind not in KINDS:
@@ -155,16 +158,18 @@ def check_event(event: NewEvent) -> None:
 
 
 def check_stored(event: Event) -> None:
-    """Refuse an event of another log that does not fit into one of ours."""
+    """Reject an event of another log that does not fit into one of ours."""
     check_event(event)
     if not isinstance(event, Event):
-        raise InvalidValue(field="events", problem="have no numbers", remedy="pass Event values")
+        raise InvalidValue(
+            field="events", problem="contains events without numbers", remedy="pass Event values"
+        )
     check_count("seq", event.seq, least=1)
     check_count("at", event.at, least=0)
 
 
 def check_data(data: Raw) -> None:
-    """Refuse data that is not one line of JSON within the size and depth limits."""
+    """Reject data that is not one line of JSON within the size and depth limits."""
     if not isinstance(data, Raw):
         raise InvalidValue(
             field="data", problem=f"is {type(data).__name__}", remedy="make it with NewEvent.of"
@@ -182,7 +187,7 @@ def check_data(data: Raw) -> None:
     if _LF in text or _CR in text or text[:1] in _BLANKS or text[-1:] in _BLANKS:
         raise InvalidValue(
             field="data",
-            problem="has line breaks, or blanks around it",
+            problem="has line breaks or surrounding whitespace",
             remedy="make it with NewEvent.of",
         )
     try:
@@ -194,8 +199,8 @@ def check_data(data: Raw) -> None:
 
 
 def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
-    """Whether the brackets of a JSON text nest past the limit; counted here because a
-    decoder's own limit is the caller's stack, and so differs from caller to caller."""
+    """Whether the brackets of a JSON text nest deeper than the limit. Counted here because a
+    decoder's own limit depends on the caller's stack, and so differs between callers."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
     level = 0
@@ -208,7 +213,7 @@ def too_deep(text: bytes, limit: int = LIMITS.depth) -> bool:
 
 
 def too_many(text: bytes, limit: int) -> bool:
-    """Whether a JSON text holds more than about so many values; counted without decoding it, which
+    """Whether a JSON text has more than about this many values; counted without decoding it, which
     takes many times its size."""
     if text.count(b",") + text.count(b"[") + text.count(b"{") <= limit:
         return False
@@ -221,7 +226,7 @@ def too_many(text: bytes, limit: int) -> bool:
 
 
 def without_strings(text: bytes) -> Iterator[bytes]:
-    """A JSON text without its strings, piece by piece, so that many of them cost no memory."""
+    """A JSON text without its strings, piece by piece, so that many strings cost no memory."""
     at = 0
     while at < len(text):
         piece = text[at : at + _PIECE]
@@ -234,7 +239,7 @@ def without_strings(text: bytes) -> Iterator[bytes]:
         yield _STRINGS.sub(b"", piece[:begun])
         string = _STRINGS.match(text, at + begun)
         if string is None:
-            return  # it does not end, so this is no JSON
+            return  # an unterminated string, so this is not JSON
         at = string.end()
 
 
@@ -245,22 +250,20 @@ def fingerprint(event: NewEvent) -> bytes:
 
 
 def erased(reason: str) -> Raw:
-    """What stands in place of data that was erased on a person's demand."""
+    """The data that replaces erased data."""
     return Raw(msgspec.json.encode({"erased": reason}))
 
 
 def understood(event: NewEvent) -> bool:
-    """Whether this version knows the event's kind and version. `State.too_new` says whether
-    one that it does not know keeps it from driving."""
+    """Whether this version knows the event's kind and version. `State.too_new` says whether an
+    unknown event keeps it from driving."""
     return event.kind in KINDS and event.v == 1
 
 
 def typed(event: NewEvent) -> Payload | None:
-    """The payload as its kind's type, or None for what is unknown, too new or does not fit.
-
-    An erased event of a kind without required fields is an empty one: that it happened
-    still counts.
-    """
+    """The payload as its kind's type, or None if it is unknown, too new or does not match the type.
+    An erased event of a kind without required fields gives an empty payload: the fact that it
+    happened still counts."""
     known = KINDS.get(event.kind)
     if known is None or event.v != 1:
         return None
@@ -271,11 +274,11 @@ def typed(event: NewEvent) -> Payload | None:
 
 
 def dense(events: Iterable[Event], after: int) -> None:
-    """Refuse events whose numbers are not `after` + 1, + 2, …"""
+    """Reject events whose numbers are not `after` + 1, + 2, …"""
     for number, event in enumerate(events, after + 1):
         if event.seq != number:
             raise InvalidValue(
                 field="events",
-                problem=f"number {event.seq} stands where {number} belongs",
-                remedy="give all events of the log, in order",
+                problem=f"has number {event.seq} where {number} is expected",
+                remedy="pass all events of the log, in order",
             )

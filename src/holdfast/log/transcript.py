@@ -1,7 +1,7 @@
 """The transcript: a window of events as the messages that a person or a model reads. Pure.
 
-A tool call carries its own outcome, so that each call has exactly one or is open,
-wherever the log is cut. Windows are made of whole turns.
+A tool call includes its own outcome, so that each call has exactly one or is open, wherever the log
+is cut. Windows consist of whole turns.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ROLES: dict[str, Literal["user", "assistant"]] = {
     "message.interrupted": "assistant",
 }
 
-# What changes the queue, and what takes messages out of it to be read.
+# What changes the queue, and what takes messages out of it.
 QUEUEING = ("queue.changed", "run.started", "model.called")
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a call ended. `unknown`: it may or may not have acted, or `result` is the raw
-    data of an outcome that this version cannot read. `erased`: how it ended was erased."""
+    """How a call ended. `unknown`: it may or may not have acted, or `result` is the raw data of an
+    outcome that this version cannot read. `erased`: its outcome was erased."""
 
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown", "erased"]
     seq: int
@@ -53,8 +53,8 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message. `erased` is the reason why its content is gone; `raw` is the data of
-    one that this version cannot read."""
+    """One message. `erased` is the reason why its content was erased; `raw` is the data of a
+    message that this version cannot read."""
 
     role: Literal["user", "assistant"]
     id: str
@@ -76,13 +76,13 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def transcript(events: Iterable[Event]) -> list[Message]:
     """The messages of a window, in order; other kinds, known or not, add none.
 
-    A message that was edited while it waited for its turn has the words that were read, and
-    one that was taken out of the queue is left out. The first outcome of a call counts. An
-    outcome whose call is not in the window is left out; in a window made of whole turns there
-    is none. Never raises for what an event holds.
+    A message that was edited while it was queued has its final text, and one that was removed from
+    the queue is left out. The first outcome of a call counts. An outcome whose call is not in the
+    window is left out; in a window of whole turns there is none. Never raises for the content of an
+    event.
     """
     messages: list[Message] = []
-    open: dict[str, tuple[list[ToolCall], int]] = {}  # which place in whose calls
+    open: dict[str, tuple[list[ToolCall], int]] = {}  # the message and the position of each call
     queueing: list[Event] = []
     changed = False
     for event in events:
@@ -93,13 +93,13 @@ def transcript(events: Iterable[Event]) -> list[Message]:
             payload = typed(event)
             messages.append(message := _message(event, payload))
             for call in _calls(payload):
-                # An id that is open already is the same call, told twice.
+                # An id that is already open is the same call, recorded twice.
                 if call.id not in open:
                     open[call.id] = message.calls, len(message.calls)
                     message.calls.append(call)
         elif event.kind == "tool.started":
             start = typed(event)
-            # Where the start was erased, any open call may have been meant.
+            # If the start was erased, it may belong to any open call.
             for id in [start.call] if isinstance(start, ev.ToolStarted) else open:
                 if id in open:
                     _change(*open[id], started=True)
@@ -108,12 +108,12 @@ def transcript(events: Iterable[Event]) -> list[Message]:
             if id in open:
                 _change(*open.pop(id), outcome=outcome)
         elif event.kind == "thread.forked":
-            open.clear()  # what was open in the parent is not carried on here
+            open.clear()  # what was open in the parent does not continue here
     return _requeued(messages, queueing) if changed else messages
 
 
 def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
-    """The messages after all changes of the queue. What a run has taken up stays as it was."""
+    """The messages after all changes of the queue. What a run has handled stays as it was."""
     read, gone, texts = set[int](), set[int](), dict[int, str]()
     for event in queueing:
         payload = typed(event)
@@ -130,7 +130,7 @@ def _requeued(messages: list[Message], queueing: list[Event]) -> list[Message]:
 
 
 def reworded(change: ev.QueueChanged) -> dict[int, str]:
-    """The messages that get other words by a change of the queue, and the words."""
+    """The messages whose text a change of the queue replaces, and the new texts."""
     return {int(seq): text for seq, text in change.texts.items() if seq.isdecimal()}
 
 
@@ -151,7 +151,7 @@ def _message(event: Event, payload: Payload | None) -> Message:
             if value := getattr(payload, name, None):
                 content[name] = value
         if event.kind == "message.received":
-            content.pop("model", None)  # a wish, not who said it
+            content.pop("model", None)  # an option, not the author
     envelope: dict[str, Any] = {"id": event.id, "seq": event.seq, "at": event.at}
     envelope |= {"actor": event.actor, "run": event.run}
     return Message(role=ROLES[event.kind], **envelope, **content)
@@ -206,12 +206,12 @@ def _raw(event: Event) -> Any:
 
 
 def turns(events: Iterable[Event]) -> list[list[Event]]:
-    """The events cut into turns, none left out; what leads in belongs to the first.
+    """The events split into turns, none left out; events before the first turn belong to it.
 
-    A turn begins with a user's message that comes when nothing is open (run, call,
-    pending item) and no earlier message waits for its answer. A message that comes
-    meanwhile belongs to the turn that is going on. So no cut splits a pair or a turn, as
-    long as the events begin at one: at the start of the log, or of an earlier turn.
+    A turn begins with a user's message that arrives when nothing is open (run, call, pending item)
+    and no earlier message waits for its answer. A message that arrives meanwhile belongs to the
+    current turn. So no cut splits a pair or a turn, if the events begin at one: at the start of the
+    log, or of an earlier turn.
     """
     found: list[list[Event]] = [[]]
     state, unfolded = State(), list[Event]()
@@ -235,9 +235,9 @@ def _still_waiting(event: Event, waiting: set[int]) -> set[int]:
     if event.kind == "run.started":
         return waiting - set(getattr(payload, "inputs", None) or waiting)
     if event.kind == "run.finished":
-        # What came during the run is left to the next, if there is one to be.
+        # Messages that arrived during the run are left to the next run, if there is one.
         return waiting if getattr(payload, "due", None) is not None else set()
-    # In a run, its end decides; where nobody drives, an answer that is seen to call nothing.
+    # In a run, its end decides; without a driver, an answer that has no calls.
     seen = payload is not None and _erased(event) is None
     return set() if event.run is None and seen and not _calls(payload) else waiting
 
@@ -251,10 +251,8 @@ def last_turns(events: Iterable[Event], number: int) -> list[Event]:
 def last_tokens(
     events: Iterable[Event], tokens: int, count: Callable[[Event], int] | None = None
 ) -> list[Event]:
-    """The events of as many last turns as fit into `tokens`, and of the last one always.
-
-    `count` says how many an event has; without it, four bytes of data are one.
-    """
+    """The events of as many of the last turns as fit into `tokens`, and always of the last one.
+    `count` returns the tokens of an event; by default, four bytes of data are one token."""
     check_count("tokens", tokens, least=0)
     kept: list[list[Event]] = []
     for turn in reversed(turns(events)):

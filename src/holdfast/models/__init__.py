@@ -1,6 +1,6 @@
 """Models: the port, a scripted one, a recorded one, and those of every vendor.
 
-Nothing here imports a vendor's package before one of its models is called.
+A vendor's package is imported only when one of its models is called.
 """
 
 from .port import Model, ModelCall, Provider, split_ref

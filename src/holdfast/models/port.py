@@ -1,8 +1,8 @@
 """The model port: one call of one model, as a stream of chunks.
 
-A model is told everything in a `ModelCall` and keeps nothing. It runs no tools and has no
-loop; it says what the model said. Everything here is plain values, so that a call can be
-recorded, compared and replayed.
+A model gets everything in a `ModelCall` and keeps no state. It runs no tools and has no loop; it
+only returns the model's output. Everything here is plain values, so that a call can be recorded,
+compared and replayed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Text(Struct, frozen=True, tag="text"):
 
 
 class Asked(Struct, frozen=True):
-    """A tool call as the model made it. `id` is the provider's where there is one."""
+    """A tool call from the model. `id` is the provider's, if there is one."""
 
     id: str
     name: str
@@ -31,7 +31,7 @@ class Asked(Struct, frozen=True):
 
 
 class Answered(Struct, frozen=True):
-    """What a tool call came to, in the words that the model reads."""
+    """The result of a tool call, as text for the model."""
 
     id: str
     name: str
@@ -46,8 +46,8 @@ class FromUser(Struct, frozen=True, tag="user"):
 
 
 class FromModel(Struct, frozen=True, tag="model"):
-    """An earlier message of a model. `bound` holds what only the model that made it can
-    read (signatures, encrypted reasoning), exactly as it came; for another it is empty."""
+    """An earlier message of a model. `bound` holds data that only the model that made it can read
+    (signatures, encrypted reasoning), unchanged; for another model it is empty."""
 
     text: str = ""
     calls: tuple[Asked, ...] = ()
@@ -55,7 +55,7 @@ class FromModel(Struct, frozen=True, tag="model"):
 
 
 class FromTools(Struct, frozen=True, tag="tools"):
-    """What the calls of the message before came to: one answer for each."""
+    """The results of the calls of the previous message: one for each."""
 
     results: tuple[Answered, ...]
 
@@ -64,7 +64,7 @@ PromptMessage: TypeAlias = FromUser | FromModel | FromTools
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as a model is told of it; `schema` is the JSON Schema of its arguments."""
+    """A tool as described to a model; `schema` is the JSON Schema of its arguments."""
 
     name: str
     description: str
@@ -72,8 +72,8 @@ class ToolSpec(Struct, frozen=True):
 
 
 class ModelCall(Struct, frozen=True, kw_only=True):
-    """All that one call of a model depends on. `model` is its name at the provider.
-    With `output`, the answer is to be a call of that one tool. `session` is whose call it is."""
+    """Everything that one call of a model depends on. `model` is its name at the provider. With
+    `output`, the answer must be a call of that one tool. `session` is the session of the call."""
 
     model: str
     system: str = ""
@@ -87,19 +87,19 @@ class ModelCall(Struct, frozen=True, kw_only=True):
 
 
 class TextChunk(Struct, frozen=True, tag="text"):
-    """Some more of the answer's text."""
+    """More of the answer's text."""
 
     text: str
 
 
 class ThoughtChunk(Struct, frozen=True, tag="thought"):
-    """Some more of the model's reasoning, where it shows any."""
+    """More of the model's reasoning, if it shows any."""
 
     text: str
 
 
 class CallChunk(Struct, frozen=True, tag="call"):
-    """A whole tool call. Arguments that are not JSON come as the text they are."""
+    """A complete tool call. Arguments that are not JSON are passed as text."""
 
     name: str
     arguments: Any = None
@@ -107,7 +107,7 @@ class CallChunk(Struct, frozen=True, tag="call"):
 
 
 class BoundChunk(Struct, frozen=True, tag="bound"):
-    """Something that only this model can read again; kept exactly, and handed back."""
+    """Data that only this model can read; stored unchanged and sent back."""
 
     data: Any
 
@@ -123,10 +123,10 @@ Chunk: TypeAlias = TextChunk | ThoughtChunk | CallChunk | BoundChunk | EndChunk
 
 
 class Model(Protocol):
-    """One model. `ref` is `provider/name`, and stands in the log beside what it said.
+    """One model. `ref` is `provider/name`, and is recorded in the log with its output.
 
-    `stream` ends with exactly one `EndChunk`, or raises a `ModelError`; a stream that ends
-    without one was cut. Closing the generator ends the call.
+    `stream` ends with exactly one `EndChunk`, or raises a `ModelError`; a stream that ends without
+    one was interrupted. Closing the generator ends the call.
     """
 
     ref: str
@@ -135,8 +135,8 @@ class Model(Protocol):
 
 
 class Provider(Protocol):
-    """Where models come from: `openai/gpt-5.1` is model `gpt-5.1` of provider `openai`.
-    `names` lists the models that may be asked for; None means any."""
+    """A source of models: `openai/gpt-5.1` is model `gpt-5.1` of provider `openai`. `names` lists
+    the models that may be requested; None means any."""
 
     namespace: str
     names: Sequence[str] | None
@@ -149,6 +149,8 @@ def split_ref(ref: str, field: str = "model") -> tuple[str, str]:
     namespace, slash, name = ref.partition("/") if isinstance(ref, str) else ("", "", "")
     if not (slash and namespace.strip() and name.strip()):
         raise InvalidValue(
-            field=field, problem=f"is {ref!r}", remedy="write provider/model, as openai/gpt-5.1"
+            field=field,
+            problem=f"is {ref!r}",
+            remedy="write provider/model, such as openai/gpt-5.1",
         )
     return namespace, name

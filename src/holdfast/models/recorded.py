@@ -1,7 +1,6 @@
-"""A model that says again what a log says it said, and notices when the prompt is another.
+"""A model that replays the answers in a log, and detects when the prompt differs.
 
-For replays: the same agent over the same log must ask the same questions. Nothing is asked
-of a vendor.
+For replays: the same agent over the same log must send the same prompts. No vendor is called.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ REASONS = ("stop", "calls", "length", "filtered", "other")
 
 
 class _Said(Struct, frozen=True):
-    """A model's message in the log; one that broke off may be missing from a prompt."""
+    """A model's message in the log; one that was interrupted may be missing from a prompt."""
 
     seq: int
     message: ev.MessageCompleted
@@ -46,25 +45,25 @@ class _Said(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """It says nothing, or was erased; a prompt leaves it out."""
+        """It is empty or was erased; a prompt leaves it out."""
         return not (self.message.text or self.message.calls)
 
 
 class RecordedModel:
     """Answers each call with the message that followed in the log.
 
-    The prompt is read from its beginning beside the log, and must hold nothing else:
+    The prompt is compared with the log from its beginning, and must contain nothing else:
 
     - each text of a user message is the next `message.received`, received before the answer
-      was given; texts that the log shows as context or as a summary are passed over;
+      was given; texts that the log has as context or as a summary are skipped;
     - each model message has the text, and the names and arguments of the calls, of the next
       `message.completed`; one that was interrupted or says nothing may be there or not;
     - each tool result has the name of its call, and says what `tool.finished` says: its
       `content`, or the `result` as text or as JSON, or for a failure the `error` in it.
 
     Ids, media, the system prompt, tools and settings are not compared. After a compaction the
-    prompt may begin behind what was summed up. Whatever differs is `Diverged`; when the log has
-    no further message, that is a `ModelError`. `ref` is the model's name in the log unless given.
+    prompt may begin after the summarised part. A difference raises `Diverged`; if the log has no
+    further message, it raises `ModelError`. `ref` defaults to the model's name in the log.
     """
 
     def __init__(self, events: Iterable[Event], *, ref: str | None = None) -> None:
@@ -107,7 +106,7 @@ class RecordedModel:
             yield chunk
 
     def _answer(self, call: ModelCall) -> ev.MessageCompleted:
-        """The message that answers the call, whichever place in the log its prompt begins at."""
+        """The message that answers the call, wherever in the log its prompt begins."""
         differs: list[Diverged] = []
         for start in reversed(self._starts):
             reading = _Reading(
@@ -126,7 +125,7 @@ class RecordedModel:
 
 
 class _Reading:
-    """A prompt read beside a log, message by message."""
+    """Compares a prompt with a log, message by message."""
 
     def __init__(
         self,
@@ -232,7 +231,7 @@ def _told(call: ev.Call, finished: ev.ToolFinished | None) -> Any:
 
 
 def recorded_chunks(message: ev.MessageCompleted) -> list[Chunk]:
-    """A recorded message as a model would say it."""
+    """A recorded message as the chunks of a model."""
     reason: Any = message.reason if message.reason in REASONS else None
     calls = [CallChunk(name=c.name, arguments=c.arguments, id=c.provider_id) for c in message.calls]
     return [

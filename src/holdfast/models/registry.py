@@ -14,11 +14,11 @@ Source: TypeAlias = Provider | Model
 
 
 class Models:
-    """The models that a program may use. Each is made when first asked for, and kept.
+    """The models that a program may use. Each is created when first requested, and kept.
 
-    `providers` may hold single models too, which stand under their own `ref`. With `default`,
-    a namespace that is not among them is looked for among pydantic-ai's providers; without
-    it, it is refused. What is wrong with them is refused at once, with every fault.
+    `providers` may also contain single models, which are listed by their own `ref`. With `default`,
+    a namespace that is not among them is looked up among pydantic-ai's providers; without it, it is
+    rejected. Invalid providers are rejected at once, with all problems.
     """
 
     def __init__(self, providers: Iterable[Source] = (), *, default: bool = True) -> None:
@@ -28,7 +28,7 @@ class Models:
             raise InvalidValue(
                 field="providers",
                 problem="; ".join(wrong),
-                remedy="give each provider a namespace of its own, without a slash",
+                remedy="give each provider its own namespace, without a slash",
             )
         self._models: dict[str, Model] = {}
         self._providers: dict[str, Provider] = {}
@@ -44,15 +44,13 @@ class Models:
 
     @property
     def namespaces(self) -> list[str]:
-        """The namespaces that were given, in order of the alphabet."""
+        """The configured namespaces, in alphabetical order."""
         single = (ref.partition("/")[0] for ref in self._models)
         return sorted({*self._providers, *single})
 
     def resolve(self, ref: str, field: str = "model") -> Model:
-        """The model of this reference: the same one each time.
-
-        `InvalidValue` names the namespaces or the models that may be asked for instead.
-        """
+        """The model of this reference: the same object each time. `InvalidValue` lists the
+        namespaces or models that can be requested instead."""
         self.check(ref, field)
         if ref not in self._models:
             namespace, name = split_ref(ref, field)
@@ -60,7 +58,7 @@ class Models:
         return self._models[ref]
 
     def check(self, ref: str, field: str = "model") -> None:
-        """Refuse a reference that cannot be resolved, without making the model."""
+        """Reject a reference that cannot be resolved, without creating the model."""
         namespace, name = split_ref(ref, field)
         if ref in self._models:
             return
@@ -81,8 +79,8 @@ class Models:
         return self._providers[namespace]
 
     async def aclose(self) -> None:
-        """Let go of what the providers hold open. Safe to call twice; a provider that is used
-        again opens again."""
+        """Close what the providers have open. Safe to call twice; a provider that is used again
+        opens again."""
         for provider in self._providers.values():
             close = getattr(provider, "aclose", None)
             if close is not None:
@@ -90,13 +88,13 @@ class Models:
 
 
 def is_listed(ref: str, refs: Collection[str]) -> bool:
-    """Whether a list of models has this one: itself, as `provider/*`, or as `*`."""
+    """Whether a list of models contains this one: itself, as `provider/*`, or as `*`."""
     return ref in refs or f"{ref.partition('/')[0]}/*" in refs or "*" in refs
 
 
 def faults(providers: Iterable[Source]) -> list[str]:
-    """All that is wrong with these providers and models, in words; empty if they may be used."""
-    owners: dict[str, int] = {}  # a namespace, or the ref of a single model, by its place
+    """All problems of these providers and models, as text; empty if they can be used."""
+    owners: dict[str, int] = {}  # a namespace, or the ref of a single model, by its index
     found: list[str] = []
     for number, source in enumerate(providers):
         place = f"providers[{number}]"
@@ -126,12 +124,12 @@ def _own_faults(source: Any) -> Iterator[str]:
     elif "/" in namespace:
         yield f"the namespace {namespace!r} has a slash"
     if not callable(getattr(source, "model", None)):
-        yield "has no model(name)"
+        yield "has no method model(name)"
     names = getattr(source, "names", None)
     if isinstance(names, str) or not isinstance(names, Sequence | None):
         yield f"names is {names!r}, not a list or None"
     elif any(not isinstance(name, str) or not name.strip() for name in names or ()):
-        yield "names holds a blank"
+        yield "names contains a blank name"
 
 
 def _model_faults(source: Any) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""A model that plays a script: for tests, demos, and when there is no key.
+"""A model that plays a script: for tests, demos, and use without an API key.
 
-Which step comes next is read off the prompt, never off a counter, so that a process that
-takes a conversation over goes on where the last one stood. `check_prompt` is as strict as
-the strictest vendor.
+The next step follows from the prompt, never from a counter, so that a process that takes over a
+conversation continues where the last one stopped. `check_prompt` is as strict as the strictest
+vendor.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Reason: TypeAlias = Literal["stop", "calls", "length", "filtered", "other"]
 
 
 class Say(Struct, frozen=True):
-    """What the model says in one call. The text comes word by word, or as `chunks` cut it,
-    `delay` seconds apart; the reason is `calls` or `stop` unless it is given."""
+    """The output of one call. The text comes word by word, or in `chunks`, `delay` seconds apart;
+    the stop reason is `calls` or `stop` unless given."""
 
     text: str = ""
     calls: Sequence[CallChunk] = ()
@@ -52,7 +52,7 @@ class Say(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """The call raises `error`, once it has said `after`."""
+    """The call raises `error`, after it has sent `after`."""
 
     error: Exception
     after: str = ""
@@ -74,12 +74,11 @@ def Use(name: str, /, **arguments: Any) -> CallChunk:
 
 
 class ScriptedModel:
-    """Plays `steps`: each is what one call says, or a function of the call that gives it.
+    """Plays `steps`: each is the output of one call, or a function of the call that returns it.
 
-    The step is the number of model messages in the prompt, or with `per_turn` of those since
-    the last user message. After the last step the script is over, which is a `ModelError`;
-    with `repeat` the last one is played again. `calls` keeps every call that came, unless
-    `keep_calls` is false.
+    The step is the number of model messages in the prompt, or with `per_turn` of those since the
+    last user message. After the last step a call raises `ModelError`; with `repeat` the last step
+    is played again. `calls` keeps every call received, unless `keep_calls` is false.
     """
 
     def __init__(
@@ -108,8 +107,8 @@ class ScriptedModel:
         repeat: bool = False,
         strict: bool = True,
     ) -> ScriptedModel:
-        """A script for each input: the last user message chooses, by its whole text or else
-        by the first regular expression that is found in it."""
+        """A script for each input: the last user message selects it, by its whole text or otherwise
+        by the first regular expression that matches."""
         model = cls([], ref=ref, per_turn=True, repeat=repeat, strict=strict)
         model._scripts = {text: _steps(script) for text, script in scripts.items()}
         return model
@@ -160,7 +159,7 @@ class ScriptedModel:
 def _found(pattern: str, text: str) -> bool:
     try:
         return re.search(pattern, text) is not None
-    except re.error:  # words that are no expression are only words
+    except re.error:  # text that is not a valid expression is only compared
         return pattern in text
 
 
@@ -171,7 +170,7 @@ def _steps(script: Step | Sequence[Step]) -> Sequence[Step]:
 
 
 def split_words(text: str) -> list[str]:
-    """The text in small pieces that join to it again."""
+    """The text in small pieces; joined, they give the text again."""
     return WORDS.findall(text)
 
 
@@ -199,19 +198,19 @@ def last_input(call: ModelCall) -> str:
 
 
 def text_of(message: FromUser) -> str:
-    """The texts of a user message, each on lines of its own."""
+    """The texts of a user message, each on its own lines."""
     return "\n".join(part.text for part in message.content if isinstance(part, Text))
 
 
-# What strict vendors demand of a prompt
+# What strict vendors require of a prompt
 
 
 def check_prompt(call: ModelCall, model: str = "scripted/strict") -> None:
-    """Refuse a prompt that a strict vendor would refuse, with a `ModelError` of status 400.
+    """Reject a prompt that a strict vendor would reject, with a `ModelError` of status 400.
 
-    It begins with a user message and ends with one or with tool results; every message with
-    calls is followed at once by one answer for each of them, and answers stand nowhere else;
-    no call id comes twice; no two model messages follow each other; nothing is empty.
+    It begins with a user message and ends with one or with tool results. Every message with calls
+    is followed directly by one result for each of them, and results occur nowhere else. No call id
+    occurs twice, no two model messages follow each other, and nothing is empty.
     """
     problem = next(_prompt_faults(call), None)
     if problem is not None:
@@ -237,7 +236,7 @@ def _prompt_faults(call: ModelCall) -> Iterator[str]:
             if isinstance(before, FromModel):
                 yield f"{place} is a second model message in a row"
             if not (message.text or message.calls):
-                yield f"{place} says nothing"
+                yield f"{place} is empty"
         elif not any(not isinstance(p, Text) or p.text.strip() for p in message.content):
             yield f"{place} is an empty user message"
         for made in message.calls if isinstance(message, FromModel) else ():
@@ -257,12 +256,12 @@ def _result_faults(message: FromTools, asked: list[str]) -> Iterator[str]:
         yield f"answers {answered}, but the calls were {asked}"
 
 
-# Without a key
+# Without an API key
 
 
 def offline() -> ScriptedModel:
-    """A model that needs no key. It says that it is offline and repeats what it heard; if the
-    first word is the name of a tool, it calls it: `refund order=42`, or `refund order 42`."""
+    """A model that needs no API key. It says that it is offline and repeats the input; if the first
+    word is the name of a tool, it calls that tool: `refund order=42`, or `refund order 42`."""
     return ScriptedModel([_offline], ref="scripted/offline", repeat=True, keep_calls=False)
 
 
@@ -282,7 +281,7 @@ def _offline(call: ModelCall) -> Say:
 
 
 def _arguments(tool: ToolSpec, words: list[str]) -> dict[str, Any]:
-    """`a=1` and, for a name that the tool knows, `a 1`."""
+    """Parse `a=1` and, for a parameter that the tool has, `a 1`."""
     known: dict[str, Any] = tool.schema.get("properties", {})
     found: dict[str, Any] = {}
     left = iter(words)

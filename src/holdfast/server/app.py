@@ -13,7 +13,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, SecurityScheme
 
-from ..harness.workers.signals import on_shutdown
+from ..harness import on_shutdown
 from ..log.events import new_id
 from ..stores.port import wall_clock
 from ..wire import Failed

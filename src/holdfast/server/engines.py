@@ -16,11 +16,16 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from ..errors import HeadMoved, InvalidAgent, InvalidValue, RateLimited, UnknownAgent
-from ..harness.agents.agent import Agent
-from ..harness.agents.settings import settings_for
-from ..harness.host import GRACE, Harness, sessions_of
-from ..harness.sandbox.removal import clear_sandbox, mark_for_removal
-from ..harness.session.session import Session
+from ..harness import (
+    GRACE,
+    Agent,
+    Harness,
+    Session,
+    clear_sandbox,
+    mark_for_removal,
+    sessions_of,
+    settings_for,
+)
 from ..log import events as ev
 from ..log.events import Key, NewEvent, Scope
 from ..models.scripted import ScriptedModel, offline

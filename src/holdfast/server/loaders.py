@@ -20,8 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidValue
-from ..harness.sandbox import Place
-from ..harness.sandbox.folder import MAX_DEPTH
+from ..harness import MAX_DEPTH, Place
 from ..wire.files import File
 from .uploads import git, manifest
 from .uploads.manifest import AgentManifest

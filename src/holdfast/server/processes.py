@@ -32,7 +32,7 @@ from uvicorn.config import LOGGING_CONFIG
 from uvicorn.supervisors import Multiprocess
 
 from ..errors import HoldfastError, InvalidSettings
-from ..harness.telemetry.logs import logging_configured
+from ..harness import logging_configured
 from ..local_token import LocalToken, keep
 from ..stores.creation import StoreCreation
 from .app import create_app

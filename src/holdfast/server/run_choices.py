@@ -10,12 +10,17 @@ from msgspec import UNSET
 
 from ..bundle.archive import Bundle
 from ..errors import InvalidValue
-from ..harness.agents.agent import Agent, Mode
-from ..harness.agents.config import Config, check_offered
-from ..harness.agents.subagents import steps_of
-from ..harness.loop.delegation import subagent_model_key
-from ..harness.session.regenerate import regeneration_of
-from ..harness.session.session import Session, core_of
+from ..harness import (
+    Agent,
+    Config,
+    Mode,
+    Session,
+    check_offered,
+    core_of,
+    regeneration_of,
+    steps_of,
+    subagent_model_key,
+)
 from ..log import events as ev
 from ..log.codec import typed
 from ..log.state import State

@@ -1,9 +1,9 @@
 """Affinity: which session an inbound message belongs to.
 
-First the one that has the surface it came by, then the person's most recent one in that
-workspace, else a new one. Two processes that meet a new person at once begin one session: the
-name of the first contact is claimed before the session is made, and whoever finds a claim
-whose session is not there yet makes it.
+First the session that has the message's surface, then the person's most recent one in that
+workspace, otherwise a new one. If two processes receive the first message of a person at once, they
+create one session: a name for the first contact is claimed before the session is created, and a
+process that finds a claim without its session creates that session.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ..log.events import Key, Scope, new_id
 from .changes import Changes, touch
 from .surfaces import attach, named, taken
 
-CONTACT = "contact:"  # + a hash of person and workspace: the claim of the session begun for them
-TRIES = 5  # times that a session may end under our hands
+CONTACT = "contact:"  # + a hash of person and workspace: the claim of the session created for them
+TRIES = 5  # retries if the session ends meanwhile
 
 
 class Inbound(Struct, frozen=True, kw_only=True):
-    """Where a message came from; `id` is the message's own id, if it has one."""
+    """The origin of a message; `id` is the message's own id, if it has one."""
 
     user: str
     surface: str
@@ -41,7 +41,7 @@ class Inbound(Struct, frozen=True, kw_only=True):
 
 
 class Finds(Protocol):
-    """What a resolver needs of `Sessions`."""
+    """What a resolver needs from `Sessions`."""
 
     async def find(self, **filters: Any) -> Page[Row]: ...
 
@@ -50,16 +50,16 @@ class AffinityResolver(Protocol):
     """Picks the session of a message."""
 
     async def resolve(self, sessions: Finds, message: Inbound) -> Row | None:
-        """The session, or None if the message begins a new one."""
+        """The session, or None to create a new one."""
         ...
 
 
 class MostRecent:
-    """The session with the message's surface, else the person's most recent one in that
+    """The session with the message's surface, otherwise the person's most recent one in that
     workspace that has not expired.
 
-    A surface that another person's session has raises `SurfaceTaken`; with `shared_surfaces`,
-    as for a channel where several people write, the message belongs to that session.
+    A surface of another person's session raises `SurfaceTaken`. With `shared_surfaces`, for
+    channels with several people, the message belongs to that session.
     """
 
     def __init__(self, *, shared_surfaces: bool = False) -> None:
@@ -106,7 +106,7 @@ async def resolve_session(
             )
             return await attach(changes, row.session, payload, move=False, actor=message.user)
         except (PhaseError, SessionNotFound, SurfaceTaken):
-            # It ended, or another process was quicker with the surface: look again.
+            # It ended, or another process was quicker with the surface: try again.
             if not tries_left:
                 raise
     raise AssertionError("unreachable")
@@ -124,7 +124,7 @@ async def _first_contact(
         row = await store.row(Key(holder.tenant, holder.session, "main"))
         if row is None:
             break
-        # It is there by now, and the resolver picks it; or it is an earlier one, and is over for
+        # It exists by now, and the resolver finds it; or it is an earlier one, which has ended for
         # the resolver.
         if (picked := await resolver.resolve(sessions, message)) is not None:
             return picked
@@ -132,7 +132,7 @@ async def _first_contact(
     created = ev.SessionCreated(
         user=message.user, workspace=message.workspace, ttl=changes.ttl, expiry=changes.expiry
     )
-    # Under one id, so that of all who begin it one does.
+    # With one id, so that only one of several processes creates it.
     event = changes.event(created, message.user, f"contact:{holder.session}")
     await store.append(changes.key(holder.session), [event], create=True)
     return await changes.row(holder.session)

@@ -1,5 +1,5 @@
-"""What was done in a session and who approved it: a record for each tool call, from the log alone,
-without text of a model."""
+"""The audit of a session: what was done and who approved it. One record per tool call, from the log
+alone, without text of a model."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Audited(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call: who sent the messages that its run took up, what was proposed, what was decided
-    on it, whether and on which arguments it began, and what came out. Times are in ms; `changed`
-    are the arguments of a person who changed them; `result` and `error` are the tool's own."""
+    """One call: who sent the messages of its run, what was proposed and decided, whether it started
+    and with which arguments, and its outcome. Times are in ms; `changed` are the arguments as a
+    person changed them; `result` and `error` are the tool's own."""
 
     thread: str
     seq: int

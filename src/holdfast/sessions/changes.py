@@ -1,7 +1,8 @@
-"""One change of a session's `main`: read the row, decide, append where it was read, or again.
+"""One change of a session's `main`: read the row, decide, append at that head, and retry if the log
+moved.
 
-A change is an event with actor and reason. Its id is made once, so that however often it is
-sent it happens once; what it says is decided anew on each row.
+A change is an event with actor and reason. Its id is generated once, so that retries store it once;
+its content is decided again on each row.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from ..log.events import KINDS, Key, NewEvent, Payload, Scope, SessionTouched, n
 from ..stores.port import Store
 from ..values.records import Receipt
 
-PATIENCE = 60.0  # seconds that a change tries to get a word in
+PATIENCE = 60.0  # seconds for which a change is retried
 KIND_OF = {payload: kind for kind, payload in KINDS.items()}
 
 Decide = Callable[[Row], Payload | None]
 
 
 class Changes:
-    """Changes to sessions of one tenant. Those of one process to one session take turns."""
+    """Changes to the sessions of one tenant. Within a process, changes to one session take
+    turns."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class Changes:
     async def move(
         self, session: str, move: Move, payload: Payload, *, actor: str | None = None
     ) -> Row:
-        """Make a move of the life cycle; nothing where the session is there already."""
+        """Change the phase; no effect if the session is already in it."""
 
         def decide(row: Row) -> Payload | None:
             return None if allowed(row, move) == row.phase else payload
@@ -106,14 +108,14 @@ async def touch(
     actor: str | None = None,
     reason: str | None = None,
 ) -> Row:
-    """Somebody was here. The only change that needs no turn: it may meet any other."""
+    """Mark the session as active. The only change that takes no turn: it may run with any other."""
     row = await changes.row(id)
     allowed(row, "touch")
     payload = SessionTouched(surface=surface, reason=reason)
     event = changes.event(payload, actor, None if once is None else f"touch:{once}")
     await changes.store.append(row.key, [event], log=row.log)
     row = await changes.row(id)
-    allowed(row, "touch")  # it may have expired between; then the touch changed nothing
+    allowed(row, "touch")  # it may have expired in between; then the touch had no effect
     return row
 
 
@@ -128,7 +130,7 @@ async def delete(changes: Changes, id: str, thread: str | None = None) -> Receip
 
 
 def must_keep(changes: Changes, row: Row) -> str | None:
-    """Why a session must be kept: it is held, or was in use too lately."""
+    """Why a session must be kept: it is held, or was active too recently."""
     if row.hold is not None:
         return _held(row)
     if changes.least is None:
@@ -140,13 +142,13 @@ def must_keep(changes: Changes, row: Row) -> str | None:
 
 
 def check_deletable(changes: Changes, row: Row) -> None:
-    """Reject requests to delete what must be kept."""
+    """Reject requests to delete a session that must be kept."""
     if (reason := must_keep(changes, row)) is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=reason)
 
 
 def check_held(row: Row) -> None:
-    """Reject requests to delete what is held."""
+    """Reject requests to delete a session that is held."""
     if row.hold is not None:
         raise DeletionRefused(tenant=row.tenant, session=row.session, reason=_held(row))
 
@@ -156,7 +158,8 @@ def _held(row: Row) -> str:
 
 
 def allowed(row: Row, move: Move) -> str:
-    """The phase that a move leads to; `PhaseError` if it does not lead on from here."""
+    """The phase that a move leads to; raises `PhaseError` if it is not allowed from the current
+    one."""
     phases: dict[Any, Any] = MOVES[move]
     if row.phase not in phases:
         raise refused(row, move)
@@ -164,7 +167,7 @@ def allowed(row: Row, move: Move) -> str:
 
 
 def check_live(row: Row, doing: str) -> None:
-    """Reject requests to change what has expired."""
+    """Reject requests to change a session that has expired."""
     if row.phase == "expired":
         raise refused(row, doing)
 

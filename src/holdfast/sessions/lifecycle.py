@@ -1,4 +1,4 @@
-"""`Sessions`: create, find, touch, suspend, expire, and what belongs to it."""
+"""`Sessions`: create, find, touch, suspend, expire, and related operations."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LONGEST = 100 * 365 * 24 * HOUR
 class Sessions:
     """The life cycle of the sessions of one tenant.
 
-    A session is stale `ttl` seconds after it was last active (None: never), and a stale one
-    expires after `expiry` seconds more (None: never); each session can have its own. For `least`
-    seconds after it was last active nothing is deleted of it. `actor` stands in the events for
-    whoever makes the changes, unless a call names another.
+    A session is stale `ttl` seconds after its last activity (None: never), and a stale session
+    expires after `expiry` more seconds (None: never); each session can have its own times. For
+    `least` seconds after its last activity it cannot be deleted. `actor` is recorded as the author
+    of changes, unless a call names another.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Sessions:
             least=check_seconds("least", least),
         )
 
-    # Beginning and finding
+    # Creating and finding
 
     async def create(
         self,
@@ -79,7 +79,7 @@ class Sessions:
         expiry: int | Literal["default"] | None = "default",
         actor: str | None = None,
     ) -> Row:
-        """Create a session (`SessionExists` if one has this id); without an id, a new id is chosen.
+        """Create a session (`SessionExists` if one has this id); without an id, one is generated.
         `surface` is attached from the start (`SurfaceTaken`)."""
         check_name("user", user)
         session = new_id() if id is None else id
@@ -111,7 +111,7 @@ class Sessions:
         try:
             await self.store.append(key, events, expected=0, create=True)
         except HoldfastError as error:
-            # After a failure of the store it is not known whether the session has begun.
+            # After a failure of the store it is unknown whether the session was created.
             if surface is not None and not isinstance(error, StoreError):
                 await surfaces.give_back(self.changes, key.scope, surface)
             if isinstance(error, HeadMoved):
@@ -127,7 +127,7 @@ class Sessions:
         return await self.store.row(self.changes.key(id))
 
     async def get_or_create(self, id: str, *, user: str, **more: Any) -> Row:
-        """The session, begun if need be; of many that ask at once, one begins it."""
+        """The session, created if necessary; of many concurrent calls, one creates it."""
         row = await self.get(id)
         if row is None:
             try:
@@ -147,16 +147,17 @@ class Sessions:
         limit: int = 50,
         **filters: Any,
     ) -> Page[Row]:
-        """Sessions that answer all filters of `Query`, most recently active first. `phases` is one
-        or several, none of them finds none; `active_after` (s) is exclusive.
+        """Sessions that match all filters of `Query`, most recently active first. `phases` is one
+        phase or several; an empty list matches nothing. `active_after` (s) is exclusive.
 
-        A walk with `newest_first=False` sees every session, those touched meanwhile at its end.
+        Paging with `newest_first=False` returns every session; sessions touched meanwhile come at
+        the end.
         """
         filters["cursor"], filters["limit"] = cursor, limit
         return await queries.find(self.changes, phases=phases, active_after=active_after, **filters)
 
     def walk(self, **filters: Any) -> AsyncGenerator[Row, None]:
-        """Every session that answers, page by page, the longest idle first."""
+        """Every session that matches, page by page, the longest idle first."""
         return queries.walk(self.changes, **filters)
 
     # The life cycle
@@ -170,30 +171,31 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Somebody was here: active, from now on. `once` names the touch, so that the same
-        message delivered twice touches once. `PhaseError` if the session has expired."""
+        """Mark the session as active now. `once` identifies the touch, so that a message delivered
+        twice counts once. Raises `PhaseError` if the session has expired."""
         return await touch(self.changes, id, surface=surface, once=once, actor=actor, reason=reason)
 
     async def suspend(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Set it aside, as a sweep does when it is stale. The next touch or message revives it."""
+        """Suspend it, as a sweep does with a stale session. The next touch or message resumes
+        it."""
         return await self.changes.move(
             id, "suspend", ev.SessionSuspended(reason=reason), actor=actor
         )
 
     async def resume(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Take a suspended session up again."""
+        """Resume a suspended session."""
         return await self.changes.move(id, "resume", ev.SessionResumed(reason=reason), actor=actor)
 
     async def expire(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """End it. Nothing of it changes any more, and nothing of it is deleted."""
+        """End it. It no longer changes, and nothing of it is deleted."""
         return await self.changes.move(id, "expire", ev.SessionExpired(reason=reason), actor=actor)
 
     async def reopen(self, id: str, *, actor: str | None = None, reason: str | None = None) -> Row:
-        """Undo an expiry. Surfaces that another session has by now stay with that one."""
+        """Undo an expiry. Surfaces that another session has meanwhile stay with that session."""
         row = await self.changes.move(id, "reopen", ev.SessionReopened(reason=reason), actor=actor)
         return await surfaces.settle(self.changes, row, actor)
 
-    # Metadata, and what a sweep goes by
+    # Metadata, and settings for sweeps
 
     async def update_metadata(
         self,
@@ -204,7 +206,7 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Add or replace keys, and drop others; what is nested is replaced whole."""
+        """Add or replace keys, and drop others; nested values are replaced as a whole."""
         new: dict[str, Any] = msgspec.json.decode(to_json(dict(set or {})))
         old = [name for name in drop if name not in new]
 
@@ -225,7 +227,7 @@ class Sessions:
     async def pin(
         self, id: str, pinned: bool = True, *, actor: str | None = None, reason: str | None = None
     ) -> Row:
-        """Keep it from going stale and from retention, or let it again."""
+        """Exempt it from going stale and from retention, or undo that."""
 
         def decide(row: Row) -> Payload | None:
             return None if row.pinned == pinned else ev.SessionPinned(pinned=pinned, reason=reason)
@@ -254,7 +256,7 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Give it times of its own, in seconds; None is never."""
+        """Set its own times, in seconds; None means never."""
         new = ttl if ttl == "same" else check_seconds("ttl", ttl)
         then = expiry if expiry == "same" else check_seconds("expiry", expiry)
 
@@ -268,7 +270,7 @@ class Sessions:
         return await self.changes.make(id, decide, actor=actor)
 
     async def delete(self, id: str, thread: str | None = None) -> Receipt:
-        """Remove it with all that it owns, or one thread, unless it is held or was active less
+        """Delete it with everything it owns, or one thread, unless it is held or was active less
         than `least` seconds ago (`DeletionRefused`)."""
         return await delete(self.changes, id, thread)
 
@@ -285,8 +287,8 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Bind (surface, address) to the session, for good and for it alone. `SurfaceTaken` if
-        another live session has it; with `move` it is taken from that one."""
+        """Attach (surface, address) to the session, permanently and exclusively. Raises
+        `SurfaceTaken` if another live session has it; with `move` it is taken from that session."""
         payload = ev.SurfaceAttached(
             surface=surface,
             address=address,
@@ -305,7 +307,8 @@ class Sessions:
         actor: str | None = None,
         reason: str | None = None,
     ) -> Row:
-        """Free (surface, address) for others; nothing if it is not attached."""
+        """Detach (surface, address), so that others can attach it; no effect if it is not
+        attached."""
         payload = ev.SurfaceDetached(surface=surface, address=address, reason=reason)
         return await surfaces.detach(self.changes, id, payload, actor=actor)
 
@@ -317,9 +320,8 @@ class Sessions:
         *,
         to: Iterable[tuple[str, str]] | None = None,
     ) -> Delivery:
-        """Call `send(surface, address, message)` for every attached surface, or for those of
-        them in `to`; one that fails does not keep the others from it. `PhaseError` if the
-        session has expired."""
+        """Call `send(surface, address, message)` for every attached surface, or for those in `to`;
+        a failure does not affect the others. Raises `PhaseError` if the session has expired."""
         return await outbound.emit(self.changes, id, message, send, to)
 
     async def resolve_session(
@@ -335,24 +337,23 @@ class Sessions:
     async def sweep_stale(
         self, ttl: int | None = None, *, dry_run: bool = False, limit: int = 10_000
     ) -> Swept:
-        """Suspend what is stale, and expire what was suspended for its `expiry`, at most `limit`
-        sessions. With `ttl`, stale is what was idle for longer than that, whatever it says itself.
-        Any number of sweepers may run; none suspends what is in use or was touched meanwhile.
-        With `dry_run`, it only reports."""
+        """Suspend stale sessions, and expire those that were suspended for their `expiry`, at most
+        `limit` sessions. With `ttl`, sessions count as stale after that idle time, whatever their
+        own setting. Any number of sweepers may run; sessions that are in use or touched meanwhile
+        are not suspended. With `dry_run`, it only reports."""
         return await sweep.sweep(self.changes, check_seconds("ttl", ttl), limit, dry_run)
 
     async def purge_expired(
         self, retention: Retention, *, dry_run: bool = False, limit: int = 10_000
     ) -> Purged:
         """Delete expired sessions according to `retention`, and report each; with `dry_run`, only
-        report. Sessions that are pinned, held, or wait for a person stay."""
+        report. Sessions that are pinned, held, or have pending items stay."""
         return await sweep.purge(self.changes, retention, dry_run, limit)
 
     def transitions(
         self, id: str, *, after: int = 0, wait: bool = True
     ) -> AsyncGenerator[Transition, None]:
-        """The moves of its life cycle so far, behind event `after`, and with `wait` each that
-        comes."""
+        """The phase changes so far, after event `after`; with `wait`, also each later one."""
         return transitions.follow(self.changes, id, after, wait)
 
     def search(self, id: str, words: str) -> AsyncGenerator[Found, None]:
@@ -366,20 +367,20 @@ class Sessions:
         decided, what ran with which arguments, and the outcome; no text of a model."""
         return audit.audit(self.changes, id)
 
-    # Persons
+    # People
 
     def export_person(
         self, user: str, *, shared: bool = True
     ) -> AsyncGenerator[PersonRecord, None]:
-        """All that is stored of a person: the whole of their sessions, and with `shared` their
-        events in all others, which reads every log of the tenant."""
+        """Everything stored about a person: their sessions as a whole, and with `shared` their
+        events in all other sessions, which reads every log of the tenant."""
         return people.export(self.changes, user, shared)
 
     async def erase_person(
         self, user: str, *, reason: str, shared: bool = True, dry_run: bool = False
     ) -> PersonErased:
-        """Delete a person's sessions, and with `shared` erase their events in all others. What is
-        held is refused and reported; the rest goes on."""
+        """Delete a person's sessions, and with `shared` erase their events in all others. Sessions
+        under a hold are skipped and reported; the others are deleted."""
         return await people.erase(self.changes, user, reason, shared, dry_run)
 
 

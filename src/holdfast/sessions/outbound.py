@@ -1,7 +1,7 @@
-"""Outbound: what is said in a session goes to its surfaces, or to those of them that are named.
+"""Outbound: a message from a session goes to its surfaces, or to the named ones.
 
-How a message is sent is the caller's; to whom it may go is decided here: to a live session
-only, and only to surfaces that are attached to it.
+The caller decides how a message is sent. This module decides where it may go: only to a live
+session, and only to surfaces that are attached to it.
 """
 
 from __future__ import annotations

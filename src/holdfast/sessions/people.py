@@ -1,8 +1,8 @@
-"""All that is stored of one person: given out, or erased.
+"""Everything stored about one person: exported or erased.
 
-A person's own sessions are theirs whole. In the sessions of others it is the events that they
-made (`actor`), but for those that hold the session itself together; to find them, every log of
-the tenant is read.
+A person's own sessions are included as a whole. In the sessions of others, the events that they
+authored (`actor`) are included, except those that define the session itself; to find them, every
+log of the tenant is read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def erase(
         except DeletionRefused as error:
             refused[row.session] = error.reason
         except SessionNotFound:
-            pass  # it went by itself
+            pass  # it was deleted meanwhile
     return PersonErased(
         dry_run=dry_run,
         sessions=gone,
@@ -86,10 +86,10 @@ async def _blank(
     removed: Counter[str],
     remains: dict[Remains, None],
 ) -> int:
-    """Erase a person's events in the session of another; how many there were."""
+    """Erase a person's events in another person's session; returns how many there were."""
     count = 0
     blank = erased(reason)
-    seen: set[tuple[int, str, int]] = set()  # a dry run counts what forks share once
+    seen: set[tuple[int, str, int]] = set()  # a dry run counts shared events once
     async for row in threads(changes, session.session):
         theirs = [
             (event.seq, event.id, event.at)

@@ -1,4 +1,4 @@
-"""Finding sessions: the filters of `Query`, and a walk over all that answer."""
+"""Finding sessions: the filters of `Query`, and paging through all matches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..log.catalog import PHASES, Page, Phase, Query, Row
 from ..log.codec import check_count
 from .changes import Changes
 
-PAGE = 200  # rows that a walk reads at a time
+PAGE = 200  # rows to read at a time
 
 
 async def find(
@@ -28,7 +28,7 @@ async def find(
         for phase in filters["phases"]:
             if phase not in PHASES:
                 raise InvalidValue(
-                    field="phases", problem=f"hold {phase!r}", remedy=f"use {', '.join(PHASES)}"
+                    field="phases", problem=f"contains {phase!r}", remedy=f"use {', '.join(PHASES)}"
                 )
     if active_after is not None:
         check_count("active_after", active_after, least=0)
@@ -46,7 +46,7 @@ async def find(
 
 
 async def walk(changes: Changes, **filters: Any) -> AsyncGenerator[Row, None]:
-    """Every session that answers, page by page, the longest idle first."""
+    """Every session that matches, page by page, the longest idle first."""
     cursor = None
     while True:
         page = await find(changes, cursor=cursor, newest_first=False, limit=PAGE, **filters)
@@ -57,7 +57,7 @@ async def walk(changes: Changes, **filters: Any) -> AsyncGenerator[Row, None]:
 
 
 async def threads(changes: Changes, id: str) -> AsyncGenerator[Row, None]:
-    """Every thread of a session, page by page, the oldest first."""
+    """Every thread of a session, page by page, oldest first."""
     query = Query(tenant=changes.tenant, session=id, order="created", newest_first=False)
     cursor = None
     while True:

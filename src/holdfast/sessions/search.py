@@ -1,4 +1,4 @@
-"""Words in the log of a session, also where a model does not read them any more."""
+"""Full-text search in the log of a session, including text that a model no longer reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEARCHED = {
     "tool.finished": ("result", "content", "error"),
     "compaction.made": ("summary",),
 }
-# All other kinds: names, settings and bookkeeping, or words that another event has too.
+# All other kinds: names, settings and bookkeeping, or text that another event has too.
 _OTHERS = """
 session.created session.touched session.suspended session.resumed session.expired session.pinned
 session.held session.timed session.moved session.reopened thread.created thread.forked
@@ -54,7 +54,7 @@ async def search(changes: Changes, id: str, words: str) -> AsyncGenerator[Found,
     check_name("words", words)
     await changes.row(id)
     wanted = re.compile(re.escape(words), re.IGNORECASE)
-    seen: set[str] = set()  # what forks share is found once
+    seen: set[str] = set()  # shared events are found once
     async for row in threads(changes, id):
         async for event in changes.store.read(row.key, log=row.log):
             found = _found(event, row.thread, wanted)

@@ -1,8 +1,8 @@
 """Surfaces: a binding (surface, address) belongs to one live session of a tenant.
 
-The claim decides, the event tells. Attach: claim, then event; detach: event, then unclaim. A
-process that crashed between the two leaves a claim whose session does not show the surface; whoever
-wants it takes it over.
+The claim is authoritative, the event records it. Attach: claim, then event; detach: event, then
+unclaim. A crash between the two leaves a claim whose session does not show the surface; the next
+session that needs the surface takes it over.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def attach(
     try:
         row = await changes.make(id, decide, actor=actor)
     except StoreError:
-        raise  # it may have been written; who wants the surface looks whether it was
+        raise  # it may have been written; a session that needs the surface checks that
     except HoldfastError:
         await give_back(changes, row.scope, surface)
         raise
@@ -71,7 +71,8 @@ async def detach(
 
 
 async def take(changes: Changes, scope: Scope, surface: Surface, *, move: bool) -> None:
-    """Claim a surface for a session, from another one only on request or if that is over."""
+    """Claim a surface for a session; from another session only on request, or if that one has
+    ended."""
     store, claim = changes.store, SURFACE_CLAIM + named(surface)
     holder = await store.claim(scope.tenant, claim, scope)
     while holder != scope:
@@ -87,8 +88,8 @@ async def take(changes: Changes, scope: Scope, surface: Surface, *, move: bool) 
 
 
 async def _yield(changes: Changes, scope: Scope, surface: Surface) -> None:
-    """See that a session does not show a surface whose claim was taken from it: it may have come
-    to show it since we looked."""
+    """Ensure that a session does not show a surface whose claim was taken from it: it may have
+    attached the surface meanwhile."""
     row = await changes.store.row(Key(scope.tenant, scope.session, "main"))
     if row is not None and _has(row, surface):
         lost = ev.SurfaceDetached(surface=surface[0], address=surface[1], reason="taken")
@@ -112,7 +113,7 @@ async def give_back(changes: Changes, scope: Scope, surface: Surface) -> None:
 async def settle(
     changes: Changes, row: Row, actor: str | None, *, only: Surface | None = None
 ) -> Row:
-    """See that the session has the claims of the surfaces it shows; drop those it lost. Raises
+    """Ensure that the session has the claims of the surfaces it shows; detach those it lost. Raises
     `SurfaceTaken` if `only` is lost."""
     for name in [named(only)] if only else list(row.surfaces):
         holder = await changes.store.claim(row.tenant, SURFACE_CLAIM + name, row.scope)
@@ -132,7 +133,7 @@ async def _drop(changes: Changes, row: Row, payload: ev.SurfaceDetached, actor: 
             row.session, lambda row: payload if name in row.surfaces else None, actor=actor
         )
     except SessionNotFound:
-        return row  # it went, and the claim with it
+        return row  # it was deleted, and the claim with it
 
 
 def _has(row: Row, surface: Surface) -> bool:
@@ -141,7 +142,7 @@ def _has(row: Row, surface: Surface) -> bool:
 
 
 def named(surface: Surface) -> str:
-    """A surface as rows and claims name it."""
+    """The name of a surface in rows and claims."""
     for field, part in zip(("surface", "address"), surface, strict=True):
         check_name(field, part)
     return surface_name(*surface)

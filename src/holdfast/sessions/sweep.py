@@ -1,9 +1,9 @@
-"""Time: what is stale is suspended, what was suspended for long may expire, and what expired
-may be deleted, where a policy says so.
+"""Sweeping: suspend stale sessions, expire those that were suspended for long, and delete expired
+ones if a policy says so.
 
-Candidates come by an index that holds only rows with nothing going on. Each is changed only
-if its log has not moved since it was read, so that a session touched meanwhile stays active and
-any number of sweepers may run at once.
+Candidates come from an index of rows in which nothing is active. Each is changed only if its log
+has not moved since it was read, so that a session touched meanwhile stays active and any number of
+sweepers may run at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger("holdfast.sweep")
 
 class Swept(Struct, frozen=True, kw_only=True):
     """What a sweep did, or with `dry_run` would do: the ids of the sessions that it suspended and
-    expired, and how many it passed over for which reason."""
+    expired, and how many it skipped for which reason."""
 
     suspended: list[str]
     expired: list[str]
@@ -40,7 +40,7 @@ class Swept(Struct, frozen=True, kw_only=True):
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """When an expired session may be deleted: `keep` seconds after it was last active, and not
+    """When an expired session may be deleted: `keep` seconds after its last activity, but not
     before `grace` seconds after it expired, in which it can be reopened."""
 
     keep: int
@@ -48,9 +48,9 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class Purged(Struct, frozen=True, kw_only=True):
-    """What a retention pass did, or with `dry_run` would do: the ids deleted, those still in
-    their grace period and until when (ms), those kept and why, the counts of all receipts, and what
-    is left where."""
+    """What a retention pass did, or with `dry_run` would do: the ids deleted, those still in their
+    grace period and until when (ms), those kept and why, the counts of all receipts, and the
+    remaining data with its location."""
 
     dry_run: bool
     deleted: list[str]
@@ -105,8 +105,8 @@ async def _age(changes: Changes, row: Row) -> bool:
 
 
 async def in_use(changes: Changes, row: Row, since: int) -> str | None:
-    """What keeps a session from ageing, in any of its threads: what goes on there, or that
-    something did `since` (s)."""
+    """What keeps a session from ageing, in any of its threads: activity now, or since `since`
+    (s)."""
     if row.pinned:
         return "pinned"
     cursor = None
@@ -172,20 +172,20 @@ async def _kept(changes: Changes, row: Row, since: int) -> str | None:
 
 
 async def _condemned(changes: Changes, row: Row) -> bool:
-    """Write into the log that the session is to be deleted, if nothing happened in it since it
-    was read: so that a reopening or a hold that came before is not passed over."""
+    """Record in the log that the session is about to be deleted, if it has not changed since it was
+    read. So a reopening or a hold that came first is not missed."""
     event = changes.event(ev.SessionExpired(reason="retention"), None)
     try:
         await changes.store.append(row.key, [event], expected=row.head, log=row.log)
     except (HeadMoved, SessionNotFound):
         return False
     except SessionMoved:
-        pass  # sealed: nothing comes any more
+        pass  # sealed: it does not change any more
     return True
 
 
 class Sweeps(Protocol):
-    """What a sweeper needs of `Sessions`."""
+    """What a sweeper needs from `Sessions`."""
 
     async def sweep_stale(self) -> Swept: ...
 
@@ -193,9 +193,9 @@ class Sweeps(Protocol):
 
 
 class Sweeper:
-    """A task that sweeps now and then: `async with Sweeper(sessions): …`.
+    """A task that sweeps periodically: `async with Sweeper(sessions): …`.
 
-    A failed sweep is logged and tried again next time. With `retention` it also deletes.
+    A failed sweep is logged and retried at the next interval. With `retention` it also deletes.
     """
 
     def __init__(
@@ -221,12 +221,12 @@ class Sweeper:
         await self.aclose()
 
     def start(self) -> None:
-        """Begin, if it has not begun."""
+        """Start, if not running."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        """End; a sweep under way is cut, which is safe."""
+        """Stop; a running sweep is cancelled, which is safe."""
         task, self._task = self._task, None
         if task is not None:
             await ended(task)
@@ -237,10 +237,10 @@ class Sweeper:
                 with cancellable():
                     await self._once()
             except HoldfastError as error:
-                log.warning("a sweep failed and is tried again: %s", error)
+                log.warning("a sweep failed and will be retried: %s", error)
             except Exception:
-                log.exception("a sweep failed and is tried again")
-            # Spread, so that the sweepers of many processes do not all come at once.
+                log.exception("a sweep failed and will be retried")
+            # Random delay, so that the sweepers of many processes do not run at once.
             await asyncio.sleep(self._every * random.uniform(0.9, 1.1))  # noqa: S311
 
     async def _once(self) -> None:

@@ -1,4 +1,4 @@
-"""The life cycle of a session, from its log."""
+"""The phase changes of a session, from its log."""
 
 from __future__ import annotations
 

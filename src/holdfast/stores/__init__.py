@@ -1,6 +1,6 @@
 """The stores, and `connect`, which opens one by its URL.
 
-A store's module, and with it its driver, is imported only when its scheme is asked for.
+The module of a store, and with it the driver, is imported only when its scheme is requested.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Opener = Callable[[str], Awaitable[Store]]
 
 
 class Connecting:
-    """A store about to open: await it, or use it with `async with`, which closes it too."""
+    """A store that is about to open. Await it, or use it with `async with`, which also closes
+    it."""
 
     def __init__(self, open: Callable[[], Awaitable[Store]]) -> None:
         self._open = open
@@ -46,9 +47,9 @@ class Connecting:
 
 
 def connect(url: str, *, vault: Vault | None = None) -> Connecting:
-    """Open the store that `url` names: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql://…` or
-    `mongodb://…`, with options behind a `?`. A URL of no known scheme raises `InvalidValue`
-    here, before anything is opened.
+    """Open the store at `url`: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql://…` or
+    `mongodb://…`, with options after a `?`. An unknown scheme raises `InvalidValue` here, before
+    anything is opened.
 
     With a `vault`, or the option `vault=FILE`, the store is encrypted."""
     url, file = without_vault(url)
@@ -56,7 +57,7 @@ def connect(url: str, *, vault: Vault | None = None) -> Connecting:
         raise InvalidValue(
             field="vault",
             problem="is given twice: as an argument and in the URL",
-            remedy="give it once",
+            remedy="pass it once",
         )
     scheme, colon, _ = url.partition(":")
     opener = OPENERS.get(scheme)
@@ -72,26 +73,27 @@ def connect(url: str, *, vault: Vault | None = None) -> Connecting:
 
 
 def without_vault(url: str) -> tuple[str, str | None]:
-    """A URL without its option `vault`, all else as it was, and the file that it named."""
+    """Split the option `vault` off a URL; return the rest of the URL and the vault's file."""
     place, mark, query = url.partition("?")
     options = query.split("&") if mark else []
     named = [option for option in options if option.partition("=")[0] == "vault"]
     if not named:
         return url, None
     if len(named) > 1:
-        raise InvalidValue(field="vault", problem="is in the URL twice", remedy="give it once")
+        raise InvalidValue(field="vault", problem="occurs twice in the URL", remedy="pass it once")
     rest = "&".join(option for option in options if option not in named)
     return f"{place}?{rest}" if rest else place, unquote(named[-1].partition("=")[2])
 
 
 async def _plain(opener: Opener, url: str) -> Store:
-    """A store as it is; one that is encrypted would be spoiled by what is written past its keys."""
+    """Return the store unchanged; reject an encrypted store, which unencrypted writes would
+    damage."""
     store = await opener(url)
     try:
         if await store.claims(Scope(RESERVED, RESERVED)):
             raise InvalidValue(
                 field="vault",
-                problem="is not given, and this store is encrypted",
+                problem="is required, because this store is encrypted",
                 remedy="pass connect(url, vault=...), or add ?vault=FILE to the URL",
             )
     except BaseException:
@@ -101,7 +103,7 @@ async def _plain(opener: Opener, url: str) -> Store:
 
 
 async def _behind(vault: Vault | str, opener: Opener, url: str) -> Store:
-    """A store behind a vault, or behind the one in a file."""
+    """Wrap a store in encryption with a vault, or with the vault in a file."""
     with needing("vault", "cryptography", needed_for="an encrypted store"):
         from .vault.store import VaultStore
     if isinstance(vault, str):
@@ -154,7 +156,8 @@ async def _mongodb(url: str) -> Store:
 
 @contextmanager
 def needing(extra: str, *packages: str, needed_for: str = "") -> Iterator[None]:
-    """Name the extra to install when one of its packages is missing."""
+    """Raise `MissingExtra`, which names the extra to install, when one of its packages is
+    missing."""
     try:
         yield
     except ModuleNotFoundError as error:

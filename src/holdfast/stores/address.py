@@ -1,4 +1,5 @@
-"""Where a store is, without the secrets of its URL: what may be printed, logged and compared."""
+"""The location of a store without the secrets of its URL, fit to be printed, logged and
+compared."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-HERE = ("sqlite", "file")  # the stores that live at a path on this machine
+HERE = ("sqlite", "file")  # stores that live at a path on this machine
 _HOST = r"(?:[\w.%-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?"
 _ADDRESS = re.compile(
     rf"//(?:[^@/?#]*@)?(?P<host>{_HOST}(?:,{_HOST})*)(?P<path>/[\w.%-]*)?(?:\?[^@]*)?"
@@ -14,7 +15,7 @@ _ADDRESS = re.compile(
 
 
 def place(url: str) -> Path | None:
-    """Where on this machine the store is, if it is at a path."""
+    """The path of the store on this machine, if it has one."""
     scheme, _, rest = url.partition(":")
     if scheme not in HERE:
         return None
@@ -22,8 +23,8 @@ def place(url: str) -> Path | None:
 
 
 def shown(url: str) -> str:
-    """The URL as it may be printed: of a server, where it is and nothing else; not even that
-    where a stray character could make a part of a password look like a part of the address."""
+    """The URL without credentials and options. A server's address is left out too if a stray
+    character could make part of a password look like part of the address."""
     scheme, _, rest = url.partition(":")
     if scheme in HERE or not rest:
         return url
@@ -32,8 +33,8 @@ def shown(url: str) -> str:
 
 
 def address(url: str) -> str:
-    """Which store a URL means, whatever folder it is read in: an absolute path, or the address of
-    a database server. No user, password or option is part of it."""
+    """Identify the store of a URL, independent of the working directory: an absolute path, or the
+    address of a database server, without user, password and options."""
     path = place(url)
     if path is None:
         return shown(url)

@@ -1,8 +1,8 @@
-"""Anchors: the links of logs, to be kept where nobody can change them together with the store.
+"""Anchors: links of logs, kept outside the store as evidence.
 
-Whoever may write to a whole database can alter an event and compute all links anew. They cannot
-do so to an anchor that is kept elsewhere: it says which link an event had, and with it, what all
-events before it were.
+Someone with write access to the whole database can alter an event and recompute all links. They
+cannot change an anchor that is kept elsewhere: it records the link of an event, and thereby all
+events before it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..log.codec import LIMITS
 from ..log.events import Key
 from .port import Damage, Store, wall_clock
 
-GONE = "the log that was anchored is gone: it was deleted, or deleted and begun anew"
-OTHER = "has not the link that was anchored: it, or something before it, was altered"
+GONE = "the log that was anchored is gone: it was deleted, or deleted and created again"
+OTHER = "does not have the anchored link: this event or an earlier one was altered"
 
 
 class Anchor(Struct, frozen=True, kw_only=True):
-    """Which link event `seq` of a log had at a time (UTC in ms)."""
+    """The link that event `seq` of a log had at a time (UTC in ms)."""
 
     tenant: str
     session: str
@@ -41,13 +41,13 @@ class Anchor(Struct, frozen=True, kw_only=True):
 async def anchors(
     store: Store, tenant: str, session: str | None = None
 ) -> AsyncGenerator[Anchor, None]:
-    """The anchors of a tenant's logs, or of one session's, as they are now. A log that only an
-    older program has written to has none."""
+    """The current anchors of a tenant's logs, or of one session's. A log that was written only by
+    an older program has none."""
     async with aclosing(_rows(store, tenant, session)) as rows:
         async for row in rows:
             link = row.link
             if link is None:
-                with suppress(LogReplaced, SessionNotFound):  # it went meanwhile
+                with suppress(LogReplaced, SessionNotFound):  # it was deleted meanwhile
                     link = await store.link(row.key, row.head, log=row.log)
             if link is not None:
                 yield Anchor(
@@ -78,7 +78,7 @@ async def _rows(store: Store, tenant: str, session: str | None) -> AsyncGenerato
 
 
 async def held(store: Store, kept: Iterable[Anchor]) -> AsyncGenerator[Damage, None]:
-    """Hold a store against anchors: what is not as it was when they were taken."""
+    """Compare a store with anchors, and report what changed since they were taken."""
     for anchor in kept:
         try:
             found = await _compared(store, anchor)
@@ -92,7 +92,7 @@ async def _compared(store: Store, anchor: Anchor) -> Damage | None:
     key, seq = anchor.key, anchor.seq
     row = await store.row(key)
     if row is not None and seq > row.head and row.log == anchor.log:
-        detail = f"up to {seq}, which was anchored"
+        detail = f"up to {seq}, which is anchored"
         return Damage(problem="missing", detail=detail, key=key, seq=row.head + 1)
     if await store.link(key, seq, log=anchor.log) == anchor.link:
         return None

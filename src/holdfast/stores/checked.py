@@ -1,8 +1,8 @@
-"""The checks of arguments that all stores share, in front of every method of the port.
+"""The argument checks that all stores share; they run before every method of the port.
 
 A store that inherits `CheckedStore` implements the methods of `holdfast.Store` without checking
-their arguments: each method is called only with values that every store can keep. All stores
-therefore reject the same values with the same `InvalidValue`.
+their arguments: each method receives only values that every store can keep. All stores therefore
+reject the same values with the same `InvalidValue`.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _delete(target: Scope | Key, *, fence: Lease | None = None) -> None:
     if fence is not None and isinstance(target, Scope):
         raise InvalidValue(
             field="fence",
-            problem="guards one thread, and target is a whole session",
-            remedy="delete by Key, or without fence",
+            problem="applies to one thread, but target is a whole session",
+            remedy="pass a Key as target, or omit fence",
         )
 
 
@@ -106,8 +106,8 @@ def _claim(tenant: str, name: str, owner: Scope, **_: Any) -> None:
     if owner.tenant != tenant:
         raise InvalidValue(
             field="owner",
-            problem=f"is of tenant {owner.tenant!r}, and the claim of {tenant!r}",
-            remedy="claim names within one tenant",
+            problem=f"belongs to tenant {owner.tenant!r}, but the claim to {tenant!r}",
+            remedy="claim the name in the owner's tenant",
         )
 
 
@@ -128,7 +128,7 @@ def _put_draft(key: Key, message: str, offset: int, text: str, **_: Any) -> None
         check_size("text", text.encode(), LIMITS.draft_bytes)
     except UnicodeEncodeError as error:
         raise InvalidValue(
-            field="text", problem="holds a lone surrogate", remedy="pass valid Unicode"
+            field="text", problem="contains a lone surrogate", remedy="pass valid Unicode"
         ) from error
 
 
@@ -137,7 +137,9 @@ def _put_blob(scope: Scope, data: bytes, *, sha256: str | None = None) -> None:
     check_size("data", data, LIMITS.blob_bytes)
     if sha256 is not None and not is_sha256(sha256):
         raise InvalidValue(
-            field="sha256", problem=f"is {sha256!r}", remedy="pass 64 hexadecimal digits"
+            field="sha256",
+            problem=f"must be 64 hexadecimal digits, got {sha256!r}",
+            remedy="pass a SHA-256",
         )
 
 

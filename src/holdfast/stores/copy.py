@@ -1,8 +1,8 @@
 """Copying and moving sessions from one store to another, through the port alone.
 
-A thread is measured, restored, and measured again on the other side. What is there already
-is compared and never overwritten, so a copy that was cut is finished by running it again.
-A move seals the source before it reads what it takes.
+A thread is measured, restored, and measured again in the target. What already exists in the target
+is compared and never overwritten, so running an interrupted copy again completes it. A move seals
+the source before it reads it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from .measure import (
 )
 from .port import Lease, Store, wall_clock
 
-DRIVER = "holdfast copy"  # who holds the leases while threads are sealed
+DRIVER = "holdfast copy"  # holder of the leases while threads are sealed
 LEASE = 60.0  # seconds
 
 
 class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one thread. `closed` events were added to the copy, so that nothing in
-    it is open; `new` is what is not there, and was not copied either."""
+    """The result for one thread. `closed` counts the events that were added to close what was open;
+    `new` says that the thread does not exist in the target and was not copied."""
 
     thread: str
     status: Literal["copied", "same", "new", "conflict"]
@@ -59,8 +59,8 @@ class ThreadCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SessionCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one session. `blobs` and `claims` count what was not there before;
-    `held` are names that another session holds there."""
+    """The result for one session. `blobs` and `claims` count what did not exist in the target;
+    `held` lists names that another session holds there."""
 
     source: Scope
     target: Scope
@@ -72,7 +72,7 @@ class SessionCopy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Job(Struct, frozen=True, kw_only=True):
-    """What a copy is from, to, and how."""
+    """The source, the target and the mode of a copy."""
 
     source: Store
     target: Store
@@ -86,8 +86,8 @@ class _Job(Struct, frozen=True, kw_only=True):
 
 
 async def sessions_of(store: Store, tenant: str) -> AsyncGenerator[Scope, None]:
-    """Every session of a tenant once, the oldest first. One without a thread `main` is not
-    among them: name it."""
+    """Every session of a tenant once, oldest first. A session without a thread `main` is not
+    listed: name it."""
     query = Query(tenant=tenant, order="created", newest_first=False)
     cursor = None
     while True:
@@ -110,16 +110,16 @@ async def copy_session(
 ) -> SessionCopy:
     """Copy a session with its threads, blobs and names, into `tenant` if one is given.
 
-    Events keep number, id and time, and forks share again. When a thread differs from the
-    one that is there, or a name is taken, that is a conflict and nothing is written.
+    Events keep number, id and time, and forks share events again. If a thread differs from the one
+    in the target, or a name is taken, that is a conflict and nothing is written.
 
-    Nothing is left open in a plain copy: what waits is settled as `abandoned`, a run that is
-    going ends as `interrupted`, so that nothing is approved or done twice. A move takes all
-    as it is and leaves the source sealed: `LeaseHeld` while somebody drives it, `SessionMoved`
-    when it was moved elsewhere. A copy that was cut is finished by the same call.
+    A plain copy leaves nothing open: pending items are settled as `abandoned` and an active run
+    ends as `interrupted`, so that nothing is approved or done twice. A move keeps everything as it
+    is and leaves the source sealed. It raises `LeaseHeld` while the session has a driver, and
+    `SessionMoved` if it was moved elsewhere. Repeat the call to complete an interrupted copy.
 
-    `StoreError` when the source changes under the copy, or when what was written does not
-    read back the same. `progress` is told of events that were written.
+    Raises `StoreError` if the source changes during the copy, or if what was written does not read
+    back the same. `progress` is called with the number of events written.
     """
     there = Scope(scope.tenant if tenant is None else tenant, scope.session)
     check_key(scope)
@@ -146,10 +146,10 @@ async def copy_session(
 async def undo_move(
     source: Store, target: Store, scope: Scope, *, tenant: str | None = None
 ) -> int:
-    """Open the threads again that a move to `target` sealed; returns how many.
+    """Reopen the threads that a move to `target` sealed; returns how many.
 
-    `SessionExists` when the target has any of it (delete it there first), `SessionMoved` when
-    it was moved elsewhere: a session never goes on in two places.
+    Raises `SessionExists` if the target has any part of the session (delete it there first), and
+    `SessionMoved` if the session was moved elsewhere: a session never continues in two places.
     """
     there = Scope(scope.tenant if tenant is None else tenant, scope.session)
     name = await place_name(target, scope, there)
@@ -165,7 +165,7 @@ async def undo_move(
 
 
 async def place_name(store: Store, scope: Scope, there: Scope) -> str:
-    """The store as `session.moved` names it, without credentials."""
+    """The store as `session.moved` records it, without credentials."""
     info = store.info()
     place = info.location
     if info.kind in ("sqlite", "file"):
@@ -182,12 +182,12 @@ async def _compare(job: _Job, logs: Sequence[MeasuredLog]) -> dict[str, ThreadCo
 
 
 async def _compare_one(job: _Job, log: MeasuredLog) -> ThreadCopy:
-    """What a thread of the target is to the one of the source. It may go on: after a move,
-    and in a plain copy, it lives its own life."""
+    """Compare a thread of the target with that of the source. The target may have more events:
+    after a move, and after a plain copy, it continues independently."""
 
     def found(status: Literal["same", "new", "conflict"], detail: str | None = None) -> ThreadCopy:
         if detail is not None and row is not None and row.sealed is not None:
-            detail += "; it was moved away from there, delete what is left of it there first"
+            detail += "; the session was moved away from the target: delete its remains there first"
         return ThreadCopy(thread=log.thread, status=status, events=log.end, detail=detail)
 
     key = job.key(log.thread)
@@ -200,7 +200,7 @@ async def _compare_one(job: _Job, log: MeasuredLog) -> ThreadCopy:
     if row.head < log.end:
         return found("conflict", f"the target has only the first {row.head} events")
     if job.move and log.row.sealed is None and row.head > log.end:
-        return found("conflict", f"the target goes on after event {log.end}")
+        return found("conflict", f"the target continues after event {log.end}")
     return found("same")
 
 
@@ -250,7 +250,7 @@ def _result(
 async def _write(
     job: _Job, logs: Sequence[MeasuredLog], found: dict[str, ThreadCopy]
 ) -> dict[str, ThreadCopy]:
-    """Restore the threads that are not there yet."""
+    """Restore the threads that the target does not have yet."""
     done = dict(found)
     for log, parent in placed(logs):
         base = base_of(job.there, log.chain[log.shared]) if log.shared else None
@@ -261,23 +261,23 @@ async def _write(
                 done[log.thread] = await _restore(job, log, Parent(base.thread, log.shared))
             else:
                 done[log.thread] = await _restore(job, log, parent)
-        # Also what an earlier copy left that was cut.
+        # Includes what an earlier, interrupted copy left.
         if base is not None and parent is None and await job.target.row(base) is not None:
             await job.target.delete(base)
     return done
 
 
 def base_of(scope: Scope, chain: bytes) -> Key:
-    """Where the beginning of a fork is put whose parent is gone, as long as it takes to restore
-    the fork."""
+    """The temporary thread for the beginning of a fork whose parent is gone, while the fork is
+    restored."""
     return Key(scope.tenant, scope.session, f"base:{chain.hex()[:32]}")
 
 
 async def restore_base(
     store: Store, base: Key, events: AsyncGenerator[Event, None], shared: int
 ) -> None:
-    """Write what a fork shared with a parent that is gone, so that it can share it again;
-    the last event keeps drivers away until this thread is deleted too."""
+    """Write the events that a fork shared with a parent that is gone, so that the fork can share
+    them again. The last event keeps drivers away until this thread is deleted."""
 
     async def closed() -> AsyncGenerator[Event, None]:
         async with aclosing(events):
@@ -296,7 +296,7 @@ async def _restore(job: _Job, log: MeasuredLog, parent: Parent | None) -> Thread
     try:
         await job.target.restore(key, _events(job, log, after, log.end, added), parent=parent)
     except SessionExists:
-        return await _compare_one(job, log)  # somebody else was faster
+        return await _compare_one(job, log)  # another copy was faster
     await _check_copy(job, log, added)
     return ThreadCopy(thread=log.thread, status="copied", events=log.end, closed=len(added))
 
@@ -304,7 +304,7 @@ async def _restore(job: _Job, log: MeasuredLog, parent: Parent | None) -> Thread
 async def _events(
     job: _Job, log: MeasuredLog, after: int, end: int, added: Iterable[Event]
 ) -> AsyncGenerator[Event, None]:
-    """The source's events, which must be those that were measured, and what is added."""
+    """The source's events, which must match the measurement, and the added events."""
     async with aclosing(measured(job.source, log, after=after, end=end)) as events:
         async for event in events:
             yield event
@@ -314,7 +314,7 @@ async def _events(
 
 
 async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> None:
-    """Hold both sides against what was measured."""
+    """Compare both sides with the measurement."""
     key = job.key(log.thread)
     chain = log.chain[log.end]
     if await chain_of(job.source, log.row.key, log.end, log.row.log) != chain:
@@ -326,20 +326,20 @@ async def _check_copy(job: _Job, log: MeasuredLog, added: Sequence[Event]) -> No
     if row is None or await chain_of(job.target, key, head, row.log) != chain:
         raise failed(log, "did not read back the same: delete the copy, then copy it again")
     if row.head == head and _bare(log.row, added) != _bare(row, log.tail):
-        raise failed(log, "is listed otherwise than its source: holdfast verify tells more")
+        raise failed(log, "has another row than its source: run `holdfast verify` for details")
 
 
 def _bare(row: Row, more: Sequence[Event]) -> Row:
-    """A row after `more` events, without what may differ between a log and its copy. What
-    seals the one and what closes the other do not touch the same fields."""
+    """A row after `more` events, without the fields that may differ between a log and its copy.
+    Sealing the source and closing the copy change different fields."""
     if more:
         row = catalog.apply(row, more, [catalog.project(event) for event in more])
     return replace(row, tenant="", log="", head=0, last=0, link=None)
 
 
 async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
-    """Take the session's names: those that were not its own yet, or, with nothing taken, those
-    that another session holds."""
+    """Claim the session's names; return those that are new, or, if none were claimed, those that
+    another session holds."""
     have = set(await job.target.claims(job.there))
     taken: list[str] = []
     held: list[str] = []
@@ -354,7 +354,7 @@ async def _claim(job: _Job) -> tuple[list[str], tuple[str, ...]]:
 
 
 async def _give_up(job: _Job, names: Sequence[str]) -> None:
-    """Leave no name taken for a session of which nothing arrived."""
+    """Release the names of a session if nothing of it arrived."""
     with suppress(HoldfastError):
         if not await threads_of(job.target, job.there):
             await _unclaim(job, names)
@@ -385,12 +385,12 @@ async def _check_move(job: _Job, logs: Sequence[MeasuredLog]) -> None:
         row = await job.target.row(job.key(log.thread))
         if row is not None and row.log == log.row.log:
             raise InvalidValue(
-                field="target", problem="is the store that it moves from", remedy="name another"
+                field="target", problem="is the store that the session is in", remedy="name another"
             )
 
 
 async def _move(job: _Job) -> dict[str, ThreadCopy]:
-    """Seal and copy, again if a thread was begun meanwhile."""
+    """Seal and copy; repeat if a thread was created meanwhile."""
     name = await place_name(job.target, job.scope, job.there)
     done: dict[str, ThreadCopy] = {}
     while True:
@@ -408,8 +408,8 @@ async def _move(job: _Job) -> dict[str, ThreadCopy]:
 
 
 async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) -> None:
-    """Seal every open thread, unless one has a driver (`LeaseHeld`). `actor` is recorded as who did
-    it."""
+    """Seal every open thread, unless one has a driver (`LeaseHeld`). `actor` is recorded as the
+    actor."""
     while open := [row for row in await threads_of(store, scope) if row.sealed is None]:
         await _tell(store, open, "session.moved", {"to": to}, actor)
 
@@ -417,8 +417,7 @@ async def seal(store: Store, scope: Scope, to: str, actor: str | None = None) ->
 async def unseal(
     store: Store, scope: Scope, to: str, reason: str, *, threads: Collection[str] | None = None
 ) -> int:
-    """Open the threads again, or some of them, that were sealed because of a move to `to`; returns
-    how many."""
+    """Reopen the threads, or some of them, that were sealed by a move to `to`; returns how many."""
     sealed = [
         row
         for row in await threads_of(store, scope)

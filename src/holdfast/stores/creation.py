@@ -1,5 +1,5 @@
-"""Creating a store for a command that may fail: its files, and the folders that were created for
-them, are removed again if no session is in it. Databases on a server stay as they are."""
+"""Creating a store for a command that may fail. If the new store has no session in the end, its
+files, and the folders created for them, are removed. Databases on a server are left alone."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ AROUND = ("", "-wal", "-shm", "-journal", ".lock")  # the files of a SQLite stor
 
 
 class StoreCreation:
-    """A block that may create the store at a URL: use it with `with` or `async with`. A store on
-    this machine that did not exist before is removed when the block raises an `Exception`, or
-    `drop` is set; so are missing folders above it, which `folders` creates. A store that has a
-    session, or that another process has open, stays."""
+    """A block that may create the store at a URL: use it with `with` or `async with`. If a store on
+    this machine did not exist before, it is removed when the block raises an `Exception` or `drop`
+    is set; so are missing parent folders, which `folders` creates. A store that has a session, or
+    that another process has open, stays."""
 
     def __init__(self, url: str, *, folders: bool = False) -> None:
         self._path = place(url)
@@ -52,7 +52,7 @@ class StoreCreation:
             return
         with contextlib.suppress(OSError, sqlite3.Error):
             remove_unused(self._path, file=self._file)
-        for folder in self._missing:  # the innermost first; only what is empty goes
+        for folder in self._missing:  # innermost first; only empty folders are removed
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
@@ -95,7 +95,7 @@ def _used(database: Path) -> bool:
 
 
 def _alone(database: Path) -> bool:
-    """Whether no other process has the database open: only then SQLite removes its journal."""
+    """Whether no other process has the database open. Only then does SQLite remove its journal."""
     with closing(sqlite3.connect(str(database), timeout=0)) as conn:
         try:
             return bool(conn.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",))

@@ -8,8 +8,9 @@ from ..errors import WrongLoop
 
 
 class OwnLoop:
-    """The loop that `what` belongs to: the one that runs now, or the first that it is checked on.
-    What holds nothing of a loop is `free` to change once that is closed."""
+    """The event loop that `what` belongs to: the running one, or the first one that it is checked
+    on. An object that holds no resources of its loop is `free` to change once that loop is
+    closed."""
 
     __slots__ = ("_free", "_loop", "_what")
 
@@ -18,7 +19,7 @@ class OwnLoop:
         self._loop = None if free else _running()
 
     def check(self) -> None:
-        """Reject the use on another loop (`WrongLoop`); code that runs on none may read."""
+        """Reject use on another loop (`WrongLoop`); code outside any loop may read."""
         running = _running()
         if running is self._loop or running is None:
             return

@@ -1,14 +1,14 @@
-"""The links of a log: each event is bound to all events before it. Pure, but for salts.
+"""The links of a log: each event is bound to all events before it. Pure, except for salts.
 
-The **link** of an event is a SHA-256 over the link before it, a mark, and the event without its
+The **link** of an event is a SHA-256 over the previous link, a mark, and the event without its
 data: number, id, kind, version, run, actor, cause and time. The **mark** is a SHA-256 over a salt
-and the event's hash, so it binds the data. When the data are erased the salt goes with them: the
-mark stays, the links still hold, and nothing can be learned from it about what was erased. A log
-begins with a link of its own name, and a fork with that of the event at which it left.
+and the event's hash, so it binds the data. When the data is erased, the salt is erased too: the
+mark stays, the links remain valid, and the mark reveals nothing about the erased data. A log begins
+with a link of its own name, and a fork with the link of the event at which it left its parent.
 
-What is kept with an event is a byte and what it says: `w`, salt and link; `e`, mark and link, of
-one whose data are erased; `x` and a link, of one that was damaged and is erased now. Events that an
-older program wrote have nothing.
+A format byte and its content are stored with each event: `w`, salt and link; `e`, mark and link, if
+the data is erased; `x` and a link, if the event was damaged and then erased. Events that an older
+program wrote have nothing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ..log.events import Event, Key, NewEvent
 from .port import Damage
 
 SALT = 16
-BROKEN = "does not agree with its link: it, or something before it, was altered, removed or moved"
-BARE = "has no link, and the one before it has: an older program wrote it, or somebody by hand"
-ENDED = "is not the event that the log ended with: something was removed or put there"
+BROKEN = "does not match its link: this event or an earlier one was altered, removed or moved"
+BARE = "has no link, but the event before it has: it was written by an older program or by hand"
+ENDED = "is not the last event of the log: events were removed or added"
 
 _encode = msgspec.json.Encoder().encode
 _envelope = attrgetter("seq", "id", "kind", "v", "run", "actor", "cause", "at")
@@ -38,18 +38,18 @@ _sha256 = hashlib.sha256
 
 
 class Seal(NamedTuple):
-    """What an event is bound by: its hash, and the salt of its mark."""
+    """What binds an event: its hash, and the salt of its mark."""
 
     hash: bytes
     salt: bytes
 
     def of(self, event: NewEvent) -> Seal:
-        """The same for an event whose data are others now that it has its number."""
+        """The same for an event whose data changed when it got its number."""
         return Seal(fingerprint(event), self.salt)
 
 
 def seals(events: Sequence[NewEvent]) -> list[Seal]:
-    """The seals of events that are to be appended; new ones each time."""
+    """New seals for events that are about to be appended."""
     salts = os.urandom(SALT * len(events))
     return [
         Seal(fingerprint(event), salts[SALT * n : SALT * (n + 1)]) for n, event in enumerate(events)
@@ -57,23 +57,23 @@ def seals(events: Sequence[NewEvent]) -> list[Seal]:
 
 
 def origin(key: Key, log: str, after: int = 0, base: bytes = b"") -> bytes:
-    """What the first event of a log follows; `after` and `base` are the number and the link at
-    which it left another, or the number behind which its links begin."""
+    """The link before the first event of a log. `after` and `base` are the number and the link at
+    which it was forked from another log, or the number after which its links begin."""
     named = _encode(("holdfast", 1, key.tenant, key.session, key.thread, log, after))
     return _sha256(named + base).digest()
 
 
 def anew(log: str, after: int) -> bytes:
-    """The start of a chain of links after a number of a log. It does not include the key: a deleted
-    log whose events a fork still shares has none."""
+    """The start of a chain of links after a number of a log. It does not include the key, since a
+    deleted log whose events a fork still shares has no key."""
     return origin(Key("", "", ""), log, after)
 
 
 def linked(
     row: Row, events: Sequence[Event], given: Sequence[Seal]
 ) -> tuple[list[bytes], str | None]:
-    """What is kept with each of the events that come next in the log of `row`, and the link
-    that the log ends with then."""
+    """What is stored with each of the next events of the log of `row`, and the link of the log
+    after them."""
     if not events:
         return [], row.link
     link = _read(row.link) or anew(row.log, row.head)
@@ -101,8 +101,8 @@ def _link(before: bytes, mark: bytes, event: Event) -> bytes:
 
 
 def erased(kept: bytes | None, hash: bytes, *, damaged: bool = False) -> bytes | None:
-    """What is kept with an event whose data, which had this hash, are erased now; with `damaged`,
-    because the event is not what it was, and what follows from it is taken as it is."""
+    """What is stored with an event whose data, which had this hash, is erased now. With `damaged`,
+    the event itself was altered, and its link is taken as it is."""
     if kept is None or damaged:
         return kept and b"x" + link_in(kept)
     if kept[:1] != b"w":
@@ -122,7 +122,7 @@ def ending(kept: bytes | None) -> str | None:
 
 
 class LinkWalk:
-    """Walks along the events of a log and reports where one does not follow from those before it.
+    """Walks along the events of a log and reports each that does not follow from those before it.
     If an older program wrote the log, its row has no link, and the chain may begin again after any
     number."""
 
@@ -135,18 +135,18 @@ class LinkWalk:
         deleted: str | None = None,
         lossy: bool = False,
     ) -> None:
-        """Before the events behind `after`, which are the log's own, or those that a `deleted` one
-        left to it. `left` is what is kept with the event at which a fork left its parent; None
-        where that is not known. With `lossy`, something may stand for an event that is lost."""
+        """The state before the events after `after`, which are the log's own, or those that a
+        `deleted` log left to it. `left` is what is stored with the event at which a fork left its
+        parent; None if unknown. With `lossy`, a placeholder may replace a lost event."""
         self._row = row
         self._log, self._lossy = deleted or row.log, lossy
         begun = None if left is None else origin(row.key, row.log, after, link_in(left))
         self._before = begun
-        self._linked = False  # whether the last event had one
-        self._bare = False  # or had none, and that was not told
+        self._linked = False  # whether the last event had a link
+        self._bare = False  # or had none, and that was not reported
 
     def look(self, event: Event, hash: bytes, kept: bytes | None) -> list[Damage]:
-        """What is wrong with the next event, whose data agree with its hash."""
+        """The problem with the next event, whose data matches its hash."""
         before, was_linked = self._before, self._linked
         self.skip(kept)
         if kept is None:
@@ -159,7 +159,7 @@ class LinkWalk:
             self._bare = True
             return []
         if not (was_linked and is_blank(event)):
-            self._before = b""  # what follows begins anew
+            self._before = b""  # the chain begins anew after it
         self._bare = not was_linked
         return [self._found("unlinked", BARE, event.seq)] if was_linked else []
 
@@ -182,7 +182,7 @@ class LinkWalk:
         self.skip(None)
 
     def end(self) -> list[Damage]:
-        """What is wrong with where the log ends."""
+        """The problem with the end of the log."""
         link = self._row.link
         ends = not self._bare and (not self._before or _read(link) == self._before)
         sound = link is None or ends

@@ -1,5 +1,5 @@
-"""What a session is made of, read through the port: a chain of hashes over each log, where
-forks left their parents, and what is open in it. `copy` writes by it and checks by it."""
+"""The measurement of a session, read through the port: a chain of hashes over each log, where forks
+left their parents, and what is open. `copy` writes and checks by it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from ..log.state import State, fold
 from .port import Store
 
 START = bytes(32)  # the chain before the first event
-SOME, SIZE = 256, 1 << 20  # events that are folded at a time, and bytes of data
+SOME, SIZE = 256, 1 << 20  # events to fold at a time, and bytes of data
 
 
 class MeasuredLog(Struct, frozen=True, kw_only=True):
-    """One log, measured up to `end`; what follows, `tail`, only says where it was moved.
-
-    `chain` has the hash of the events up to a number, for `end` and for the numbers that
-    were asked for. Events up to `shared` belong to the log that this one was forked from.
-    """
+    """One log, measured up to `end`; the events after it, `tail`, only record where it was moved.
+    `chain` has the hash of the events up to a number, for `end` and for the requested numbers.
+    Events up to `shared` belong to the log that this one was forked from."""
 
     row: Row
     end: int
@@ -42,7 +40,7 @@ class MeasuredLog(Struct, frozen=True, kw_only=True):
 
 
 def link(chain: bytes, event: Event) -> bytes:
-    """The chain with one more event: all of its fields count."""
+    """The chain extended by one event, over all of its fields."""
     rest = msgspec.json.encode((event.seq, event.at, event.run, event.actor, event.cause))
     return hashlib.sha256(chain + fingerprint(event) + rest).digest()
 
@@ -57,7 +55,7 @@ async def chain_of(store: Store, key: Key, end: int, log: str | None = None) -> 
 
 
 async def threads_of(store: Store, scope: Scope) -> list[Row]:
-    """The rows of all threads of a session, the oldest first."""
+    """The rows of all threads of a session, oldest first."""
     query = Query(tenant=scope.tenant, session=scope.session, order="created", newest_first=False)
     rows: list[Row] = []
     cursor = None
@@ -71,8 +69,8 @@ async def threads_of(store: Store, scope: Scope) -> list[Row]:
 async def survey(
     store: Store, scope: Scope, threads: Collection[str] | None = None
 ) -> list[MeasuredLog]:
-    """Every log of a session, or those of some threads, measured; what is appended meanwhile is
-    left out. Raises `SessionNotFound` when one is missing, `LogDamaged` when one cannot be read."""
+    """Measure every log of a session, or those of some threads; events appended meanwhile are left
+    out. Raises `SessionNotFound` if one does not exist, `LogDamaged` if one cannot be read."""
     rows = await threads_of(store, scope)
     if not rows:
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
@@ -86,11 +84,11 @@ async def survey(
         missing = {log.shared for log in logs if log.shared} - marks
         if not missing:
             return logs
-        marks |= missing  # a fork whose first event does not say where it left
+        marks |= missing  # a fork whose first event does not record where it left
 
 
 async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
-    """The first `upto` events of a log, measured as if it had none after them."""
+    """The first `upto` events of a log, measured as if it ended there."""
     row = await store.row(key)
     if row is None:
         raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
@@ -117,8 +115,8 @@ async def prefix(store: Store, key: Key, upto: int) -> MeasuredLog:
 async def measured(
     store: Store, log: MeasuredLog, *, after: int = 0, end: int | None = None
 ) -> AsyncGenerator[Event, None]:
-    """The events of a log, which must be those that were measured. `StoreError` at the end when
-    they are not: what was made of them must be thrown away."""
+    """The events of a log, which must match the measurement. Raises `StoreError` at the end if they
+    do not: then discard the result."""
     end = log.end if end is None else end
     chain = log.chain.get(after, START)
     read = store.read(log.row.key, after=after, before=end + 1, log=log.row.log)
@@ -131,7 +129,7 @@ async def measured(
 
 
 def failed(log: MeasuredLog, problem: str) -> StoreError:
-    """A copy of a log that cannot be trusted."""
+    """The error for a copy of a log that cannot be trusted."""
     row = log.row
     return StoreError(problem=f"thread {row.thread!r} of session {row.session!r} {problem}")
 
@@ -162,7 +160,7 @@ async def _measure(store: Store, row: Row, marks: Collection[int]) -> MeasuredLo
 
 
 async def _tail(store: Store, row: Row) -> tuple[Event, ...]:
-    """The event that sealed a log, and what came with it."""
+    """The event that sealed a log, and the events appended with it."""
     found: list[Event] = []
     if row.sealed is None:
         return ()
@@ -176,7 +174,7 @@ async def _tail(store: Store, row: Row) -> tuple[Event, ...]:
 
 
 async def _shared(store: Store, row: Row) -> int:
-    """How many events a fork shares: its row counts the bytes of its own ones alone."""
+    """How many events a fork shares. Its row counts only the bytes of its own events."""
     left = row.bytes
     read = store.read(row.key, before=row.head + 1, reverse=True, log=row.log)
     async with aclosing(read) as events:
@@ -185,21 +183,21 @@ async def _shared(store: Store, row: Row) -> int:
                 return event.seq
             left -= len(event.data)
     raise StoreError(
-        problem=f"what lists show of thread {row.thread!r} of session {row.session!r} does not "
-        "agree with its log: holdfast repair rebuilds it"
+        problem=f"the row of thread {row.thread!r} of session {row.session!r} does not "
+        "match its log: run `holdfast repair` to rebuild it"
     )
 
 
 def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None]]:
-    """The logs in an order in which they can be restored, each with the thread before it that
-    it can share its beginning with. A fork that has none (its parent is gone) has None."""
+    """The logs in an order in which they can be restored, each with an earlier thread that it can
+    share its beginning with. A fork whose parent is gone has None."""
     order: list[tuple[MeasuredLog, Parent | None]] = []
     offers: dict[tuple[int, bytes], str] = {}
     left = list(logs)
     while left:
         wanted = [(log.shared, log.chain.get(log.shared, START)) for log in left]
         ready = [i for i, at in enumerate(wanted) if at[0] == 0 or at in offers]
-        if not ready:  # what is longest can be the parent of the others
+        if not ready:  # the longest can be the parent of the others
             ready = [max(range(len(left)), key=lambda i: wanted[i][0])]
         for i in ready:
             parent = offers.get(wanted[i])
@@ -211,7 +209,8 @@ def placed(logs: Sequence[MeasuredLog]) -> list[tuple[MeasuredLog, Parent | None
 
 
 def closing(log: MeasuredLog, now: int) -> list[Event]:
-    """What must follow a log so that nothing in it waits, runs or is due; always the same."""
+    """The events that close a log, so that nothing in it is pending, running or due; always the
+    same for the same log."""
     events = [
         NewEvent.of(
             "pending.settled",
@@ -233,7 +232,7 @@ def closing(log: MeasuredLog, now: int) -> list[Event]:
 
 
 def run_ended(run: str | None = None, *, id: str | None = None) -> NewEvent:
-    """The event that makes a log stop waiting for a driver."""
+    """The event after which a log no longer needs a driver."""
     ended = {"status": "interrupted", "error": "copied"}
     return NewEvent.of("run.finished", ended, run=run, id=id or new_id())
 

@@ -1,6 +1,6 @@
-"""A store in this process's memory: the reference for what every store does.
+"""A store in this process's memory: the reference for the behaviour of every store.
 
-Nothing here awaits between a check and its write; that is this store's transaction.
+Nothing here awaits between a check and its write, which makes each call a transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .rules import APART, Extension, LeaseState
 
 @dataclass(eq=False)
 class _Log:
-    """One log; numbers up to `shared` are its base's."""
+    """One log; numbers up to `shared` belong to its base."""
 
     row: Row
     base: _Log | None = None
@@ -183,7 +183,9 @@ class MemoryStore(CheckedStore):
         rules.check_at(parent.row, at)
         if (seq := parent.known(first.id)) is not None and seq <= at:
             raise InvalidValue(
-                field="first", problem="has the id of a shared event", remedy="use a new id"
+                field="first",
+                problem="has the id of an event in the shared history",
+                remedy="use a new id",
             )
         now = self._clock()
         row = rules.new_row(target, now, at=at, base=links.link_in(parent.kept(at)))
@@ -479,5 +481,6 @@ def _verify_events(key: Key, log: _Log, upto: int, walk: links.LinkWalk) -> Iter
 
 
 def _copied(row: Row) -> Row:
-    """The row as another store would give it out: whatever is done to it stays there."""
+    """A copy of the row, as another store would return it, so that changes to it stay with the
+    caller."""
     return msgspec.json.decode(msgspec.json.encode(row), type=Row)

@@ -1,4 +1,4 @@
-"""Which schema a store has, without changing it. Opening a store is what migrates it."""
+"""The schema version of a store, read without changing it. Opening a store migrates it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .sqlite import schema
 
 
 class SchemaState(Struct, frozen=True):
-    """The schema that a store has, 0 for an empty one, and the one that this program knows."""
+    """The schema version of a store, 0 for an empty one, and the version that this program
+    knows."""
 
     found: int
     known: int
@@ -36,8 +37,8 @@ class SchemaState(Struct, frozen=True):
 
 
 async def schema_of(url: str) -> SchemaState:
-    """The schema of the store at `url`. Makes nothing and migrates nothing."""
-    connect(url)  # refuses an unknown scheme
+    """The schema of the store at `url`. Creates nothing and migrates nothing."""
+    connect(url)  # rejects an unknown scheme
     url, _ = without_vault(url)
     scheme = url.partition(":")[0]
     if scheme == "memory":
@@ -57,7 +58,7 @@ async def schema_of(url: str) -> SchemaState:
 def _in_file(path: str) -> SchemaState:
     if not Path(path).exists():
         return SchemaState(0, schema.VERSION)
-    # Without a journal nobody has it open; then not even an empty journal is to be left behind.
+    # Without a journal no process has it open; then do not leave even an empty journal behind.
     mode = "mode=ro" if Path(path + "-wal").exists() else "immutable=1"
     uri = f"file:{quote(str(Path(path).absolute()))}?{mode}"
     with (
@@ -86,6 +87,6 @@ def _in_folder(path: str) -> SchemaState:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
         raise InvalidValue(
             field="url",
-            problem=f"{path!r} has no format.json that can be read",
+            problem=f"{path!r} has no readable format.json",
             remedy="name the folder of a store",
         ) from error

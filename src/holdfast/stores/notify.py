@@ -1,7 +1,8 @@
-"""Waking followers: who waits for which log, and the loop that `follow` is on every store.
+"""Waking followers: which follower waits for which log, and the loop behind `follow` in every
+store.
 
-What this process appends itself is told to its followers as it stands; what others append is
-said, and looked up in the store.
+Events that this process appends are passed to its followers directly. For events that other
+processes append, followers are woken and read the store.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from ..values.stream_items import CaughtUp
 from .port import Store
 from .rules import Extension, found
 
-MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # told and not yet taken; beyond, the store is asked
+MOST_EVENTS, MOST_BYTES = 256, 1 << 20  # queued for a follower; beyond, it reads the store
 
 
 class Follower:
-    """One who waits for what comes after event `after` of one incarnation of a log."""
+    """A follower that waits for events after number `after` of one incarnation of a log."""
 
     def __init__(self, log: str, after: int) -> None:
         self.log, self.after = log, after
@@ -28,7 +29,7 @@ class Follower:
         self._woken = asyncio.Event()
 
     def tell(self, log: str, events: Sequence[Event]) -> None:
-        """These were appended, one after the other."""
+        """Pass on events that were just appended, in order."""
         self._told += events
         self._bytes += sum([len(event.data) for event in events])
         much = len(self._told) > MOST_EVENTS or self._bytes > MOST_BYTES
@@ -37,7 +38,7 @@ class Follower:
         self._woken.set()
 
     def wake(self, head: int | None = None) -> None:
-        """Something happened; where `head` is given, it is no more than that the log grew."""
+        """Wake the follower. If `head` is given, the log only grew."""
         if head is None or head > (self._told[-1].seq if self._told else self.after):
             self._told, self._bytes, self._look = [], 0, True
             self._woken.set()
@@ -47,11 +48,11 @@ class Follower:
         must be read."""
         if not self._look:
             await self._woken.wait()
-        # Cleared before the store is asked: what is appended meanwhile wakes us again.
+        # Cleared before the store is read: an append meanwhile sets it again.
         self._woken.clear()
         told, self._told, self._bytes = self._told, [], 0
         new = [event for event in told if event.seq > self.after]
-        # Numbers are dense: where one is missing, somebody else was between.
+        # Numbers are dense: if one is missing, another process appended in between.
         gap = any(event.seq != n for n, event in enumerate(new, self.after + 1))
         look, self._look = self._look or gap, False
         return None if look else new
@@ -67,7 +68,7 @@ class Wakes:
         return bool(self._waiting)
 
     def followed(self) -> list[Key]:
-        """The logs that someone follows."""
+        """The logs that have followers."""
         return list(self._waiting)
 
     def add(self, key: Key, follower: Follower) -> None:
@@ -80,7 +81,8 @@ class Wakes:
             self._waiting.pop(key, None)
 
     def tell(self, key: Key, done: Extension | None) -> None:
-        """This process appended to a log; None if it is not known what."""
+        """Notify followers that this process appended to a log; None if the events are not
+        known."""
         for follower in self._waiting.get(key, ()):
             if done is None or not done.fresh:
                 follower.wake()
@@ -88,7 +90,7 @@ class Wakes:
                 follower.tell(done.row.log, done.fresh)
 
     def wake(self, key: Key, head: int | None = None) -> None:
-        """Something happened to a log: it grew up to `head`, or anything."""
+        """Notify followers that a log changed: it grew up to `head`, or anything else happened."""
         for follower in self._waiting.get(key, ()):
             follower.wake(head)
 

@@ -21,7 +21,8 @@ _MODE = re.compile("0?[0-7]{3}")
 
 
 class UrlOption(NamedTuple):
-    """One option: its default, how its text is read, and the remedy for a text that is invalid."""
+    """One option: its default, the function that parses its text, and the remedy for invalid
+    text."""
 
     default: Any
     read: Callable[[str], Any]
@@ -29,7 +30,7 @@ class UrlOption(NamedTuple):
 
 
 def _choice(*values: str) -> UrlOption:
-    """An option with a few values, the first of which is the default."""
+    """An option with a few allowed values; the first is the default."""
 
     def read(text: str) -> str:
         if text not in values:
@@ -97,11 +98,11 @@ OPTIONS: dict[str, dict[str, UrlOption]] = {
     },
     "mongodb": {"patience": _PATIENCE},
 }
-SECRET = ("listen_url",)  # options whose values are never repeated in an error
+SECRET = ("listen_url",)  # options whose values never appear in an error
 
 
 def read_options(kind: str, given: dict[str, str]) -> dict[str, Any]:
-    """The values of all options that a kind of store has; takes those that are `given` out."""
+    """The values of all options of a kind of store; removes them from `given`."""
     return {
         name: _read(name, given.pop(name), option) if name in given else option.default
         for name, option in OPTIONS[kind].items()
@@ -128,7 +129,7 @@ def reject_unknown(kind: str, left: Mapping[str, str]) -> None:
         raise InvalidValue(
             field="url",
             problem=f"has unknown options {sorted(left)}",
-            remedy=f"use {' or '.join(known)}",
+            remedy=f"use only {' or '.join(known)}",
         )
 
 
@@ -139,5 +140,5 @@ def split_url(url: str) -> tuple[str, dict[str, str]]:
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """The options behind the `?` of a URL; the last value of one that is given twice."""
+    """The options after the `?` of a URL; of an option that occurs twice, the last value."""
     return dict(parse_qsl(query, keep_blank_values=True))

@@ -1,4 +1,4 @@
-"""Long logs in bounded pieces: a read as pages, a restore as batches. For every database."""
+"""Long logs in bounded pieces: reads in pages, restores in batches. Shared by all databases."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PAGE_EVENTS = 512
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 << 20
 
-# The incarnation that was read, its events, and what stopped it, if something did.
+# The incarnation that was read, its events, and what stopped the read, if anything.
 Page = tuple[str, list[Event], LogDamaged | None]
 Fetch = Callable[..., Awaitable[Page]]
 
 
 class Numbered(Protocol):
-    """An event, or what will become one."""
+    """An event, or a record that becomes one."""
 
     @property
     def seq(self) -> int: ...
@@ -38,9 +38,8 @@ def dense(
     *,
     reverse: bool,
 ) -> tuple[list[N], LogDamaged | None]:
-    """A page of the numbers after < seq <= upto as far as none is missing in it, and what stopped
-    it: the first gap, or else the `damage` behind what was found. A page without events has a gap
-    where one is wanted."""
+    """The part of a page (after < seq <= upto) that has no gap, and what stopped it: the first gap,
+    or the `damage` after the events found. A page without events has a gap at its first number."""
     wanted = range(upto, after, -1) if reverse else range(after + 1, upto + 1)
     seqs = [event.seq for event in found] + ([] if damage is None else [damage.seq])
     for place, seq in enumerate(wanted[: max(len(seqs), 1)]):
@@ -60,8 +59,8 @@ async def read_in_pages(
     log: str | None,
     inline: bool,
 ) -> AsyncGenerator[Event, None]:
-    """What `read` of the port gives, page by page, all of one incarnation. A page may be short,
-    and only an empty one is the last."""
+    """The port's `read`, page by page, all of one incarnation. A page may be short; only an empty
+    page is the last."""
     while True:
         log, page, damage = await fetch(
             key,

@@ -1,8 +1,8 @@
-"""The port: what a store keeps and promises. One adapter per database implements it.
+"""The store port: what a store keeps and guarantees. One adapter per database implements it.
 
-`holdfast.testing.StoreContract` states these promises as tests. Every method is
-required; none takes a key without its tenant. All raise `InvalidValue` for what is
-outside the limits and `StoreUnavailable` when the backend fails.
+`holdfast.testing.StoreContract` states these guarantees as tests. Every method is required, and
+every key includes a tenant. All methods raise `InvalidValue` for arguments outside the limits and
+`StoreUnavailable` when the backend fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def wall_clock() -> int:
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """The right to drive a thread until `until` (ms). Handed to writes as `fence=`."""
+    """The right to drive a thread until `until` (ms). Passed to writes as `fence=`."""
 
     key: Key
     log: str
@@ -41,7 +41,8 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class Draft(Struct, frozen=True):
-    """The text so far of a message in flight; `message` is the id of the event to come."""
+    """The text so far of a message in progress; `message` is the id of the event that will complete
+    it."""
 
     message: str
     text: str
@@ -76,7 +77,7 @@ class Damage(Struct, frozen=True, kw_only=True):
 
 
 class StoreInfo(Struct, frozen=True, kw_only=True):
-    """What a store is. `location` never holds a credential."""
+    """A description of a store. `location` never contains a credential."""
 
     kind: str
     location: str
@@ -100,13 +101,13 @@ class Store(Protocol):
         log: str | None = None,
         create: bool = False,
     ) -> Appended:
-        """Add events at the end of a log, all or none; returns when they are durable.
+        """Append events to a log, all or none; returns when they are durable.
 
-        Checked in this order: limits; the log exists and is the incarnation `log`
-        (`SessionNotFound`, `LogReplaced`), or `create` begins it; ids already known are
-        skipped and report their numbers, and if all are, that is success; not sealed
-        (`SessionMoved`); `fence` is the newest lease (`LeaseLost`); the head is
-        `expected` (`HeadMoved`). An id means its first content.
+        Checks run in this order: limits; the log exists and is the incarnation `log`
+        (`SessionNotFound`, `LogReplaced`), or `create` begins it; known ids are skipped and report
+        their numbers, and if all ids are known, the call succeeds; the log is not sealed
+        (`SessionMoved`); `fence` is the newest lease (`LeaseLost`); the head is `expected`
+        (`HeadMoved`). An event whose id is known is not compared: the first content stays.
         """
         ...
 
@@ -123,34 +124,35 @@ class Store(Protocol):
     ) -> AsyncGenerator[Event, None]:
         """The events with after < seq < before, in order of number.
 
-        An event that does not agree with its hash, or is missing, raises `LogDamaged` with its
-        number before anything behind it is given; reading on behind it works. With
-        `inline=False` the data of a payload above `info().apart` bytes is
-        `{"apart": {"size": …, "sha256": …}}`: fit to show, not to fold.
+        A missing event, or one that does not match its hash, raises `LogDamaged` with its number
+        before any later event is returned; you can continue reading after it. With `inline=False`
+        the data of a payload above `info().apart` bytes is `{"apart": {"size": …, "sha256": …}}`:
+        suitable for display, not for folding.
         """
         ...
 
     async def link(self, key: Key, seq: int, *, log: str | None = None) -> str | None:
         """The link of an event: 64 hexadecimal digits that bind it to all events before it. The
-        newest event's link is `Row.link`. It never changes, also when data is erased. None if an
+        newest event's link is `Row.link`. It never changes, even when data is erased. None if an
         older program wrote the event."""
         ...
 
     def follow(
         self, key: Key, *, after: int = 0, log: str | None = None
     ) -> AsyncGenerator[Event | CaughtUp, None]:
-        """The events after a number, then one `CaughtUp`, then each new event, for ever.
+        """The events after a number, then one `CaughtUp`, then each new event, without end.
 
-        Nothing is missed or repeated, whichever process appends. Ends with
-        `SessionNotFound` or `LogReplaced` when the log goes.
+        Nothing is missed or repeated, whichever process appends. Raises `SessionNotFound` or
+        `LogReplaced` when the log is deleted or replaced.
         """
         ...
 
     async def fork(self, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-        """Begin `thread` in the same session: it shares events 1…at and adds `first`.
+        """Create `thread` in the same session: it shares events 1…at and adds `first`.
 
-        The shared events keep number, id and time, also when the parent goes. Repeating
-        the call with the same `first` is a no-op; another thread there is `SessionExists`.
+        The shared events keep number, id and time, even when the parent is deleted. Repeating the
+        call with the same `first` has no effect; if another thread has that name, it raises
+        `SessionExists`.
         """
         ...
 
@@ -159,32 +161,32 @@ class Store(Protocol):
     ) -> None:
         """Write a whole log, keeping numbers, ids and times; visible only when complete.
 
-        With `parent`, the events are those after `parent.at`, and the rest is shared with
-        that thread of the session.
+        With `parent`, pass only the events after `parent.at`; the earlier ones are shared with that
+        thread of the session.
         """
         ...
 
     async def erase(
         self, key: Key, seqs: Sequence[int], *, reason: str, fence: Lease | None = None
     ) -> Receipt:
-        """Replace the data of events by `{"erased": reason}`, here and in all forks; the
-        row is projected anew, snapshots are dropped, numbers, ids, kinds and times stay."""
+        """Replace the data of events with `{"erased": reason}`, here and in all forks. The row is
+        rebuilt and snapshots are dropped; numbers, ids, kinds and times stay."""
         ...
 
     async def delete(self, target: Scope | Key, *, fence: Lease | None = None) -> Receipt:
-        """Remove a session with all that it owns, or one thread. Hidden at once; what forks share
-        stays until they go. Interrupted, it is finished by the next delete or purge. Deleting what
-        is not there removes nothing."""
+        """Delete a session with everything it owns, or one thread. It is hidden at once; events
+        that forks share stay until the forks are deleted. The next delete or purge completes an
+        interrupted one. Deleting what does not exist has no effect."""
         ...
 
     async def row(self, key: Key) -> Row | None:
-        """What lists show of a log."""
+        """The row of a log: what lists show of it."""
         ...
 
     async def find(self, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
         """Sessions (rows of threads `main`), or with `query.session` the threads of one.
 
-        A walk oldest first sees every row, those touched meanwhile again at its end.
+        Paging oldest first returns every row; rows that change meanwhile appear again at the end.
         """
         ...
 
@@ -197,12 +199,12 @@ class Store(Protocol):
     async def claim(
         self, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
     ) -> Scope:
-        """Take a unique name for a session, or take it over from `instead_of`, and return
-        the holder. The session may not exist yet."""
+        """Claim a unique name for a session, or take it over from `instead_of`, and return the
+        holder. The session may not exist yet."""
         ...
 
     async def unclaim(self, tenant: str, name: str, owner: Scope) -> None:
-        """Give a name up; nothing happens when `owner` does not hold it."""
+        """Release a name; no effect if `owner` does not hold it."""
         ...
 
     async def claims(self, owner: Scope) -> list[str]:
@@ -210,15 +212,15 @@ class Store(Protocol):
         ...
 
     async def runnable(self, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-        """Logs of these agents that want a driver and have no live lease, longest due first."""
+        """Logs of these agents that need a driver and have no live lease, longest due first."""
         ...
 
     async def acquire(
         self, key: Key, owner: str, *, ttl: float = 15.0, steal: str | None = None
     ) -> Lease:
-        """Take the lease for `ttl` seconds, with a token above all earlier ones.
+        """Acquire the lease for `ttl` seconds, with a token above all earlier ones.
 
-        `LeaseHeld` while another lives, unless `steal` gives a reason.
+        Raises `LeaseHeld` while another lease is live, unless `steal` gives a reason.
         """
         ...
 
@@ -228,7 +230,7 @@ class Store(Protocol):
         ...
 
     async def release(self, lease: Lease, *, head: int | None = None) -> None:
-        """Give the lease back; with `head`, only if nothing came after it (`HeadMoved`)."""
+        """Release the lease; with `head`, only if the log has not grown past it (`HeadMoved`)."""
         ...
 
     async def put_draft(
@@ -239,17 +241,18 @@ class Store(Protocol):
         ...
 
     async def drafts(self, key: Key) -> list[Draft]:
-        """The drafts whose message is not in the log, each by its newest lease."""
+        """The drafts whose message is not in the log, each from its newest lease."""
         ...
 
     async def put_blob(self, scope: Scope, data: bytes, *, sha256: str | None = None) -> BlobRef:
-        """Keep bytes that belong to a session; the same bytes are kept once. With `sha256` they
-        are kept under that name, which is then that of what they were made from."""
+        """Store bytes that belong to a session; the same bytes are stored once. With `sha256`, they
+        are stored under that hash, which is then the hash of their original form."""
         ...
 
     async def get_blob(self, scope: Scope, ref: BlobRef, *, checked: bool = True) -> bytes:
-        """The bytes of a blob of this session (`BlobNotFound`), unless they are not what they
-        were; one that was kept under another name is asked for with `checked=False`."""
+        """The bytes of a blob of this session (`BlobNotFound`). Bytes that do not match the hash
+        are rejected; with `checked=False` they are returned, as for a blob that was stored under
+        another hash."""
         ...
 
     async def blobs(self, scope: Scope) -> list[BlobRef]:
@@ -257,7 +260,7 @@ class Store(Protocol):
         ...
 
     async def save_snapshot(self, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-        """Keep one snapshot per log and fold version, the furthest by the newest lease."""
+        """Store one snapshot per log and fold version: the furthest by the newest lease."""
         ...
 
     async def load_snapshot(self, key: Key, version: str) -> Snapshot | None:
@@ -267,19 +270,19 @@ class Store(Protocol):
     def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        """Recompute hashes, links, numbers, rows and claims, and report what does not agree.
+        """Recompute hashes, links, numbers, rows and claims, and report every mismatch.
 
-        `unreadable` is an event whose data are gone or differ from their hash. With
-        `repair` it is replaced by an erased one, and rows are rebuilt; links stay as they are.
+        `unreadable` is an event whose data is missing or differs from its hash. With `repair` it is
+        replaced by an erased event, and rows are rebuilt; links stay as they are.
         """
         ...
 
     async def purge(self) -> Receipt:
-        """Remove what deletes and erases left in free pages and logs of the backend."""
+        """Remove the remains of deletes and erasures from free pages and logs of the backend."""
         ...
 
     def info(self) -> StoreInfo:
-        """What this store is and holds to."""
+        """The properties and guarantees of this store."""
         ...
 
     async def aclose(self) -> None:

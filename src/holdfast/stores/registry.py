@@ -1,8 +1,8 @@
-"""Stores by kind: what a host sets up, clients ask for by name.
+"""Stores by kind: a host registers them, clients request them by name.
 
-The host gives each kind its place and credentials. A client names a kind and may add options, as
-far as the host allows them; where a store is can never be set by a client. All who ask for the same
-get the same store, and the registry closes it.
+The host sets location and credentials of each kind. A client names a kind and may add the options
+that the host allows; it can never set where a store is. Equal requests share one store, and the
+registry closes it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ SCHEMES = {
     "mongodb": ("mongodb", "mongodb+srv"),
 }
 TYPES = (str, int, float, bool)
-# What says where a store is or who may use it is never an option, however it is spelled.
+# What defines where a store is, or who may use it, is never an option, however it is spelled.
 CONNECTION = """
 address certificate client clientoptions connection connectionstring credentials dbname dir
 directory directtls dsn file filename folder host hostaddr hostname hosts key listenurl location
 options passfile passphrase passwd path pool port role root secret server service socket token uri
 url user username vault
 """
-SECURITY = ("ssl", "tls", "auth", "password", "proxy")  # what such a name begins with
-SOON = 0.25  # seconds that a store has to be open, which is no longer waited for
-PARTS = ("database", "schema")  # what divides a server: one of those listed, never any
+SECURITY = ("ssl", "tls", "auth", "password", "proxy")  # prefixes of such names
+SOON = 0.25  # seconds that a store has to finish opening at shutdown
+PARTS = ("database", "schema")  # what divides a server: clients choose from a list, never freely
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class _Kind:
 class StoreRegistry:
     """The kinds of store that a program offers, and the stores that are open.
 
-    `kinds` maps a name to the URL of its store, or to a function that takes the options and
-    gives a `Store`. `memory` is there from the beginning; every kind can be replaced.
+    `kinds` maps a name to the URL of its store, or to a function that takes the options and returns
+    a `Store`. `memory` always exists; every kind can be replaced.
 
         registry = StoreRegistry({"sqlite": "sqlite:shop.db", "archive": build_archive})
         registry.register("postgres", os.environ["DATABASE_URL"], allow={"schema": ["eu", "us"]})
@@ -92,7 +92,7 @@ class StoreRegistry:
 
     @property
     def kinds(self) -> list[str]:
-        """The names that `get` knows, in order."""
+        """The names that `get` accepts, in order."""
         return sorted(self._kinds)
 
     @property
@@ -103,12 +103,12 @@ class StoreRegistry:
 
     @property
     def first(self) -> str:
-        """The kind that was registered first; `memory` only where there is no other."""
+        """The kind that was registered first; `memory` only if there is no other."""
         return next((kind for kind in self._kinds if kind != "memory"), "memory")
 
     def address(self, kind: str) -> str:
-        """Where the store of a kind is, without credentials; for the host, never for clients. Of
-        a function that makes a store it is the kind alone."""
+        """The location of the store of a kind, without credentials; for the host, never for
+        clients. For a kind that is built by a function, the name of the kind."""
         url = self._kinds[kind].url
         return f"{kind}:" if url is None else address(url)
 
@@ -119,15 +119,17 @@ class StoreRegistry:
     def register(
         self, kind: str, source: str | Builder, *, allow: Mapping[str, Permitted] | None = None
     ) -> None:
-        """Add a kind, or replace one that no store is open of.
+        """Add a kind, or replace one that has no open store.
 
-        `source` is a URL as for `connect`, or a function of the options. `allow` names each
-        option that a client may send, with the values it may have, or with a type.
+        `source` is a URL as for `connect`, or a function of the options. `allow` names each option
+        that a client may send, with its allowed values, or with a type.
         """
         check_name("kind", kind)
         if any(wanted[0] == kind for wanted in self._stores):
             raise InvalidValue(
-                field="kind", problem=f"{kind!r} has open stores", remedy="register it before"
+                field="kind",
+                problem=f"{kind!r} has open stores",
+                remedy="register it before the first get",
             )
         allowed = dict(allow or {})
         for name, permitted in allowed.items():
@@ -138,8 +140,8 @@ class StoreRegistry:
         self._named[kind] = None
 
     def check(self, kind: str, options: Options | None = None) -> None:
-        """Reject what `get` would refuse, opening nothing: `UnknownStore` with the kinds there are,
-        or `InvalidValue` that names the option and what is allowed."""
+        """Reject what `get` would reject, without opening anything: `UnknownStore` with the known
+        kinds, or `InvalidValue` that names the option and what is allowed."""
         if not isinstance(kind, str) or kind not in self._kinds:
             raise UnknownStore(kind=str(kind), available=self.kinds)
         if not isinstance(options, Mapping | None):
@@ -150,10 +152,10 @@ class StoreRegistry:
             _check_option(kind, self._kinds[kind].allow, name, value)
 
     async def get(self, kind: str, options: Options | None = None) -> Store:
-        """The store of this kind with these options: the same one for all who ask, opened when
-        first asked for. It stays open until the registry closes; do not close it.
+        """The store of this kind with these options. It is opened on the first request and shared
+        by all callers. It stays open until the registry closes; do not close it.
 
-        After a failed opening, which is a `StoreError`, the next call tries again.
+        After opening failed with a `StoreError`, the next call tries again.
         """
         self.check(kind, options)
         if self._closed:
@@ -169,7 +171,7 @@ class StoreRegistry:
             opening.add_done_callback(lambda task: self._forget_failed(wanted, task))
         elif opening.done():
             return opening.result()
-        # Whoever asked first may give up; the others still wait.
+        # The first caller may give up while others still wait.
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -183,8 +185,8 @@ class StoreRegistry:
             del self._stores[wanted]
 
     def give_up(self, after: float = SOON) -> None:
-        """Open no more stores, and cancel those that are not open after so many seconds; their
-        callers get `StoreUnavailable`. Open stores stay open until `aclose`."""
+        """Open no more stores, and cancel those that are still opening after this many seconds;
+        their callers get `StoreUnavailable`. Open stores stay open until `aclose`."""
         self._ending = True
         loop = asyncio.get_running_loop()
         for opening in self._stores.values():
@@ -206,8 +208,8 @@ class StoreRegistry:
 
 
 async def _open(kind: str, build: Builder, options: Options) -> Store:
-    """Build a store. The text of an error may go to a client, so it names no setting; what
-    went wrong is its cause."""
+    """Build a store. The error text may go to a client, so it names no setting; the original error
+    is its cause."""
     try:
         built = build(options)
         return await built if inspect.isawaitable(built) else built
@@ -223,18 +225,18 @@ async def _close(opening: asyncio.Task[Store]) -> None:
     try:
         store = await opening
     except (Exception, asyncio.CancelledError):
-        return  # whoever asked for it was told
+        return  # the caller got the error
     await store.aclose()
 
 
 def _at(kind: str, url: str) -> Builder:
-    """A builder that opens the store at `url`, allowed options in place of the URL's own."""
-    connect(url)  # refuses an unknown scheme now, and opens nothing
+    """A builder that opens the store at `url`, with allowed options in place of the URL's own."""
+    connect(url)  # rejects an unknown scheme now, and opens nothing
     schemes = SCHEMES.get(kind)
     if schemes is not None and url.partition(":")[0] not in schemes:
         raise InvalidValue(
             field="kinds",
-            problem=f"the URL of {kind!r} is of another kind",
+            problem=f"the URL of {kind!r} is that of another kind",
             remedy=f"begin it with {schemes[0]}:, or use another name",
         )
 
@@ -257,7 +259,7 @@ def _word(value: Any) -> str:
 
 
 def connects(name: str) -> bool:
-    """Whether an option of this name sets where a store is or who may use it."""
+    """Whether an option of this name defines where a store is or who may use it."""
     plain = _plain(name)
     return plain in CONNECTION.split() or plain.startswith(SECURITY)
 
@@ -270,7 +272,9 @@ def _check_allowed(name: str, permitted: Permitted) -> None:
     check_name("allow", name)
     if connects(name):
         raise InvalidValue(
-            field="allow", problem=f"holds {name!r}", remedy="set it in the URL or the builder"
+            field="allow",
+            problem=f"cannot contain {name!r}",
+            remedy="set it in the URL or the builder",
         )
     if permitted in TYPES and _plain(name) not in PARTS:
         return
@@ -279,7 +283,7 @@ def _check_allowed(name: str, permitted: Permitted) -> None:
         raise InvalidValue(
             field="allow",
             problem=f"{name!r} needs a list of allowed values",
-            remedy="give the values" + _or_a_type(name),
+            remedy="list the values" + _or_a_type(name),
         )
 
 
@@ -293,7 +297,7 @@ def _check_option(kind: str, allow: Mapping[str, Permitted], name: Any, value: A
         raise InvalidValue(
             field=f"options.{name}",
             problem="cannot be set by clients" if known else f"is not an option of {kind!r}",
-            remedy=f"allowed: {', '.join(sorted(allow))}" if allow else "leave it out",
+            remedy=f"use only {', '.join(sorted(allow))}" if allow else "leave it out",
         )
     permitted = allow[name]
     if isinstance(permitted, type):
@@ -306,4 +310,6 @@ def _check_option(kind: str, allow: Mapping[str, Permitted], name: Any, value: A
         fits = any(type(v) is type(value) and v == value for v in permitted)
         remedy = "allowed: " + ", ".join(map(repr, permitted))
     if not fits:
-        raise InvalidValue(field=f"options.{name}", problem="is not permitted", remedy=remedy)
+        raise InvalidValue(
+            field=f"options.{name}", problem="is not an allowed value", remedy=remedy
+        )

@@ -1,9 +1,8 @@
-"""Riding out a backend that is away for a moment: the same attempt again, within a deadline;
-telling whoever waits with it; and ending what waits for one, also where a driver hides that it was
-cancelled.
+"""Retries while a backend is unavailable: repeat an attempt until a deadline, report long waits,
+and stop when the caller is cancelled, even if the driver hides the cancellation.
 
-An attempt must be safe to repeat after a lost reply. A store sees to that: events by
-their ids, everything else by comparing before it sets.
+An attempt must be safe to repeat after a lost reply. Stores ensure that: events by their ids,
+everything else by comparing before it sets.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from ..errors import StoreUnavailable
 
 T = TypeVar("T")
 
-PATIENCE = 15.0  # seconds that a call waits for its backend to come back
+PATIENCE = 15.0  # seconds that a call waits for its backend
 SILENCE = 2.0  # seconds
-FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts: doubled each time, from … to …
+FIRST, LONGEST = 0.02, 1.0  # seconds between two attempts, doubled each time: from … to …
 
 
 @contextmanager
@@ -43,11 +42,11 @@ async def patiently(
     patience: float = PATIENCE,
     what: str = "the store",
 ) -> T:
-    """What `attempt` returns, repeated while it raises what `passing` says will pass.
+    """The result of `attempt`, repeated while it raises an error that `passing` calls temporary.
 
-    Raises `StoreUnavailable` when it did not pass in time, the driver's error as its cause;
-    every other error at once. Whoever is cancelled tries no more, though the driver's cleanup
-    raised another error in place of the cancellation.
+    Raises `StoreUnavailable` if the deadline passes, with the driver's error as its cause; every
+    other error at once. A cancelled caller does not retry, even if the driver's cleanup raised
+    another error in place of the cancellation.
     """
     end = time.monotonic() + patience
     pause = FIRST

@@ -1,7 +1,7 @@
 """The decisions that every store makes inside its transaction. Pure.
 
-A store looks up what is there (row, lease, known ids), asks one of these functions,
-and writes what it answers. So the order of the checks is written once.
+A store looks up the current values (row, lease, known ids), calls one of these functions, and
+writes the result. So the order of the checks is defined once.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from .port import Draft, Lease, Snapshot
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 SORTS = ("logs", "events", "snapshots", "drafts", "blobs", "claims")  # what a receipt counts
-APART = 64 << 10  # payloads above this many bytes are kept apart from their events
+APART = 64 << 10  # payloads above this many bytes are stored apart from their events
 
 
 LONGEST_LEASE = 86_400_000  # ms
 
 
 class LeaseState(Struct, frozen=True):
-    """The newest lease of a log; `owner` is None when it was released. `renewed` is when it was
-    acquired or last renewed; a program that does not know it leaves it as it was, or 0."""
+    """The newest lease of a log; `owner` is None if it was released. `renewed` is when it was
+    acquired or last renewed; a program that does not know the field leaves it as it was, or 0."""
 
     token: int = 0
     owner: str | None = None
@@ -51,8 +51,8 @@ class LeaseState(Struct, frozen=True):
 
 
 class LiveLeases(NamedTuple):
-    """What is true of each lease that is live at one moment, for stores that search by it: it
-    ends after `now` and no later than `latest`, and was renewed no later than `renewed`."""
+    """The bounds of a live lease at one moment, for stores that search by them: it ends after `now`
+    and no later than `latest`, and was renewed no later than `renewed`."""
 
     now: int
     latest: int
@@ -60,7 +60,7 @@ class LiveLeases(NamedTuple):
 
 
 class Extension(Struct, frozen=True):
-    """The result of an append: the numbers to report and, if an event is new, what to write: the
+    """The result of an append: the numbers to report and, if any event is new, what to write: the
     events with their hashes and links, and the row after them."""
 
     seqs: tuple[int, ...]
@@ -72,8 +72,8 @@ class Extension(Struct, frozen=True):
 
 
 def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
-    """The row of a log that begins now, under a new incarnation; of a fork, behind the number
-    `at`, whose link is `base`."""
+    """The row of a new log, under a new incarnation. For a fork, the row after number `at`, whose
+    link is `base`."""
     log = new_id()
     return Row(
         tenant=key.tenant,
@@ -88,7 +88,7 @@ def new_row(key: Key, now: int, *, at: int = 0, base: bytes = b"") -> Row:
 
 
 def empty_row(row: Row, shared: int) -> Row:
-    """The row of a log as it was before its own events, for these to be applied again."""
+    """The row of a log before its own events, so that they can be applied again."""
     return Row(
         tenant=row.tenant,
         session=row.session,
@@ -101,7 +101,7 @@ def empty_row(row: Row, shared: int) -> Row:
 
 
 def found(key: Key, row: Row | None, log: str | None = None) -> Row:
-    """The row, if the log exists and is the incarnation that the caller knows."""
+    """The row, if the log exists and is the incarnation that the caller expects."""
     if row is None:
         raise SessionNotFound(tenant=key.tenant, session=key.session, thread=key.thread)
     if log is not None and row.log != log:
@@ -123,7 +123,7 @@ def extend(
     expected: int | None = None,
     fence: Lease | None = None,
 ) -> Extension:
-    """Decide an append to the log of `row`, in which the ids of `known` are already."""
+    """Decide an append to the log of `row`, which already has the ids in `known`."""
     numbers = dict(known)
     seqs: list[int] = []
     fresh: list[Event] = []
@@ -163,7 +163,7 @@ def extended(
 
 
 def check_head(row: Row, expected: int) -> None:
-    """Raise when the log is not at the number that the caller knows."""
+    """Raise if the log is not at the number that the caller expects."""
     if row.head != expected:
         raise HeadMoved(
             tenant=row.tenant,
@@ -188,14 +188,14 @@ def check_fence(row: Row, state: LeaseState, lease: Lease) -> None:
 
 
 def live_leases(now: int) -> LiveLeases:
-    """Which leases are live. One that ends further ahead than it was given for was given by a
-    clock that has been set back since, and has lapsed: or nobody could drive the log until the
-    clock is there again. Of one without `renewed` that is as long as a lease can be."""
+    """The bounds of live leases. If a lease ends later than its duration allows, the clock has been
+    set back since it was granted, and the lease counts as expired: otherwise nobody could drive the
+    log until the clock catches up. Without `renewed`, the longest possible lease is assumed."""
     return LiveLeases(now, now + SKEW + LONGEST_LEASE, now + SKEW)
 
 
 def lease_left(state: LeaseState, now: int) -> int:
-    """For how many ms more a lease is live; 0 where it has lapsed or was released."""
+    """For how many more ms a lease is live; 0 if it has expired or was released."""
     live = live_leases(now)
     lapsed = not live.now < state.until <= live.latest or state.renewed > live.renewed
     if state.owner is None or lapsed:
@@ -223,8 +223,8 @@ def acquire(
             left=left,
         )
     ms = int(ttl * 1000)
-    # Never below the clock: a store that lost its leases (a rebuilt index) still
-    # hands out tokens above those it forgot.
+    # Never below the clock: a store that lost its leases (a rebuilt index) still issues tokens
+    # above the lost ones.
     token = max(state.token + 1, now)
     lease = Lease(
         key=row.key,
@@ -240,7 +240,7 @@ def acquire(
 
 
 def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, LeaseState]:
-    """Decide a renewal: the same token for another while."""
+    """Decide a renewal: the same token with a new end."""
     check_fence(row, state, lease)
     until = now + lease.ttl
     renewed = msgspec.structs.replace(lease, until=until)
@@ -248,7 +248,7 @@ def renew(row: Row, state: LeaseState, lease: Lease, now: int) -> tuple[Lease, L
 
 
 def release(row: Row, state: LeaseState, lease: Lease, head: int | None) -> LeaseState:
-    """Decide a release; releasing what this lease released before changes nothing."""
+    """Decide a release; releasing the same lease again changes nothing."""
     if lease.log == row.log and lease.token == state.token and state.owner is None:
         return state
     check_fence(row, state, lease)
@@ -264,12 +264,13 @@ def check_open(row: Row) -> None:
 
 
 def check_at(row: Row, at: int, field: str = "at") -> None:
-    """Reject a fork point, or another number, that the log does not have."""
+    """Reject a fork point, or another event number, that the log does not have."""
     check_count(field, at, least=1, most=row.head)
 
 
 def check_snapshot(row: Row, snapshot: Snapshot) -> None:
-    """Reject a snapshot of another incarnation, of a future, or too large."""
+    """Reject a snapshot of another incarnation, of events that do not exist yet, or of excessive
+    size."""
     found(row.key, row, snapshot.log)
     check_name("version", snapshot.version)
     check_count("seq", snapshot.seq, least=0, most=row.head)
@@ -285,7 +286,7 @@ def check_seqs(row: Row, seqs: Sequence[int]) -> list[int]:
 
 
 def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
-    """The drafts that pieces of (message, token, start, text) make, by the newest token each."""
+    """The drafts that consist of pieces (message, token, start, text), each by its newest token."""
     newest: dict[str, tuple[int, dict[int, str]]] = {}
     for message, token, start, text in pieces:
         if message not in newest or newest[message][0] < token:
@@ -299,7 +300,7 @@ def joined_drafts(pieces: Iterable[tuple[str, int, int, str]]) -> list[Draft]:
 
 
 def join_draft(pieces: Mapping[int, str]) -> str:
-    """The text of a draft as far as its pieces connect; a later piece at a place wins."""
+    """The text of a draft up to its first gap; a later piece at the same offset wins."""
     text = ""
     for offset in sorted(pieces):
         if offset > len(text):
@@ -315,12 +316,12 @@ def apart(event: NewEvent) -> bytes:
 
 
 def blob_name(data: bytes, sha256: str | None = None) -> str:
-    """The name under which a blob is kept: the one given, or its own hash."""
+    """The name of a blob: the given one, or its own hash."""
     return hashlib.sha256(data).hexdigest() if sha256 is None else sha256
 
 
 def is_blob(data: bytes, sha256: str) -> bool:
-    """Whether bytes are the blob of this name."""
+    """Whether these bytes have this hash."""
     return hashlib.sha256(data).hexdigest() == sha256
 
 

@@ -1,7 +1,7 @@
-"""The SQL of `find` and `pending`, for SQLite and PostgreSQL alike.
+"""The SQL of `find` and `pending`, shared by SQLite and PostgreSQL.
 
-The tables have the same columns in both. What differs is passed in: how parameters are marked,
-and where to look.
+The tables have the same columns in both. Differences are passed in: how parameters are marked, and
+which tables to search.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..errors import InvalidValue
 from ..log import catalog
 from ..log.catalog import Page, Pending, PendingQuery, Query
 
-LARGEST = 1 << 63  # the first number that a column of integers cannot hold
+LARGEST = 1 << 63  # the first number that an integer column cannot hold
 
 _item = msgspec.json.Decoder(Pending).decode
 
@@ -38,7 +38,7 @@ class Where:
         self._parts.append(condition)
 
     def bound(self, value: Any) -> str:
-        """Bind a value behind all others, and return its mark."""
+        """Bind a value after all others, and return its placeholder."""
         self.values.append(value)
         return f"${len(self.values)}" if self._numbered else "?"
 
@@ -47,7 +47,7 @@ class Where:
 
 
 def add_conditions(where: Where, query: Query, live: int) -> None:
-    """Add what a query asks of the row itself, in the table `l`."""
+    """Add the conditions of a query on the row itself, in the table `l`."""
     where.add(f"l.state = {live} AND l.tenant = ?", query.tenant)
     if query.session is None:
         where.add("l.thread = 'main'")
@@ -70,8 +70,8 @@ def add_conditions(where: Where, query: Query, live: int) -> None:
 def find_statement(
     query: Query, source: str, where: Where, cursor: str | None, limit: int
 ) -> tuple[str, list[Any]]:
-    """The statement for one page, as (SQL, values); it selects (place, id, doc). A `source` that
-    has the terms `t` is in their order."""
+    """The statement for one page, as (SQL, values); it selects (place, id, doc). A `source` with
+    the terms `t` is sorted by them."""
     by_term = " AS t " in source and query.order == "active"
     place, id = ("t.active", "t.log") if by_term else (f"l.{query.order}", "l.id")
     if cursor is not None:
@@ -88,7 +88,7 @@ def find_statement(
 
 
 def next_cursor(query: Query, found: Sequence[Any], limit: int) -> str | None:
-    """The cursor behind a page of (place, id, doc), if there are more than `limit`."""
+    """The cursor after a page of (place, id, doc), if there are more than `limit`."""
     if len(found) <= limit:
         return None
     value, id, _ = found[limit - 1]
@@ -138,7 +138,7 @@ def _pending_place(query: PendingQuery, cursor: str) -> tuple[int, int, int]:
 
 
 def pending_page(query: PendingQuery, found: Sequence[Any], limit: int) -> Page[Pending]:
-    """A page of the inbox from what its statement found."""
+    """A page of the inbox from the rows of its statement."""
     more = None
     if len(found) > limit:
         at, log, seq, _ = found[limit - 1]
@@ -148,5 +148,5 @@ def pending_page(query: PendingQuery, found: Sequence[Any], limit: int) -> Page[
 
 def _of_another_store() -> InvalidValue:
     return InvalidValue(
-        field="cursor", problem="is of another store", remedy="start from the first page"
+        field="cursor", problem="belongs to another store", remedy="start from the first page"
     )

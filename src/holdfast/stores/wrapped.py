@@ -12,7 +12,7 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 
 def _passed_on(method: M) -> M:
-    """A method of the port that calls the one of the store behind."""
+    """A method of the port that calls the same method of the inner store."""
 
     @wraps(method)
     def call(self: WrappedStore, *args: Any, **options: Any) -> Any:
@@ -22,7 +22,7 @@ def _passed_on(method: M) -> M:
 
 
 class WrappedStore:
-    """A store that does what `inner` does. Override the methods that differ, or `_pass_on` for
+    """A store that behaves like `inner`. Override the methods that differ, or `_pass_on` for
     something that applies to all of them."""
 
     def __init__(self, inner: Store) -> None:

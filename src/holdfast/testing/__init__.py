@@ -1,8 +1,8 @@
-"""Tools for testing what is built on Holdfast, and stores written for it.
+"""Tools for testing programs that use Holdfast, and custom stores.
 
-`StoreContract` states the store port as tests; `holdfast.testing.faults` makes a store
-fail where told; `holdfast.testing.plugin` gives pytest fixtures. The contract and the
-plugin need the extra `testing`, the faults need nothing.
+`StoreContract` states the store port as tests; `holdfast.testing.faults` injects failures into a
+store; `holdfast.testing.plugin` provides pytest fixtures. The contract and the plugin need the
+extra `testing`, the faults need nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    # On demand: a child process that only wants faults should not pay for pytest.
+    # On demand: a child process that only needs faults should not import pytest.
     if name != "StoreContract":
         raise AttributeError(name)
     if util.find_spec("pytest") is None:
         raise MissingExtra(extra="testing", needed_for="holdfast.testing.StoreContract")
-    # Shipped tests fail with values, as the user's own do.
+    # Shipped tests show values when they fail, like the user's own.
     import_module("pytest").register_assert_rewrite(*(f"{__name__}.{part}" for part in _TESTS))
     return import_module(f"{__name__}.store_contract").StoreContract

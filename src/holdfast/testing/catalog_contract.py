@@ -1,6 +1,6 @@
-"""What a store promises about lists: rows, find, the inbox, claims, work to do.
+"""What a store guarantees about lists: rows, find, the inbox, claims, runnable logs.
 
-Logs are planted by `restore` where a test needs them at times of its choosing.
+Where a test needs logs with certain times, it creates them with `restore`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ async def plant_sessions(store: Store) -> None:
 
 
 async def walk(store: Store, query: Query, limit: int) -> list[Row]:
-    """All answers, page by page."""
+    """All results, page by page."""
     page: Page[Row] = await store.find(query, limit=limit)
     rows = page.items
     while page.cursor is not None:
@@ -132,7 +132,7 @@ async def open_items(store: Store, **query: Any) -> list[tuple[str, str]]:
 
 
 class CatalogContract:
-    """Lists agree with the logs, from the same transaction, for any number of sessions."""
+    """Lists match the logs, in the same transaction, for any number of sessions."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -1,8 +1,8 @@
-"""A store that fails, stalls or dies where told, from the outside.
+"""A store that fails, stalls or crashes at planned calls.
 
-Wrap any store in `FaultyStore` and plan `Fault`s: each names a method, which call of it,
-and whether it strikes before the inner call (the request is lost) or after it (the
-reply is lost, the work is done). Product code holds no hooks for this.
+Wrap any store in `FaultyStore` and plan `Fault`s: each names a method, which call of it, and
+whether it strikes before the inner call (the request is lost) or after it (the reply is lost, but
+the work is done). Product code needs no hooks for this.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass(eq=False, kw_only=True)
 class Fault:
-    """Something that goes wrong at the `call`-th call of `method`, counted from 1.
+    """A failure at the `call`-th call of `method`, counted from 1.
 
-    With `after`, it strikes when the inner call is done; in a stream (`read`, `follow`,
-    `verify`), when its first item has been handed out.
+    With `after`, it strikes when the inner call is done; in a stream (`read`, `follow`, `verify`),
+    after its first item was returned.
     """
 
     method: str
@@ -64,7 +64,7 @@ class Stall(Fault):
 
 @dataclass(eq=False, kw_only=True)
 class Die(Fault):
-    """Kill this process as `kill -9` does: no handler, no flush, no goodbye."""
+    """Kill this process as `kill -9` does: no handler and no flush."""
 
     async def strike(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What a store promises about whole logs: fork, restore, erase, delete."""
+"""What a store guarantees about whole logs: fork, restore, erase, delete."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .samples import (
 
 
 class HistoryContract:
-    """Logs are shared, copied, blanked and removed without hurting their neighbours."""
+    """Logs are shared, copied, erased and deleted without affecting other logs."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -1,7 +1,7 @@
-"""What a store promises to hard users: nasty values, odd names, races, other tenants.
+"""What a store guarantees for difficult input: unusual values and names, races, other tenants.
 
-Every value is stored and read back equal, or refused by `InvalidValue` before anything
-is written, on every store alike.
+Every store either stores a value and returns an equal one, or rejects it with `InvalidValue` before
+anything is written.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ BAD_NAMES = ["", "x" * 513, "é" * 257, "a\0b", "\0", "\ud800", "a\udfffb"]
 
 
 def uses_of_name(store: Store, name: str) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Every place that takes a name, given this one; the log `KEY` is there."""
+    """Every call that takes a name, with this one; the log `KEY` exists."""
     lease = Lease(key=KEY, log="l", token=1, owner="o", since=1, until=2, ttl=1)
 
     def append(**fields: Any) -> Callable[[], Awaitable[object]]:
@@ -137,7 +137,7 @@ def _of_kind(store: Store, kind: str) -> Callable[[], Awaitable[object]]:
 
 
 def glued_alike() -> list[Key]:
-    """Different keys that are the same text when their parts are glued by a separator."""
+    """Different keys that become the same text when their parts are joined by a separator."""
     keys = set()
     for glue in (":", "/", "|", ",", ".", "-", "_", "\n", '","', "::", "\x1f", "%2F"):
         parts = ["a", "b", "c", "d", "e"]
@@ -147,7 +147,7 @@ def glued_alike() -> list[Key]:
 
 
 class HostileContract:
-    """No value that a caller can pass is altered, mixed up, or shown to another tenant."""
+    """No value from a caller is altered, mixed up, or shown to another tenant."""
 
     pytestmark = pytest.mark.asyncio
 

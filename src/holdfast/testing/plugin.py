@@ -1,4 +1,4 @@
-"""Pytest fixtures: an open, empty store for a test, closed behind it.
+"""Pytest fixtures: an open, empty store for each test, closed afterwards.
 
 Opt in with `pytest_plugins = ["holdfast.testing.plugin"]`.
 """
@@ -17,7 +17,7 @@ from ..stores.port import Store
 
 @pytest_asyncio.fixture
 async def memory_store() -> AsyncGenerator[Store, None]:
-    """A store in memory: the fastest, for tests that outlive no process."""
+    """A store in memory: the fastest, for tests within one process."""
     async with connect("memory:") as store:
         yield store
 

@@ -1,4 +1,4 @@
-"""The few words in which the contract's tests are written: sample events and short reads."""
+"""Helpers for the contract's tests: sample events and short reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..values.stream_items import CaughtUp
 
 KEY = key("s")
 SIDE = key("s", "side")
-PATIENCE = 30.0  # seconds until waiting for a state counts as failed
+PATIENCE = 30.0  # seconds after which waiting for a state fails
 
 
 class Numbering(NewEvent, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ def notes(*contents: object) -> list[str]:
 
 
 def past(seq: int, kind: str = "note.made", payload: Any = None, *, at: int = 1_000) -> Event:
-    """An event as it stood in some log, for `restore`."""
+    """An event as it was in some log, for `restore`."""
     new = NewEvent.of(kind, payload, id=f"past-{seq}")
     return Event(kind=kind, data=new.data, id=new.id, seq=seq, at=at)
 
@@ -69,7 +69,7 @@ async def seal(store: Store, key: Key = KEY, to: str = "elsewhere") -> Lease:
 
 
 async def row_of(store: Store, key: Key = KEY) -> Row:
-    """The row of a log that is there."""
+    """The row of an existing log."""
     row = await store.row(key)
     assert row is not None
     return row
@@ -90,13 +90,13 @@ async def seqs(store: Store, key: Key = KEY, **bounds: Any) -> list[int]:
 async def take(
     following: AsyncGenerator[Event | CaughtUp, None], count: int
 ) -> list[Event | CaughtUp]:
-    """The next `count` items of a `follow`, waited for."""
+    """The next `count` items of a `follow`."""
     async with asyncio.timeout(PATIENCE):
         return [await anext(following) for _ in range(count)]
 
 
 async def lapse(store: Store, key: Key, agent: str) -> None:
-    """Wait until no lease lives on this log, which wants a driver from `agent`."""
+    """Wait until this log has no live lease; it needs a driver for `agent`."""
     async with asyncio.timeout(PATIENCE):
         while True:
             if key in await store.runnable(key.tenant, agents=[agent]):
@@ -105,7 +105,7 @@ async def lapse(store: Store, key: Key, agent: str) -> None:
 
 
 async def after_the_lapse(store: Store, key: Key, owner: str) -> Lease:
-    """The lease, taken as soon as the one that holds it has lapsed."""
+    """The lease, acquired as soon as the current one has expired."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -119,7 +119,7 @@ def snapshot(log: str, seq: int, state: str = "{}", version: str = "v1") -> Snap
 
 
 def uses(store: Store, key: Key, lease: Lease) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Every method that needs the log of `key`, called so that it would work if it were there."""
+    """Every method that needs the log of `key`, with arguments that would work if it existed."""
     return {
         "append": lambda: store.append(key, [note("late")]),
         "append, fenced": lambda: store.append(key, [note("late")], fence=lease),

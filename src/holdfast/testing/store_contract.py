@@ -1,9 +1,9 @@
-"""The store port as tests, one test a promise. Here: append, read, follow, leases.
+"""The store port as tests, one test per guarantee. Here: append, read, follow, leases.
 
 `history_contract` has fork, restore, erase and delete; `beside_contract` drafts, blobs and
-snapshots; `catalog_contract` rows, lists and claims; `hostile_contract` nasty values, races
-and tenants. `StoreContract` is all of them. No test knows which store it runs on or moves
-its clock: where time matters, it waits for the state.
+snapshots; `catalog_contract` rows, lists and claims; `hostile_contract` unusual values, races and
+tenants. `StoreContract` combines them. No test knows which store it runs on or sets its clock:
+where time matters, it waits for the state.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from .samples import (
 
 
 class StoreContract(HistoryContract, BesideContract, CatalogContract, HostileContract):
-    """What every store promises. Subclass it and give it a `store` fixture: an open store,
-    empty for each test. It needs pytest-asyncio, in any mode."""
+    """What every store guarantees. Subclass it and provide a `store` fixture: an open store, empty
+    for each test. It needs pytest-asyncio, in any mode."""
 
     # Appending
 

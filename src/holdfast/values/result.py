@@ -13,6 +13,7 @@ from .pending import Ask
 ResultStatus: TypeAlias = Literal[
     "waiting", "done", "failed", "aborted", "interrupted", "queued", "removed"
 ]
+SHOWN = 60  # characters of the text in a repr
 
 
 class Result(Struct, frozen=True, kw_only=True, dict=True):
@@ -38,6 +39,12 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
     seq: int = 0
     pending: tuple[Ask, ...] = ()
     metrics: RunMetrics | None = None
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= SHOWN else f"{self.text[: SHOWN - 1]}…"
+        code = "" if self.code is None else f", code={self.code!r}"
+        about = f"text={text!r}{code}, pending={len(self.pending)}, run={self.run!r}"
+        return f"Result({self.status!r}, {about})"
 
     @property
     def usage(self) -> dict[str, int]:

@@ -59,7 +59,7 @@ async def refused(session: Session, number: int) -> None:
     assert outcomes == ["ok"] * CALLS + ["failed"] * (number - CALLS)
     last = message.calls[-1].outcome
     assert last is not None
-    assert last.result == f"At most {CALLS} calls at a time: this one was not made."
+    assert last.result == f"A message can make at most {CALLS} calls: this one was not made."
     ended = [event.json()["call"] for event in events if event.kind == "tool.finished"]
     assert sorted(ended) == sorted(call.id for call in message.calls)
     assert doubled(events) == []

@@ -379,7 +379,7 @@ async def test_what_waits_can_be_edited_moved_and_taken_out() -> None:
             (a, "a"),
             (b, "B"),
         ]
-        with pytest.raises(InvalidValue, match="does not wait"):
+        with pytest.raises(InvalidValue, match="is not in the queue"):
             await session.queue.remove(d)
         model.gate.open()
         await session.wait()

@@ -13,7 +13,7 @@ import pytest
 from holdfast import Harness, HarnessClosed, InvalidValue, SessionNotFound
 from holdfast.events import Key, Scope
 from holdfast.harness.sandbox import NoSandbox
-from holdfast.harness.sandbox.port import Nowhere
+from holdfast.harness.sandbox.port import NoSandboxPlace
 from holdfast.harness.session.session import core_of
 
 from .scene import Slow, helper, serve, until
@@ -212,7 +212,7 @@ class Watched(NoSandbox):
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    async def open(self, key: Key, *, agent: str, resources: Any = None) -> Nowhere:
+    async def open(self, key: Key, *, agent: str, resources: Any = None) -> NoSandboxPlace:
         self.seen.append(f"open {key.session}")
         return await super().open(key, agent=agent, resources=resources)
 

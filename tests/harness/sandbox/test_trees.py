@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import OutsideSandbox, SandboxError
-from holdfast.harness.sandbox import Entry, NoSandbox, Place
+from holdfast.harness.sandbox import DirectoryEntry, NoSandbox, Place
 
 
-def shown(entries: list[Entry]) -> list[tuple[str, str]]:
+def shown(entries: list[DirectoryEntry]) -> list[tuple[str, str]]:
     return [(entry.path, entry.type) for entry in entries]
 
 

@@ -98,7 +98,7 @@ async def test_listeners_are_told_that_another_model_answers() -> None:
         session = await harness.get_or_create("s")
         items = [item async for item in session.stream("hi")]
         [told] = [item for item in items if isinstance(item, Trouble)]
-        assert (told.code, "up/m is asked instead" in told.problem) == ("model_unavailable", True)
+        assert (told.code, "falling back to up/m" in told.problem) == ("model_unavailable", True)
         assert "secret" not in told.problem
         assert session.display.get().message.model == "up/m"  # type: ignore[union-attr]
 

@@ -421,7 +421,7 @@ print("good")
 def test_what_is_no_object_is_refused_as_a_whole(arguments: Any) -> None:
     [(place, problem)] = faults(tool(order), arguments)
     assert place == "(root)"
-    assert "give an object" in problem
+    assert "pass an object" in problem
 
 
 def test_no_arguments_are_an_empty_object() -> None:
@@ -437,7 +437,7 @@ def test_no_arguments_are_an_empty_object() -> None:
 def test_very_many_faults_are_counted_not_listed() -> None:
     found = faults(takes(list[int]), {"value": ["a"] * 1_000})
     assert len(found) == 51
-    assert found[-1] == ("(root)", "has 950 more faults")
+    assert found[-1] == ("(root)", "has 950 more issues")
 
 
 def test_what_is_nested_too_deeply_is_a_fault() -> None:

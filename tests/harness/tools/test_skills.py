@@ -59,7 +59,7 @@ def test_all_names_that_come_twice_are_told() -> None:
                 Skill("b", "", tools=(other,)),
             ]
         )
-    for words in ("key 'a' comes 2", "tool 'refund' comes 2", "tool 'list_skills' comes 2"):
+    for words in ("key 'a' is used 2", "tool 'refund' is used 2", "tool 'list_skills' is used 2"):
         assert words in refused.value.problem
     assert "search" not in refused.value.problem
 

@@ -1,2 +1,1 @@
-"""A log as one process sees it while it is open: what it shows, who hears of it, and what people
-put into it."""
+"""The live view of an open log in one process: its state, its subscribers, and its input."""

@@ -1,8 +1,7 @@
-"""Whether an answer fits what was asked. Pure.
+"""Checks whether an answer fits a question. Pure.
 
-Of a JSON Schema the words that questions and types use are known here: `type`, `enum`, `items`,
-`required`, `properties`, `anyOf` and `$ref` within the schema; whatever else stands in it is for
-the tool to check.
+Only the JSON Schema keywords that questions and types use are supported: `type`, `enum`, `items`,
+`required`, `properties`, `anyOf`, and `$ref` within the schema. The tool checks the rest.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ def mismatch(
     path: str = "the answer",
     named: dict[str, Any] | None = None,
 ) -> str | None:
-    """What is wrong with `value`, in words, or None. `named` are the schemas that others refer
-    to; those that the schema brings with it, if nothing else is said."""
+    """What is wrong with `value`, as text, or None. `named` are the schemas that `$ref` can refer
+    to (default: the schema's own `$defs`)."""
     if not isinstance(schema, dict):
-        return None  # `true`: anything will do
+        return None  # `true`: any value fits
     named = schema.get("$defs", {}) if named is None else named
     if (found := named.get(str(schema.get("$ref", "")).removeprefix(DEFS))) is not None:
         return mismatch(found, value, path, named)

@@ -1,4 +1,4 @@
-"""Work that is due in a while, and is mostly not needed any more by then."""
+"""Debounced work: it is delayed, and repeated requests are merged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...cancellation import ended
 
 
 class Later:
-    """Does `work` once, `delay` seconds after it is asked for; asking again before then changes
-    nothing. There is never more than one at a time, and no task before it is due."""
+    """Does `work` once, `delay` seconds after the first request; further requests until then have
+    no effect. Only one call runs at a time, and no task exists before the work is due."""
 
     def __init__(self, delay: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._delay, self._work = delay, work
@@ -31,7 +31,7 @@ class Later:
             self.ask()
 
     async def end(self, *, cut: bool = False) -> None:
-        """Begin nothing more; return when what was begun is done, or `cut` off."""
+        """Accept no more requests. Wait for the work in progress, or cancel it with `cut`."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()

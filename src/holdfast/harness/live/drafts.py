@@ -1,4 +1,4 @@
-"""What is being said: the text of messages that are not in the log yet."""
+"""Messages in flight: text that is streamed but not in the log yet."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ...values.delta import Delta, Growing, TextPieces
 from ...values.display import ENDS, Said
 
 SPOKEN = ("message.completed", "message.interrupted")
-LATEST = 32  # messages of which text that comes late is known to be late
+LATEST = 32  # completed messages that are remembered, to ignore late text
 
 
 class Speech:
-    """The messages in flight of one log. `flying` has their texts so far, by the ids of the
-    events that will hold them."""
+    """The messages in flight of one log. `flying` has their texts so far, by the ids of their
+    future events."""
 
     def __init__(self) -> None:
         self.flying: dict[str, Growing] = {}
-        self._message: str | None = None  # the latest, unless what came ended it
+        self._message: str | None = None  # the latest one, unless an event completed it
         self._thinking = Growing()
         self._over: deque[str] = deque(maxlen=LATEST)
 
     def say(self, message: str, text: str, *, thought: bool = False) -> Delta | None:
-        """Some more text of a message; what listeners are told of it. None: the message is in
-        the log already, with all of its text."""
+        """Add text to a message, and return the delta for the listeners. None: the message is
+        already complete in the log."""
         if message in self._over:
             return None
         offset = 0
@@ -39,7 +39,7 @@ class Speech:
         return Delta(message, offset, text, thought)
 
     def arrived(self, event: Event) -> None:
-        """Forget what an event holds, or has ended."""
+        """Remove the messages that an event completes or ends."""
         self.flying.pop(event.id, None)
         if event.kind in SPOKEN:
             self._over.append(event.id)
@@ -47,7 +47,7 @@ class Speech:
             self._message = None
 
     def now(self) -> Said | None:
-        """The latest message in flight, as far as it has come."""
+        """The latest message in flight, as far as it was streamed."""
         if (id := self._message) is None:
             return None
         body = self.flying[id].now() if id in self.flying else TextPieces.of()

@@ -1,8 +1,8 @@
-"""What a model reads of the conversation: events to prompt messages. Pure.
+"""The conversation as the model reads it: events to prompt messages. Pure.
 
-A message stands where a run took it up, not where it came; each call is followed by
-exactly one answer; what only another model can read is left out. Turns that are over are
-rendered once. The same events always give the same messages, to the byte.
+A message stands where a run took it up, not where it arrived. Each call is followed by exactly one
+result. Content that only another model can read is left out. Finished turns are rendered once. The
+same events always give the same messages, byte for byte.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _KEPT = {
 
 
 class HistoryTurn(Struct, frozen=True):
-    """A turn that is over: it ends with event `end`, and is about so many tokens. `edits` are
-    the events that changed words of its messages while they waited."""
+    """A finished turn: the number of its last event, and its approximate size in tokens. `edits`
+    are the events that changed its messages while they were queued."""
 
     end: int
     tokens: int
@@ -65,7 +65,7 @@ class History:
         self._rendered: tuple[str, int, list[PromptMessage]] = ("", 0, [])
 
     def add(self, event: Event) -> None:
-        """Take the next event; `compaction.made` puts earlier turns away."""
+        """Add the next event. `compaction.made` removes the earlier turns."""
         looked = (*_TAKING, "compaction.made", "queue.changed")
         payload = typed(event) if event.kind in looked else None
         if isinstance(payload, ev.CompactionMade):
@@ -89,8 +89,8 @@ class History:
     def messages(
         self, model: str, blobs: Mapping[str, bytes], notes: Iterable[str] = ()
     ) -> tuple[PromptMessage, ...]:
-        """What `model` reads now. `notes` are put right before the newest input; `blobs` are
-        the bytes of attachments by hash."""
+        """The messages that `model` reads now. `notes` are inserted right before the newest input;
+        `blobs` are the bytes of attachments by hash."""
         before = self._earlier(model, blobs)
         now = _rendered(_in_order(self._open, self._taken), model, blobs)
         place = max((n for n, m in enumerate(now) if isinstance(m, FromUser)), default=len(now))
@@ -99,7 +99,8 @@ class History:
         return (*before[:-1], *_joined([*last, *now[:place], *told, *now[place:]]))
 
     def cut(self, tokens: int, turns: int) -> ev.CompactionMade | None:
-        """Where to put older turns away, so that at most so many tokens and turns stay."""
+        """The compaction that leaves at most this many tokens and turns, or None if there is
+        none."""
         left_tokens = sum(turn.tokens for turn in self.turns)
         left_turns = len(self.turns)
         for turn in self.turns:
@@ -108,29 +109,29 @@ class History:
                 return ev.CompactionMade(
                     upto=turn.end,
                     carry=self.carried(turn.end),
-                    # Not more than asked for, else what is open would be cut for again and again.
+                    # At most the target, or the open turn would trigger compaction again and again.
                     tokens=min(left_tokens + _tokens(self._open), tokens),
                     turns=left_turns + 1,
                 )
         return None
 
     def carried(self, upto: int) -> list[int]:
-        """The messages that came before the cut and were read, or will be, behind it, and what
-        changed their words."""
+        """The messages that arrived before the cut and are read after it, and the events that
+        edited them."""
         kept = [turn for turn in self.turns if turn.end > upto]
         later = [seq for turn in kept for seq in (*(m.seq for m in turn.messages), *turn.edits)]
         later += [e.seq for e in self._open if e.kind in ("message.received", "queue.changed")]
         return [seq for seq in later if seq <= upto]
 
     def until(self, seq: int, model: str, blobs: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
-        """What there is to summarise: the turns up to event `seq`."""
+        """The messages to summarise: the turns up to event `seq`."""
         told = [m for turn in self.turns if turn.end <= seq for m in turn.messages]
         now = _rendered(told, model, blobs)
         return tuple(_joined([*self._start(now), *now]))
 
     def blobs(self, model: str) -> set[str]:
-        """The hashes of the attachments that `messages` needs: those that `model` has not been
-        shown in a turn that is over."""
+        """The hashes of the attachments that `messages` needs: those that were not rendered for
+        `model` in a finished turn."""
         new = [m for turn in self.turns[self._known(model) :] for m in turn.messages]
         parts = [part for message in new if message.role == "user" for part in message.parts]
         for event in self._open:
@@ -148,7 +149,7 @@ class History:
         return self._rendered[1] if self._rendered[0] == model else 0
 
     def _earlier(self, model: str, blobs: Mapping[str, bytes]) -> list[PromptMessage]:
-        """The turns that are over, joined; what comes next may join the last of them."""
+        """The messages of the finished turns. The next message may be merged into the last one."""
         known = self._known(model)
         rendered = self._rendered[2] if known else []
         for turn in self.turns[known:]:
@@ -159,7 +160,7 @@ class History:
         return rendered
 
     def _start(self, messages: list[PromptMessage]) -> list[PromptMessage]:
-        """What stands before the first message, if one has to."""
+        """The messages, with an introduction before the first one if it is needed."""
         if self.summary:
             return [FromUser((Text(SUMMARY + self.summary),))]
         begins = messages and isinstance(messages[0], FromModel)
@@ -200,25 +201,25 @@ def _ended(event: Event) -> str:
 
 
 def _ends_turn(event: Event) -> bool:
-    # Where nobody drives, an answer itself ends the turn.
+    # In a log without runs, an answer itself ends the turn.
     return event.kind == "run.finished" or (
         event.kind in ("message.completed", "message.interrupted") and event.run is None
     )
 
 
 def _waits(event: Event, taken: set[int]) -> bool:
-    """Whether a message is still in the queue; one of a log that nobody drives never was."""
+    """Whether a message is still queued. In a log without runs, messages are never queued."""
     return event.kind == "message.received" and bool(taken) and event.seq not in taken
 
 
 def _edited(event: Event) -> set[int]:
-    """The messages whose words an event changed."""
+    """The messages that an event edited."""
     payload = typed(event)
     return set(reworded(payload)) if isinstance(payload, ev.QueueChanged) else set()
 
 
 def _in_order(events: list[Event], taken: set[int]) -> list[Message]:
-    """The messages as the model met them."""
+    """The messages in the order in which the model read them."""
     place: dict[int, int] = {}
     for event in events:
         payload = typed(event) if event.kind in _TAKING else None
@@ -282,7 +283,7 @@ def _answered(call: ToolCall) -> Answered:
 
 
 def told(outcome: Outcome) -> str:
-    """An outcome in the words that a model reads."""
+    """An outcome as text for the model."""
     if outcome.content is not None:
         return outcome.content
     if outcome.result is not None:
@@ -298,7 +299,7 @@ def _text(value: Any) -> str:
 
 
 def _joined(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
-    """No two of one role in a row: strict models refuse that."""
+    """Merge consecutive messages of one role, which some models reject."""
     found: list[PromptMessage] = []
     for message in messages:
         last = found[-1] if found else None

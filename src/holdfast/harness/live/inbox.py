@@ -1,5 +1,6 @@
-"""Answering what waits: decided once, from any process, by whoever is first; or where several must
-agree to a call, by the last of those, and a no of any one is a no."""
+"""Decisions about pending items. Each item is decided once, from any process; the first decision
+counts. If a call needs several approvals, the last required approval decides, and a single denial
+denies the call."""
 
 from __future__ import annotations
 
@@ -34,14 +35,15 @@ async def settle_pending(
     channel: str | None = None,
     tools: Tools | None = None,
 ) -> Decision:
-    """Decide on an item; None means the only one. `AlreadyDecided` if somebody did before,
-    `NotPending` if there is no such item. It needs no driver and no lease. `channel` is the
-    way by which the decision came.
+    """Decide on an item; None means the only pending one. Raises `AlreadyDecided` if it was decided
+    before, and `NotPending` if there is no such item. Needs no driver and no lease. `channel` names
+    where the decision came from.
 
-    `InvalidValue`, and the item stays open, for an answer that the question does not allow, for
-    one to a call that can only be approved or denied, and for arguments that the tool does not
-    take, where `tools` knows the tools of a name; where several must agree, also for any other
-    arguments, and for a yes of nobody."""
+    Raises `InvalidValue`, and the item stays open, for an answer that does not fit the question,
+    for an answer to a call that can only be approved or denied, and for arguments that do not fit
+    the tool (if `tools` finds it). If several approvals are required, changed arguments and
+    approvals without an `actor` are invalid too.
+    """
     row = await store.row(key)
     item = await _meant(store, key, row, item)
     about = row.pending.get(item, {}) if row is not None else {}
@@ -55,7 +57,7 @@ async def settle_pending(
     late = await _late(store, key, item, about)
     if row is not None and opened is not None and opened.approvals > 1 and not late:
         return await _vote(store, row, opened, payload, actor)
-    if late:  # nobody was there to say so
+    if late:  # no driver was there to expire it
         payload, actor = ev.PendingSettled(id=item, outcome="expired"), None
     event = NewEvent.of("pending.settled", payload, id=ids.settle_id(item), actor=actor)
     done = await store.append(key, [event], log=row.log if row is not None else None)
@@ -67,13 +69,13 @@ async def settle_pending(
 async def _vote(
     store: Store, row: Row, opened: ev.PendingOpened, payload: ev.PendingSettled, actor: str | None
 ) -> Decision:
-    """Count a yes, and with the last that is needed decide, in one append."""
+    """Record an approval. If it is the last one required, decide in the same append."""
     if actor is None:
-        problem = f"is not given, and {opened.approvals} people must agree to this"
-        raise InvalidValue(field="actor", problem=problem, remedy="say who approves it")
+        problem = f"is missing, and this call needs {opened.approvals} approvals"
+        raise InvalidValue(field="actor", problem=problem, remedy="pass the approver")
     if payload.answer is not None:
-        problem = "cannot be changed where several people must agree"
-        remedy = "approve the call as it is, or deny it and say what to call instead"
+        problem = "cannot be changed for a call that needs several approvals"
+        remedy = "approve the call unchanged, or deny it and name the right arguments as the reason"
         raise InvalidValue(field="arguments", problem=problem, remedy=remedy)
     item, key = opened.id, row.key
     said = ev.PendingVoted(id=item, reason=payload.reason, channel=payload.channel)
@@ -98,7 +100,7 @@ async def _vote(
 
 
 async def _votes(store: Store, row: Row, item: str) -> list[Event]:
-    """Who said yes to an item that is open, oldest first."""
+    """The approvals of an open item, oldest first."""
     voted: list[Event] = []
     events = store.read(row.key, after=row.pending[item]["seq"], before=row.head + 1, log=row.log)
     async for event in events:
@@ -109,7 +111,7 @@ async def _votes(store: Store, row: Row, item: str) -> list[Event]:
 
 
 async def _settled(store: Store, key: Key, item: str) -> AlreadyDecided:
-    """That an item was decided meanwhile."""
+    """The error for an item that was decided in the meantime."""
     async for event in store.read(key, reverse=True):
         if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return await _decided(store, key, item, event.seq)
@@ -126,7 +128,7 @@ async def _meant(store: Store, key: Key, row: Row | None, item: str | None) -> s
 
 
 async def _late(store: Store, key: Key, item: str, about: Mapping[str, Any]) -> bool:
-    """Whether its time was over before anybody answered."""
+    """Whether the item expired before it was answered."""
     if (expires := about.get("expires")) is None or expires > wall_clock():
         return False
     async for event in store.read(key, after=about["seq"]):
@@ -137,7 +139,7 @@ async def _late(store: Store, key: Key, item: str, about: Mapping[str, Any]) -> 
 
 
 async def _opened(store: Store, key: Key, seq: int) -> ev.PendingOpened | None:
-    """The question itself, event `seq`; None if it cannot be read any more."""
+    """The pending item, from event `seq`; None if the event cannot be read any more."""
     found: ev.Payload | None = None
     async for event in store.read(key, after=seq - 1, before=seq + 1):
         found = typed(event)
@@ -145,25 +147,27 @@ async def _opened(store: Store, key: Key, seq: int) -> ev.PendingOpened | None:
 
 
 def _check_answer(item: str, opened: ev.PendingOpened, outcome: Answer, answer: Any) -> None:
-    """Refuse an answer that the question does not allow; the item stays open."""
+    """Reject an answer that does not fit the question; the item stays open."""
     if outcome != "answered":
         return
     if opened.what == "approval" and not opened.parked:
         raise InvalidValue(
             field="answer",
-            problem=f"item {item!r} asks whether a call may be made, which an answer does not say",
-            remedy="approve it, perhaps with other arguments, or deny it with a reason",
+            problem=f"does not fit item {item!r}, which asks for an approval",
+            remedy="approve it, optionally with other arguments, or deny it with a reason",
         )
     schema = opened.detail.get("schema") if isinstance(opened.detail, dict) else None
     if schema is not None and (wrong := mismatch(schema, answer)) is not None:
-        raise InvalidValue(field="answer", problem=wrong, remedy="give what is asked for")
+        raise InvalidValue(
+            field="answer", problem=wrong, remedy="pass an answer that fits the question"
+        )
 
 
 def _check_arguments(
     opened: ev.PendingOpened, outcome: Answer, answer: Any, tools: Tools | None
 ) -> None:
-    """Refuse other arguments that the tool does not take; the item stays open. Nothing is said of
-    a tool that is not known here, or not as it was when it was asked about."""
+    """Reject changed arguments that do not fit the tool; the item stays open. Arguments are not
+    checked if the tool is unknown here, or has changed since the item was opened."""
     changed = outcome == "approved" and isinstance(answer, dict) and "arguments" in answer
     if not changed or tools is None or opened.parked or not isinstance(opened.detail, dict):
         return
@@ -185,13 +189,13 @@ def _wrong(tool: Tool, arguments: Any) -> InvalidValue | None:
         return InvalidValue(
             field="arguments" if first.path == ROOT else f"arguments.{first.path}",
             problem=f"{first.problem}{rest}",
-            remedy=f"give what {tool.name} takes; nothing was decided",
+            remedy=f"pass arguments that {tool.name!r} accepts; the item is still pending",
         )
     return None
 
 
 async def was(store: Store, key: Key, item: str) -> bool:
-    """Whether there ever was such an item: then its decision is in the log."""
+    """Whether such an item ever existed. Then its decision is in the log."""
     async for event in store.read(key, reverse=True):
         if event.kind == "pending.settled" and event.id == ids.settle_id(item):
             return True

@@ -1,4 +1,4 @@
-"""Accepting what people send: checked, made durable, and only then acknowledged."""
+"""Accepting messages: validate them, write them to the log, and only then acknowledge them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...values.options import Content, How, RunLimits
 from ..agents.settings import LIMITS, wrong_limits
 from .log import Live
 
-MOST = 100  # messages that may wait
+MOST = 100  # messages that may be queued
 KEY = 480  # bytes of a caller's idempotency key
 
 
@@ -36,10 +36,10 @@ async def accept(
     limits: RunLimits | Mapping[str, float] | None = None,
     output: dict[str, Any] | None = None,
 ) -> tuple[int, bool]:
-    """Put a message into the log; its number, and whether it is new. The same `key` again is the
-    same message. `reject` refuses it while anything is going on."""
+    """Write a message to the log. Returns its number and whether it is new: a repeated `key` means
+    the same message. `busy="reject"` rejects the message while the session is busy."""
     if busy not in ("queue", "steer", "interrupt", "reject"):
-        remedy = "use queue, steer, interrupt or reject"
+        remedy = "use 'queue', 'steer', 'interrupt' or 'reject'"
         raise InvalidValue(field="busy", problem=f"is {busy!r}", remedy=remedy)
     if model is not None:
         split_ref(model)
@@ -63,8 +63,8 @@ async def accept(
 async def _put(store: Store, live: Live, event: NewEvent, busy: How) -> tuple[int, bool]:
     while True:
         state, refused = live.state, _refused(live, busy)
-        # Where many wait, other processes may be filling the queue as well. What is in the log
-        # already is no new message: it is found, and not refused.
+        # If the queue is long, other processes may be filling it too, so check the head. A message
+        # that is already in the log is found again, and not rejected.
         sure = busy == "reject" or len(state.queue) >= MOST // 2
         expected = 0 if refused else state.head if sure else None
         try:
@@ -93,13 +93,13 @@ def _refused(live: Live, busy: How) -> QueueFull | SessionBusy | None:
 
 
 async def _same(live: Live, event: NewEvent, seq: int) -> None:
-    """Refuse a key that stands for another message already."""
+    """Reject a key that was used for another message."""
     known = await live.payload(seq, ev.MessageReceived)
     given = msgspec.json.decode(event.data, type=ev.MessageReceived)
     if known is not None and (known.text, known.parts) != (given.text, given.parts):
         raise InvalidValue(
             field="key",
-            problem=f"{ids.input_key(event.id)!r} was used for another message",
+            problem=f"is {ids.input_key(event.id)!r}, which was used for another message",
             remedy="use a new key for a new message",
         )
 
@@ -121,7 +121,7 @@ async def _content(store: Store, live: Live, content: Content) -> tuple[str, lis
         raise InvalidValue(
             field="content",
             problem=f"is {type(content).__name__}",
-            remedy="give text, Media(data, media_type), or a list of them",
+            remedy="pass text, Media(data, media_type), or a list of them",
         )
     texts: list[str] = []
     parts: list[Any] = []
@@ -135,46 +135,48 @@ async def _content(store: Store, live: Live, content: Content) -> tuple[str, lis
         else:
             raise InvalidValue(
                 field="content",
-                problem=f"holds {type(part).__name__}",
-                remedy="give text, or Media(data, media_type)",
+                problem=f"contains {type(part).__name__}",
+                remedy="pass text or Media(data, media_type)",
             )
     return "\n\n".join(texts), parts
 
 
 def check_text(field: str, value: Any) -> None:
-    """Refuse what is no text."""
+    """Reject a value that is not a str."""
     if not isinstance(value, str):
         raise InvalidValue(field=field, problem=f"is {type(value).__name__}", remedy="pass a str")
 
 
 def check_seconds(field: str, value: Any) -> None:
-    """Refuse what is no number of seconds."""
+    """Reject a value that is not a number of seconds."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value):
-        raise InvalidValue(field=field, problem=f"is {value!r}", remedy="give a number of seconds")
+        raise InvalidValue(field=field, problem=f"is {value!r}", remedy="pass a number of seconds")
 
 
 def check_entries(field: str, value: Any) -> None:
-    """Refuse what is not a mapping, or None."""
+    """Reject a value that is neither None nor a mapping with str keys."""
     if value is not None and not isinstance(value, Mapping):
-        problem, remedy = f"is {type(value).__name__}", "give a dict with names"
+        problem, remedy = f"is {type(value).__name__}", "pass a mapping with str keys"
         raise InvalidValue(field=field, problem=problem, remedy=remedy)
     if value is not None and not all(isinstance(name, str) for name in value):
-        raise InvalidValue(field=field, problem="has a name that is no str", remedy="use str")
+        raise InvalidValue(
+            field=field, problem="has a key that is not a str", remedy="use str keys"
+        )
 
 
 def _limits(limits: RunLimits | Mapping[str, float] | None) -> dict[str, float]:
-    """The limits that were given; the others are left to the mode and the harness."""
+    """The limits that were passed; the mode and the harness set the others."""
     if limits is None:
         return {}
     if not isinstance(limits, RunLimits):
         check_entries("limits", limits)
         if unknown := [name for name in limits if name not in LIMITS]:
-            problem, remedy = f"has {unknown[0]!r}", f"give {', '.join(LIMITS)}"
+            problem, remedy = f"has the unknown key {unknown[0]!r}", f"use {', '.join(LIMITS)}"
             raise InvalidValue(field="limits", problem=problem, remedy=remedy)
         limits = RunLimits(**limits)  # type: ignore[arg-type]  # checked next
     if wrong := [*wrong_limits(limits)]:
-        problem, remedy = "; ".join(wrong), "give steps, tokens, cost or seconds"
+        problem, remedy = "; ".join(wrong), "pass steps, tokens, cost or seconds"
         raise InvalidValue(field="limits", problem=problem, remedy=remedy)
     given = {name: getattr(limits, name) for name in LIMITS}
     return {n: v for n, v in given.items() if v is not None and v is not msgspec.UNSET}

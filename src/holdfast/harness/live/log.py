@@ -1,6 +1,5 @@
-"""A log as one process sees it, live: its state, its history, the text in flight, and those
-who listen. Everything comes out of the log, by one reader; nobody's slowness holds it up.
-"""
+"""The live view of a log in one process: its state, its history, the text in flight, and its
+subscribers. One reader follows the log, and a slow subscriber does not delay it."""
 
 from __future__ import annotations
 
@@ -36,16 +35,16 @@ __all__ = ["BUFFER", "Hearer", "Listener", "Live"]
 
 P = TypeVar("P", bound=ev.Payload)
 
-RECENT = 32  # events that are looked up without asking the store
-RECENT_BYTES = 1 << 20  # … and no more than so many bytes of them, or the newest
+RECENT = 32  # recent events that are kept in memory
+RECENT_BYTES = 1 << 20  # … and their total bytes; the newest one is always kept
 FIRST, LONGEST = 0.05, 2.0  # seconds before following again after a failure, doubled each time
-LARGE = 64 << 10  # bytes of a message that waits; one of more is read again when it is its turn
-CAUSES = 16  # runs that failed here whose exceptions are remembered
-POLL = 0.25  # seconds between two looks at drafts that another process writes
+LARGE = 64 << 10  # bytes; a larger queued message is not kept, but read again when it is taken up
+CAUSES = 16  # failed runs whose exceptions are kept
+POLL = 0.25  # seconds between two reads of drafts that another process writes
 
 
 class Live:
-    """One log. `open` before use; `state` is that of the newest event that has arrived here."""
+    """One log. Call `open` before use. `state` includes the newest event that has arrived here."""
 
     def __init__(self, store: Store, key: Key) -> None:
         self.store, self.key = store, key
@@ -58,21 +57,21 @@ class Live:
         self.snapshots = Snapshots()
         self.failure: HoldfastError | None = None
         self.stuck: HoldfastError | None = None
-        self.posting: set[asyncio.Future[None]] = set()  # messages on their way into the log
-        self.hooked = 0  # up to which event this process has called the agent's hooks
+        self.posting: set[asyncio.Future[None]] = set()  # messages being written to the log
+        self.hooked = 0  # the last event for which this process called the agent's hooks
         self.driven = False  # by this process; then deltas come from the driver, not from drafts
-        self.failures: dict[str, BaseException] = {}  # what ended the last runs that failed here
+        self.failures: dict[str, BaseException] = {}  # exceptions of runs that failed here
         self.watchers: list[Callable[[Event], None]] = []
-        self.endings: list[Callable[[HoldfastError], None]] = []  # told when the log goes
+        self.endings: list[Callable[[HoldfastError], None]] = []  # called when the log is gone
         self._recent = Recent()
-        self._waiting: dict[int, Event] = {}  # messages of those that nobody has taken up yet
+        self._waiting: dict[int, Event] = {}  # queued messages
         self._waiters = Waiters()
         self._reader: asyncio.Task[None] | None = None
         self._polling = Later(POLL, self._poll)
         self.audience = Audience(self._polling.ask)
 
     async def open(self) -> None:
-        """Read what is there, then follow."""
+        """Read the existing events, then follow the log."""
         row = await self.store.row(self.key)
         if row is None:
             raise SessionNotFound(
@@ -86,7 +85,7 @@ class Live:
         self._reader = asyncio.create_task(self._follow(), name=f"follow {self.key.session}")
 
     async def aclose(self) -> None:
-        """Stop following; those who wait or listen are told."""
+        """Stop following. Waiters and subscribers end."""
         await self._polling.end(cut=True)
         if self._reader is not None:
             await ended(self._reader)
@@ -102,7 +101,7 @@ class Live:
         return self.state
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Wait until something is true of this log; looked at after each event."""
+        """Wait until `true()` holds; it is checked after each event."""
         if true():
             return
         if self.failure is not None:
@@ -111,7 +110,7 @@ class Live:
 
     @contextlib.contextmanager
     def posts(self) -> Iterator[None]:
-        """While a message is on its way into the log."""
+        """Context manager: a message is being written to the log."""
         done = asyncio.get_running_loop().create_future()
         self.posting.add(done)
         try:
@@ -121,13 +120,13 @@ class Live:
             done.set_result(None)
 
     async def posted(self) -> None:
-        """Wait until the messages that are on their way now are in the log, or are not to be."""
+        """Wait until the messages that are being written are in the log, or have failed."""
         if self.posting:
             await asyncio.wait([*self.posting])
 
     def listen(self, after: int | None = None, *, whole: bool = True) -> Listener:
-        """All that follows event `after`, or that follows now. Without `whole`, events with
-        large data are stubs (`listening.is_apart`)."""
+        """A listener for the events after `after` (default: from now on). Without `whole`, events
+        with large data are stubs (`subscribers.is_apart`)."""
         place = self.state.head if after is None else after
         listener = Listener(self, place, after is None, whole=whole)
         self.audience.join(listener)
@@ -136,7 +135,7 @@ class Live:
         return listener
 
     def say(self, message: str, text: str, *, thought: bool = False) -> None:
-        """Tell the listeners some more text of a message in flight."""
+        """Publish more text of a message in flight to the listeners."""
         if (delta := self.speech.say(message, text, thought=thought)) is not None:
             self.audience.tell(delta)
 
@@ -144,8 +143,8 @@ class Live:
     def driven_by(
         self, look: Callable[[Event], None], lost: Callable[[HoldfastError], None]
     ) -> Iterator[None]:
-        """While this process drives the log. `look` is called with each event, `lost` if the log
-        is gone."""
+        """Context manager: this process drives the log. `look` is called with each event, `lost` if
+        the log is gone."""
         self.driven = True
         self.watchers.append(look)
         self.endings.append(lost)
@@ -157,13 +156,14 @@ class Live:
             self.driven = False
 
     def trouble(self, error: HoldfastError, *, stuck: bool = False) -> None:
-        """Tell everyone. `stuck`: nobody drives this log until something comes."""
+        """Publish an error to all listeners. `stuck`: the log is not driven until the next
+        event."""
         self.stuck = error if stuck else self.stuck
         self.audience.tell(Trouble(error.code, str(error)))
         self._waiters.look()
 
     def failed(self, run: str | None, error: BaseException | None) -> None:
-        """Remember what a run failed by, for whoever asks for its cause in this process."""
+        """Keep the exception of a failed run, for `Result.cause` in this process."""
         if run is not None and error is not None:
             self.failures[run] = error
         while len(self.failures) > CAUSES:
@@ -171,24 +171,24 @@ class Live:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody listens, waits for something, or is sending a message."""
+        """Whether the log has listeners, waiters, or messages being written."""
         return bool(self.audience) or bool(self._waiters) or bool(self.posting)
 
-    # Looking up
+    # Lookup
 
     async def event(self, seq: int, *, whole: bool = True) -> Event | None:
-        """The event with this number. Without `whole`, it may be a stub where its data are large
-        (`listening.is_apart`)."""
+        """The event with this number. Without `whole`, an event with large data may be a stub
+        (`subscribers.is_apart`)."""
         if (event := self._recent.event(seq)) is not None:
             return event
         return await LogLoader(self.store, self.key, self.log).event(seq, inline=whole)
 
     async def payload(self, seq: int, type: type[P]) -> P | None:
-        """Its payload, or None where it is gone or cannot be read."""
+        """The payload of an event, or None if it is gone or cannot be read."""
         return payload_of(await self.event(seq), type)
 
     async def taken(self, seq: int) -> ev.MessageReceived:
-        """A message that waited, for whoever takes it up."""
+        """A queued message, for the run that takes it up."""
         event = self._waiting.get(seq) or await self.event(seq)
         return payload_of(event, ev.MessageReceived) or ev.MessageReceived()
 
@@ -207,7 +207,7 @@ class Live:
             except (SessionNotFound, LogReplaced, LogDamaged) as error:
                 self._fail(error)
                 return
-            except Exception as error:  # whoever waits must not wait for ever
+            except Exception as error:  # log and retry: waiters must not hang
                 if not isinstance(error, HoldfastError):
                     problem = f"the log cannot be followed ({type(error).__name__})"
                     failed, error = error, StoreUnavailable(problem=problem)
@@ -230,7 +230,7 @@ class Live:
         self._waiters.look()
 
     def _keep_waiting(self, event: Event) -> None:
-        """Have the messages at hand that wait, as long as they do."""
+        """Keep queued messages in memory for as long as they are queued."""
         queue = self.state.queue
         if not queue:
             self._waiting.clear()
@@ -248,14 +248,15 @@ class Live:
         self.audience.end()
 
     async def _poll(self) -> None:
-        """Drafts of a driver elsewhere, as deltas, while someone listens and a run is going."""
+        """Publish drafts of a driver in another process as deltas, while the log has listeners and
+        an active run."""
         if not self.audience:
             return
         if not self.driven and self.state.active is not None:
             head = self.state.head
             with contextlib.suppress(HoldfastError):
                 drafts = await self.store.drafts(self.key)
-                # What came meanwhile may have ended them: then the next look will tell.
+                # New events may have completed these messages: then wait for the next poll.
                 for draft in drafts if self.state.head == head and not self.driven else ():
                     so_far = self.speech.flying.get(draft.message)
                     if more := draft.text[so_far.length if so_far is not None else 0 :]:
@@ -264,8 +265,7 @@ class Live:
 
 
 class Recent:
-    """The newest events of those that came while a log was followed: dense, and bounded in
-    number and in bytes."""
+    """The newest events since the log was opened: consecutive, and bounded in number and bytes."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
@@ -283,7 +283,7 @@ class Recent:
 
 
 class Waiters:
-    """Those who wait until something is true."""
+    """Waiters for conditions."""
 
     def __init__(self) -> None:
         self._waiting: set[tuple[Callable[[], bool], asyncio.Future[None]]] = set()
@@ -300,13 +300,13 @@ class Waiters:
             self._waiting.discard(waiter)
 
     def look(self) -> None:
-        """Something happened: let those go on for whom it is true now."""
+        """Check all conditions, and resume the waiters whose condition holds."""
         for true, future in self._waiting:
             if not future.done() and true():
                 future.set_result(None)
 
     def fail(self, error: HoldfastError) -> None:
-        """It will never be true."""
+        """Fail all waiters."""
         for _, future in self._waiting:
             if not future.done():
                 future.set_exception(error)

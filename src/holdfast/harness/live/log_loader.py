@@ -1,5 +1,5 @@
-"""Reading a log that is opened: from its last snapshot, or from its beginning; and when the next
-snapshot is due."""
+"""Reading a log when it is opened, from its last snapshot or from its beginning, and deciding when
+the next snapshot is due."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SNAPSHOT = 512  # events between two snapshots
 
 
 class LoadedLog(NamedTuple):
-    """A log as far as it was read. `saved` is the state of its snapshot, `shown` the events
-    that a display of it needs."""
+    """A log as far as it was read. `saved` is the state of its snapshot, `shown` the events that
+    its display needs."""
 
     saved: State
     state: State
@@ -42,7 +42,7 @@ class LogLoader:
         self._store, self._key, self._log = store, key, log
 
     async def load(self) -> LoadedLog:
-        """All that is there now."""
+        """Read all events that exist now."""
         saved = state = await self._saved()
         history = await self._history(saved)
         batch: list[Event] = []
@@ -67,7 +67,7 @@ class LogLoader:
         with contextlib.suppress(StoreUnavailable):  # then the log is read from its beginning
             snapshot = await self._store.load_snapshot(self._key, VERSION)
         if snapshot is not None and snapshot.log == self._log:
-            with contextlib.suppress(msgspec.MsgspecError):  # one that cannot be read is none
+            with contextlib.suppress(msgspec.MsgspecError):  # ignore one that is unreadable
                 return msgspec.json.decode(snapshot.state, type=State)
         return State()
 
@@ -94,18 +94,18 @@ class LogLoader:
 
 
 class Snapshots:
-    """Where the last snapshot of a log is, and where what a model reads began then."""
+    """The position of the last snapshot of a log, and where the model's history started then."""
 
     def __init__(self) -> None:
         self._head = self._upto = 0
 
     def note(self, state: State) -> None:
-        """There is one of this state."""
+        """Record that a snapshot of this state exists."""
         self._head, self._upto = state.head, state.window.upto
 
     def due(self, log: str, state: State) -> Snapshot | None:
-        """A snapshot, if the last one is long ago, or begins before what a model reads now:
-        whoever opens the log reads on from there."""
+        """A snapshot, if the last one is old or starts before the current history of the model.
+        Opening the log starts from it."""
         if state.head - self._head < SNAPSHOT and state.window.upto == self._upto:
             return None
         self.note(state)
@@ -114,6 +114,6 @@ class Snapshots:
 
 
 def payload_of(event: Event | None, type: type[P]) -> P | None:
-    """The payload of an event, or None where it is gone or cannot be read."""
+    """The payload of an event, or None if it is gone or cannot be read."""
     found = typed(event) if event is not None else None
     return found if isinstance(found, type) else None

@@ -1,4 +1,4 @@
-"""The logs that one harness has open: each once, however many ask."""
+"""The open logs of one harness. Each is opened once, however many callers need it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .log import Live
 
 
 class Lives:
-    """Opens logs and closes them; `look` is called with each event of each."""
+    """Opens and closes logs. `look` is called with each event of each log."""
 
     def __init__(self, store: Store, look: Callable[[Key, Event], None]) -> None:
         self._store, self._look = store, look
@@ -25,13 +25,13 @@ class Lives:
         return self._lives.get(where)
 
     async def open(self, where: Key) -> Live:
-        """The live log; `SessionNotFound` if there is none."""
+        """Open a log, or return it if it is open. Raises `SessionNotFound` if it does not exist."""
         if (known := self._lives.get(where)) is not None and known.failure is None:
             return known
         live = Live(self._store, where)
         await live.open()
         known = self._lives.get(where)
-        if known is not None and known.failure is None:  # another was faster
+        if known is not None and known.failure is None:  # another task opened it first
             await live.aclose()
             return known
         self._lives[where] = live
@@ -43,7 +43,7 @@ class Lives:
             await live.aclose()
 
     def leave(self, where: Key) -> None:
-        """Close a log that nobody needs any more, without waiting for it."""
+        """Close a log in the background."""
         task = asyncio.create_task(self.close(where))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)

@@ -1,5 +1,5 @@
-"""Those who hear what happens to a log: each event once and in order, and text as it comes.
-Nobody's slowness holds up the others, or what they listen to."""
+"""Subscribers of a log: each gets every event once and in order, and text as it is streamed. A slow
+subscriber delays neither the others nor the log."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ...values.delta import Delta
 from ...values.stream_items import CaughtUp, Item
 from .drafts import Speech
 
-MISSED = 64  # events that are read at once for one that is behind, and may stay there
-MISSED_BYTES = 128 << 10  # … and no more than so many bytes of them, or one event
-BUFFER = 512  # items that a listener may be behind before it has to read the log itself
-BUFFER_BYTES = 256 << 10  # … or so many bytes
-LARGE = 64 << 10  # bytes of an event above which no listener keeps its data, as in `info().apart`
-_APART, _STUB = b'{"apart":', 256  # how the data of a stub begin, and how long they are at most
+MISSED = 64  # events that are read at once for a listener that is behind, and are buffered
+MISSED_BYTES = 128 << 10  # … and their total bytes; at least one event is read
+BUFFER = 512  # items that are buffered for a listener before it has to read the log itself
+BUFFER_BYTES = 256 << 10  # … or their total bytes
+LARGE = 64 << 10  # bytes of event data above which listeners buffer a stub, as in `info().apart`
+_APART, _STUB = b'{"apart":', 256  # the prefix of a stub's data, and its largest size in bytes
 
 
 class _Apart(Struct):
-    item_size: int
+    size: int
 
 
 class _Stub(Struct):
@@ -38,7 +38,7 @@ class _Stub(Struct):
 
 
 class Hearer(Protocol):
-    """One that is told what happens."""
+    """A subscriber."""
 
     def put(self, item: Item) -> None: ...
 
@@ -46,7 +46,7 @@ class Hearer(Protocol):
 
 
 class Audience:
-    """All who hear what happens to one log. `joined` is called when one more does."""
+    """The subscribers of one log. `joined` is called for each new one."""
 
     def __init__(self, joined: Callable[[], None]) -> None:
         self._joined = joined
@@ -56,7 +56,7 @@ class Audience:
         return bool(self._hearers)
 
     def join(self, hearer: Hearer) -> None:
-        """Tell one more, until it leaves."""
+        """Add a subscriber, until it leaves."""
         self._hearers.add(hearer)
         self._joined()
 
@@ -68,13 +68,13 @@ class Audience:
             hearer.put(item)
 
     def end(self) -> None:
-        """Nothing more will happen."""
+        """End all subscriptions."""
         for hearer in self._hearers:
             hearer.end()
 
 
 class Heard(Protocol):
-    """A log as a listener sees it."""
+    """The view of a log that a listener uses."""
 
     audience: Audience
     speech: Speech
@@ -94,40 +94,40 @@ class Heard(Protocol):
 
 
 def item_size(item: Item) -> int:
-    """About how many bytes an item takes."""
+    """The approximate size of an item in bytes."""
     if isinstance(item, Event):
         return 256 + len(item.data)
     return 64 + (len(item.text) if isinstance(item, Delta) else 0)
 
 
 def set_apart(event: Event) -> Event:
-    """An event without its data where they are large: a stub as `read(inline=False)` gives one,
-    but for the hash, which would cost more than the rest."""
+    """The event, or a stub without its data if they are large. The stub is like that of
+    `read(inline=False)`, but without the hash, which would be expensive to compute."""
     if len(event.data) <= LARGE:
         return event
     return replace(event, data=Raw(_APART + b'{"size":%d}}' % len(event.data)))
 
 
 def is_stub(event: Event) -> bool:
-    """Whether the data of an event are to be read from the log. They may turn out to be what they
-    seem: a small payload can look like a stub."""
+    """Whether an event looks like a stub, so that its data must be read from the log. A small
+    payload can look like a stub; then the log returns the same data."""
     return len(event.data) < _STUB and bytes(event.data).startswith(_APART)
 
 
 def stub_size(event: Event) -> int:
-    """How many bytes the data have that a stub stands for."""
+    """The size in bytes of the data that a stub stands for."""
     try:
         return msgspec.json.decode(event.data, type=_Stub).apart.size
     except msgspec.MsgspecError:
-        return len(event.data)  # it is none
+        return len(event.data)  # not a stub
 
 
 class Listener:
-    """One reader of a log: first what it missed, then `CaughtUp`, then what happens. Each event
-    comes once, in order; deltas join without a gap. Too slow, it reads the log instead, at
-    nobody's cost: what waits for it is bounded in number and in bytes, and large data are left
-    in the log until it takes them. Without `whole` it is given stubs of events with large data
-    (`is_apart`). Close it, or use it up."""
+    """One reader of a log: first the events that it missed, then `CaughtUp`, then live events. Each
+    event comes once, in order, and deltas have no gaps. A reader that falls behind reads from the
+    log: its buffer is bounded in number and bytes, and large data stay in the log until they are
+    read. Without `whole`, events with large data are stubs (`is_stub`). Close it, or read it to
+    its end."""
 
     def __init__(self, live: Heard, after: int, now: bool, *, whole: bool = True) -> None:
         self.after = after
@@ -167,8 +167,8 @@ class Listener:
         return self._items()
 
     async def first(self, kind: str) -> Event:
-        """Wait for the first event of this kind, and listen no more. Bound the wait with
-        `asyncio.timeout`; it ends with an error if the session is closed meanwhile."""
+        """Wait for the first event of this kind, then close the listener. Limit the wait with
+        `asyncio.timeout`. Raises an error if the session is closed first."""
         async with contextlib.aclosing(self._items()) as items:
             async for item in items:
                 if isinstance(item, Event) and item.kind == kind:
@@ -200,7 +200,7 @@ class Listener:
             self._live.audience.leave(self)
 
     async def _missed(self) -> AsyncGenerator[Item, None]:
-        """What is in the log and was not given out, up to where the live state is."""
+        """The events in the log that were not delivered yet, up to the live state."""
         live, most = self._live, MISSED
         while self._behind:
             some, failed = await self._some(most)
@@ -217,10 +217,10 @@ class Listener:
             yield CaughtUp(live.log, self.after)
 
     async def _some(self, most: int) -> tuple[list[Event], HoldfastError | None]:
-        """The next events of the log, as far as one that may stay behind may hold them (the pages
-        of a store are larger), and what stopped it."""
+        """The next events of the log, as many as the buffer may hold (a store's pages are larger),
+        and the error that stopped the read, if any."""
         live, found, held = self._live, list[Event](), 0
-        upto = live.state.head + 1  # not further: its text would come again, as in flight
+        upto = live.state.head + 1  # no further, or text of later messages would repeat
         read = live.store.read(
             live.key, after=self.after, before=upto, limit=most, log=live.log, inline=False
         )
@@ -231,12 +231,12 @@ class Listener:
                     held += item_size(event)
                     if held >= MISSED_BYTES:
                         break
-            except HoldfastError as error:  # behind what was found
+            except HoldfastError as error:  # deliver the events before the error first
                 return found, error
         return found, None
 
     async def _given(self, item: Item) -> Item:
-        """An item with all its data, if that is wanted."""
+        """An item, with all its data if `whole` is set."""
         if not self._whole or not isinstance(item, Event) or not is_stub(item):
             return item
         return await self._live.event(item.seq) or item
@@ -254,10 +254,10 @@ class Listener:
             self._offsets.pop(item.id, None)
         elif isinstance(item, Delta) and not item.thought:
             known = self._offsets.get(item.message, 0)
-            if item.offset > known:  # some were dropped: the text so far has them
+            if item.offset > known:  # some deltas were dropped: use the full text so far
                 so_far = self._live.speech.flying.get(item.message)
                 if so_far is None:
-                    return None  # the message itself is about to come
+                    return None  # the message itself is about to arrive
                 text = so_far.text[known : item.offset] + item.text
                 item = Delta(item.message, known, text)
             text = item.text[known - item.offset :]

@@ -1,1 +1,1 @@
-"""What a run does: decide the next step, perform it, append the outcome."""
+"""The run loop: decide the next step, perform it, append the outcome."""

@@ -1,4 +1,4 @@
-"""Work that lasts, and what ends it before it is done."""
+"""Cancellation of long-running work."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-GRACE = 1.0  # seconds that work gets to end after it was told to stop
+GRACE = 1.0  # seconds that work gets to end after it was cancelled
 
 
 class Stoppable:
-    """One that works, and can be told to stop: at the next safe point (`stopping`), at once
-    (`halt`), or because it may not go on (`lost`)."""
+    """Work that can be stopped: at the next safe point (`stop`), at once (`halt`), or because the
+    right to continue was lost (`lost`)."""
 
     def __init__(self) -> None:
         self.stopping = False  # at the next safe point
@@ -25,17 +25,17 @@ class Stoppable:
         self.stopping = True
 
     def halt(self) -> None:
-        """Stop what is being done now."""
+        """Cancel the current work."""
         if not self._halted.done():
             self._halted.set_result(None)
 
     def lost(self, error: BaseException) -> None:
-        """Stop, and do nothing more."""
+        """Cancel the current work, and do nothing more."""
         self.failure = error
         self.halt()
 
     def go_on(self) -> None:
-        """Forget an earlier halt, unless it holds for good."""
+        """Reset an earlier halt, unless it is final."""
         if not self.stopping and self.failure is None:
             if self._halted.done():
                 self._halted = asyncio.get_running_loop().create_future()
@@ -43,7 +43,8 @@ class Stoppable:
                 self.aborted = asyncio.Event()
 
     async def within(self, seconds: float | None, work: Coroutine[Any, Any, T]) -> T | None:
-        """What `work` returns, or None if it was halted or took longer. Raises what was lost."""
+        """The result of `work`, or None if it was halted or timed out. Raises the error passed to
+        `lost`."""
         task = asyncio.create_task(work)
         try:
             either = {task, self._halted}
@@ -55,21 +56,21 @@ class Stoppable:
             raise
         if self.failure is not None:
             if task.done() and not task.cancelled():
-                task.exception()  # seen; what ended everything is told instead
+                task.exception()  # mark it as retrieved; the other error is raised
             raise self.failure
         if task.cancelled() and not stopped:
-            raise RuntimeError("the work was cancelled, and nobody here asked for that")
+            raise RuntimeError("the work was cancelled without a request to stop")
         return task.result() if task.done() and not task.cancelled() else None
 
     async def _stop(self, task: asyncio.Task[Any]) -> None:
         self.aborted.set()
         task.cancel()
         await asyncio.wait({task}, timeout=4 * GRACE)
-        if not task.done():  # it does not listen: what becomes of it is nobody's business
+        if not task.done():  # it ignores cancellation: discard its result
             task.add_done_callback(forget)
 
 
 def forget(task: asyncio.Task[Any]) -> None:
-    """Whatever a task ends with, nobody waits for it any more."""
+    """Ignore the result of a task that is no longer awaited."""
     if not task.cancelled():
         task.exception()

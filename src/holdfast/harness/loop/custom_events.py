@@ -1,4 +1,4 @@
-"""Events of the program's own."""
+"""Events of kinds that an application defines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .typed_output import convert
 
 
 def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
-    """The payload of an event of the program's own, checked by its declared type."""
+    """The payload of an application's event, checked against its declared type."""
     if wrong := kind_problem(kind):
         raise InvalidValue(field="kind", problem=wrong, remedy=OWN_KIND)
     if (declared := known.get(kind)) is None:
@@ -24,6 +24,6 @@ def custom(known: Mapping[str, Any], kind: str, payload: Any) -> Any:
     except BadArguments as error:
         wrong = "; ".join(f"{issue.path} {issue.problem}" for issue in error.issues)
         raise InvalidValue(
-            field=kind, problem=wrong, remedy="give what the agent declared"
+            field=kind, problem=wrong, remedy="pass a payload of the type that the agent declares"
         ) from error
     return plain

@@ -1,6 +1,6 @@
-"""What to do next, from what is so. Pure: no clock, no I/O, no memory of its own.
+"""Decides the next step from the state. Pure: no clock, no I/O, no memory.
 
-Whoever has the log can ask, at any moment, after any crash, and gets the same answer.
+The same log gives the same decision in every process, at any time, also after a crash.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .steps import (
     Warn,
 )
 
-WARNING = 0.8  # of the time that an item has: then people are told that it runs out
+WARNING = 0.8  # fraction of an item's time after which a warning is written
 SETTLED = ("denied", "answered", "expired", "superseded", "abandoned")
 ANSWERS = ("approved", "denied", "answered")
 
@@ -72,7 +72,7 @@ def _idle(state: State, bounds: RunBounds) -> Step:
 
 def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
     if (excess := state.excess) is not None:
-        return Refuse(excess.seq, excess.left)  # first: no other step knows these calls
+        return Refuse(excess.seq, excess.left)  # first: no other step handles these calls
     if (end := _ending(state, run, bounds, now)) is not None:
         return end
     if (step := _open_calls(state)) is not None:
@@ -88,7 +88,7 @@ def _running(state: State, run: Run, bounds: RunBounds, now: int) -> Step:
 
 
 def _full(state: State, bounds: RunBounds, more: int = 0) -> bool:
-    """Whether a model would read more than it should, with so many turns more."""
+    """Whether the model would read more than its bounds allow, with this many more turns."""
     window = state.window
     return window.tokens > bounds.tokens or window.turns + more > bounds.turns
 
@@ -107,8 +107,8 @@ def _ending(state: State, run: Run, bounds: RunBounds, now: int) -> Finish | Non
 
 
 def _open_calls(state: State) -> Step | None:
-    """What the calls of the last message want, the most urgent first."""
-    # A call within another is decided with it, as long as that one is open.
+    """The next step for the open calls of the last message, most urgent first."""
+    # A nested call is handled together with its parent, as long as that one is open.
     calls = {id: call for id, call in state.calls.items() if call.parent not in state.calls}
     if lost := {id: call for id, call in calls.items() if call.status == "started"}:
         return _begun(lost)
@@ -122,7 +122,7 @@ def _open_calls(state: State) -> Step | None:
 
 
 def _begun(calls: Mapping[str, OpenCall]) -> Step:
-    """What to do about calls that were begun, and nobody is left who knows what came of them."""
+    """The step for calls that were started and whose outcome is unknown after a crash."""
     if again := tuple(id for id, call in calls.items() if call.repeat and not call.parent):
         return RunTools(again)
     if told := tuple(id for id, call in calls.items() if call.tell or call.parent):
@@ -131,9 +131,11 @@ def _begun(calls: Mapping[str, OpenCall]) -> Step:
 
 
 def _asking(state: State) -> Step:
-    """Wait for a person, or for sub-agents; unless somebody says something instead."""
+    """Wait for a person or for sub-agents, unless a steering message supersedes the question."""
     asked = (id for id, item in state.pending.items() if item.call in state.calls)
-    instead = tuple(id for id in asked if not ids.is_child(id))  # who works is not asked
+    instead = tuple(
+        id for id in asked if not ids.is_child(id)
+    )  # a working sub-agent is not superseded
     if instead and any(q.how == "steer" for q in state.queue):
         return Supersede(instead)
     due = next_due(state)
@@ -143,8 +145,8 @@ def _asking(state: State) -> Step:
 
 
 def _ready(call: OpenCall) -> bool:
-    """Whether a call may be carried out: nobody had to be asked, or somebody has said yes; or it
-    asked something itself, and has its answer."""
+    """Whether a call can be carried out: it needed no approval, or was approved; or it asked a
+    question and has the answer."""
     if call.parent is not None:
         return False
     return call.status in (ANSWERS if call.parked else ("proposed", "approved"))
@@ -164,7 +166,7 @@ def _spent(run: Run, bounds: RunBounds) -> str | None:
 
 
 def deadline(run: Run, bounds: RunBounds) -> int | None:
-    """When a run that is driven without a break has used up its time (ms)."""
+    """When a run has used up its time if it is driven without a break (ms)."""
     seconds = run.limits.get("seconds", bounds.limits.seconds)
     if seconds is None or run.status != "running":
         return None
@@ -172,7 +174,7 @@ def deadline(run: Run, bounds: RunBounds) -> int | None:
 
 
 def next_due(state: State) -> int | None:
-    """When the clock alone will give something to do."""
+    """The next time at which a timer, a warning or an expiry is due."""
     times = [timer.at for timer in state.timers.values()]
     for item in state.pending.values():
         times.extend(at for at in (_warning(item), item.expires) if at is not None)
@@ -180,7 +182,7 @@ def next_due(state: State) -> int | None:
 
 
 def rest_of(state: State, bounds: RunBounds, now: int) -> Rest | None:
-    """Whether a driver has nothing to do in a log, nor a sub-agent of it; see `rest`."""
+    """Whether neither a driver nor a sub-agent has anything to do in a log; see `rest`."""
     return rest(state, idle=isinstance(decide(state, bounds, now), (Idle, SetDue)))
 
 

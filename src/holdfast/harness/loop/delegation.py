@@ -1,9 +1,9 @@
-"""What goes on between a thread and its sub-agents' threads, in their logs. All of it may be
-done again after a crash: ids derive from the call's.
+"""Delegation: the events between a thread and the threads of its sub-agents. Every step can be
+repeated after a crash, since ids derive from the id of the call.
 
-A call that hands a task on begins the thread of the sub-agent, and waits as a pending item. The
-end of the sub-agent's run is the answer to that item; until its own log says that it was given,
-it is due.
+A call that delegates a task creates the thread of the sub-agent, and waits as a pending item. The
+end of the sub-agent's run is the answer to that item. The answer is due until the sub-agent's log
+records that it was given.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .decide import next_due
 from .driver import Driving
 from .steps import Report
 
-TEXT = 100_000  # characters of its answer that the parent is told
+TEXT = 100_000  # characters of the answer that the parent receives
 TITLE = 200
 FORKED = (
     "[You are a copy of the agent above, made for one task. Do the task below and nothing else, "
@@ -36,24 +36,23 @@ FORKED = (
 
 
 def thread_of(call: str) -> str:
-    """The thread of the sub-agent that a call began."""
+    """The thread of the sub-agent that a call started."""
     return f"sub/{call}"
 
 
 def child_of(item: str) -> str | None:
-    """The thread of the sub-agent that an item stands for, if it does."""
+    """The thread of the sub-agent that an item stands for, if any."""
     call = ids.child_call(item)
     return None if call == item else thread_of(call)
 
 
 def subagent_model_key(name: str | None) -> str:
-    """The name in the session's metadata of the model that was chosen for a sub-agent; without
-    one, for all."""
+    """The metadata key of the model that is set for a sub-agent; without a name, for all."""
     return "subagent_model" if name is None else f"subagent_model.{name}"
 
 
 def chosen(shared: State, name: str | None) -> str | None:
-    """The model that was chosen in this session for a sub-agent, or for all."""
+    """The model that is set in this session for a sub-agent, or for all."""
     for setting in (subagent_model_key(name), subagent_model_key(None)):
         if isinstance(ref := shared.settings.get(setting), str):
             return ref
@@ -69,19 +68,19 @@ async def begin(
     model: str | None,
     forked: bool | None,
 ) -> Park:
-    """Begin the thread of a sub-agent, once; what its call waits for."""
+    """Create the thread of a sub-agent, once. Returns the pending item that its call waits for."""
     if not task.strip():
         raise ToolError(problem="the task is empty")
     copy = sub.forked if forked is None else forked
     if not copy and sub.agent is None and sub.instructions is None:
-        raise ToolError(problem=f"{sub.name!r} has no instructions of its own: fork it")
+        raise ToolError(problem=f"sub-agent {sub.name!r} has no instructions: use forked=True")
     ref = _model(driving, sub, model, copy)
     making = asyncio.ensure_future(_make(driving, call, sub, task, ref, copy))
     try:
         await asyncio.shield(making)
     except asyncio.CancelledError:
         await asyncio.wait({making})
-        if driving.failure is None and not driving.stopping:  # else the next driver goes on
+        if driving.failure is None and not driving.stopping:  # otherwise the next driver continues
             await stop(driving, [call])
         raise
     thread = thread_of(call)
@@ -95,7 +94,8 @@ async def begin(
 
 
 def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) -> str | None:
-    """The call's, the session's choice, the sub-agent's, the one that its parent uses now."""
+    """The model of a sub-agent, in this order: the call's, the session's, the sub-agent's own, the
+    one that its parent uses now."""
     config, state = driving.config, driving.state
     if wanted is not None:
         try:
@@ -108,7 +108,7 @@ def _model(driving: Driving, sub: SubAgent, wanted: str | None, forked: bool) ->
         return ref
     child = sub.within(config.agent, forked=forked)
     if not forked and (child.model or child.mode(None).model):
-        return None  # its own agent says so
+        return None  # its own agent chooses
     return config.model_ref(state, driving.run.model)
 
 
@@ -144,12 +144,12 @@ async def _make(
         return
     first = NewEvent.of("thread.created", ev.ThreadCreated(**about), id=ids.began_id(thread))
     events = [first, *_granted(driving, thread), received]
-    with contextlib.suppress(HeadMoved):  # it was begun before, with all of them
+    with contextlib.suppress(HeadMoved):  # an earlier attempt wrote all of them
         await live.store.append(where, events, create=True, expected=0)
 
 
 def _granted(driving: Driving, thread: str) -> list[NewEvent]:
-    """What is not asked about at the moment is not asked about in the sub-agent either."""
+    """The current grants also apply in the sub-agent."""
     grants = driving.state.grants
     given: list[dict[str, Any]] = [{"tool": name} for name in grants.tools]
     given += [{"category": name} for name in grants.categories]
@@ -169,31 +169,31 @@ def _key(driving: Driving, thread: str) -> Key:
 
 
 async def stop(driving: Driving, calls: list[str]) -> None:
-    """Stop the sub-agents that these calls began, if they did."""
+    """Abort the sub-agents that these calls started, if any."""
     for call in calls:
         where = _key(driving, thread_of(call))
         event = NewEvent.of(
             "abort.requested",
-            ev.AbortRequested(reason="the parent does not wait for it any more"),
+            ev.AbortRequested(reason="the parent no longer waits for it"),
             id=ids.abort_id(where.thread),
             actor=driving.config.agent.key,
         )
-        with contextlib.suppress(SessionNotFound):  # it had not begun
+        with contextlib.suppress(SessionNotFound):  # it had not started
             await driving.live.store.append(where, [event])
             driving.runtime.nudge(where)
 
 
 async def stop_all(driving: Driving) -> None:
-    """Stop all sub-agents that work for the run that ends."""
+    """Abort all sub-agents that work for the run that ends."""
     state = driving.state
     begun = [id for id, call in state.calls.items() if call.name == DELEGATION]
-    # Any tool may hand a task on: then its call waits for the sub-agent.
+    # Any tool may delegate a task: then its call waits for the sub-agent.
     begun += [ids.child_call(id) for id in state.pending if ids.is_child(id)]
     await stop(driving, [*dict.fromkeys(begun)])
 
 
 async def report(driving: Driving, step: Report) -> None:
-    """Answer the call that began this thread with what came of it; then write here that it was
+    """Answer the call that started this thread with the result, then record in this log that it was
     answered."""
     sub = driving.state.sub
     assert sub is not None
@@ -238,7 +238,7 @@ async def _outcome(driving: Driving) -> dict[str, Any]:
 
 
 def _used(event: Event) -> dict[str, int]:
-    """What an event says was used: by a model here, or by a sub-agent of this one."""
+    """The usage that an event records: of a model call here, or of a sub-agent of this one."""
     payload = typed(event)
     if isinstance(payload, ev.MessageCompleted):
         return payload.usage

@@ -1,4 +1,4 @@
-"""One driver of one log: what it knows, its way to write, and the run that it has taken up."""
+"""One driver of one log: its state, its fenced writes, and the run that it has taken up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Flight:
-    """A message in flight: the id that its event will have, and the text so far."""
+    """A message in flight: the id of its future event, and the text so far."""
 
     def __init__(self, message: str, model: str) -> None:
         self.message, self.model = message, model
@@ -42,7 +42,7 @@ class Flight:
 
 
 class Driving(Stoppable):
-    """The right to drive a log, while it lasts. Everything written here is fenced."""
+    """A driver while it holds the lease of a log. All its writes are fenced."""
 
     def __init__(
         self,
@@ -56,17 +56,19 @@ class Driving(Stoppable):
     ) -> None:
         super().__init__()
         self.runtime, self.config, self.live, self.log = runtime, config, live, log
-        self.shared = shared  # the log of thread `main`, which has what all threads share
+        self.shared = (
+            shared  # the log of thread `main`, which holds the data that all threads share
+        )
         self.hold = Hold(config, live, lease, log, self.lost)
-        self.invoke = invoke  # how a tool calls another
+        self.invoke = invoke  # calls one tool from another
         self.took: str | None = None  # the run that is driven here
-        self.uncut: str | None = None  # the run of which nothing more can be put away
-        self.judged: set[str] = set()  # calls whose judgement this driver wrote down
+        self.uncut: str | None = None  # the run that cannot be compacted any further
+        self.judged: set[str] = set()  # calls that this driver has checked
         self.blobs: dict[str, bytes] = {}
         self.flight: Flight | None = None
         self.unhooked: list[Event] = []
-        self.turn = asyncio.Lock()  # of calls within calls, to begin
-        self._gave_way = False  # to messages that came; the next write does not
+        self.turn = asyncio.Lock()  # nested calls start one at a time
+        self._gave_way = False  # to incoming messages; the next write does not yield again
         self._span = RunSpan(config.tracing, live.key, config.agent.key)
 
     @property
@@ -76,13 +78,13 @@ class Driving(Stoppable):
     @property
     def run(self) -> Run:
         run = self.live.state.run
-        assert run is not None, "a step of a run is performed when there is one"
+        assert run is not None, "this step needs an active run"
         return run
 
     @property
     def bounds(self) -> RunBounds:
-        """The bounds of what is decided next. Where nothing can be put away, the window has
-        none: what is too much for a model is for the model to say."""
+        """The bounds for the next decision. If the run cannot be compacted any further, the window
+        is unbounded, and the model itself rejects a prompt that is too long."""
         bounds, run = self.config.bounds, self.state.active
         if run is None or self.uncut is None or run.id != self.uncut:
             return bounds
@@ -90,40 +92,40 @@ class Driving(Stoppable):
 
     @property
     def mine(self) -> bool:
-        """Whether there is no run, or this driver has taken it up."""
+        """Whether there is no active run, or this driver has taken it up."""
         run = self.state.active
         return run is None or (run.status == "running" and run.id == self.took)
 
     def use(self, config: Config) -> None:
-        """Decide by other settings from now on."""
+        """Use other settings from now on."""
         self.config = config
 
     def now(self) -> int:
         return self.config.clock(self.live.key)
 
     def still(self, step: Step) -> bool:
-        """Whether a step is what is to be done, also after what has come since it was decided."""
+        """Whether the step is still the one to perform, given all events since it was decided."""
         return decide(self.state, self.bounds, self.now()) == step
 
     def take(self, run: str | None) -> None:
-        """This driver has begun a run, or taken it up."""
+        """Record that this driver has started or resumed a run."""
         self._span.end(self.state.run)
         self.took, self.log = run, self.log.bind(run=run)
         self._span.begin(run or "")
 
     def ready(self) -> None:
-        """Forget an earlier stop, before the next step."""
+        """Reset an earlier halt, before the next step."""
         if self.state.abort is None:
             self.go_on()
 
     def event(self, kind: str, payload: Any = None, **rest: Any) -> NewEvent:
-        """An event of the run that is going."""
+        """An event of the active run."""
         rest.setdefault("run", self.run.id if self.state.active else None)
         return NewEvent.of(kind, payload, **rest)
 
     async def write(self, *events: NewEvent, expected: int | None = None) -> bool:
-        """Append, and wait until it is folded here. False: the log grew meanwhile, and nothing
-        was written; decide again. What people are sending comes first."""
+        """Append, and wait until the local state includes the events. Returns False, and writes
+        nothing, if the log has grown: decide again. Messages that are being sent go first."""
         if expected is not None and self.live.posting and not self._gave_way:
             self._gave_way = True
             await self.live.posted()
@@ -139,7 +141,7 @@ class Driving(Stoppable):
         return True
 
     async def write_shared(self, *events: NewEvent, expected: int | None = None) -> bool:
-        """Append to what all threads share; like `write`."""
+        """Append to the log that all threads share; like `write`."""
         if self.shared is self.live:
             return await self.write(*events, expected=expected)
         shared = self.shared
@@ -152,8 +154,8 @@ class Driving(Stoppable):
         return True
 
     async def watch(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What `work` returns, or None if it was stopped: by an abort, by the end of its time,
-        by the end of the harness. Raises when the lease is lost."""
+        """The result of `work`, or None if it was stopped by an abort, a deadline or the shutdown
+        of the harness. Raises if the lease is lost."""
         until = deadline(self.run, self.config.bounds) if self.state.active else None
         left = None if until is None else max(0.0, (until - self.now() + 2) / 1000)
         return await self.within(left, work)
@@ -167,7 +169,7 @@ class Driving(Stoppable):
 
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
-        """Drive, and keep the lease alive, whatever the work does."""
+        """Context manager: drive the log, and renew the lease in the background."""
         async with self.hold.kept():
             with self.live.driven_by(self.look, self.lost):
                 try:

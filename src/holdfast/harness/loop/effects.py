@@ -1,4 +1,4 @@
-"""What the functions of a program may do to the session in which they are called. All of it is
+"""What functions of an application can do to the session in which they are called. All of it is
 written to the log."""
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from .prompt_context import Reading, check_length
 
 How: TypeAlias = Literal["queue", "steer"]
 
-CHAIN = 20  # runs that start each other, one after the other
+CHAIN = 20  # runs that may start each other in a row
 
 
 class Effects(Reading):
-    """The session, to read and to change, on behalf of call `call` of the function `name`."""
+    """Read and change the session, on behalf of call `call` of the function `name`."""
 
     def __init__(self, driving: Driving, call: str, name: str) -> None:
         super().__init__(driving)
         self.call, self.name = call, name
 
     def _acts(self) -> Driving:
-        """The way to write, for as long as the function has something to say."""
+        """The driver to write with, as long as the function may still act."""
         return self._driving
 
     async def update_state(self, function: Edit | None = None, /, **changes: Any) -> Any:
-        """Set entries of the user state; or let a function change a copy of the latest, and
-        return what it returns. It is called again where another writer was first."""
+        """Set entries of the user state; or let a function change a copy of the latest state, and
+        return its result. The function is called again if another writer was faster."""
         return await _change_state(self._acts(), self.agent, function or setting(changes))
 
     async def set_state(self, **entries: Any) -> None:
@@ -43,17 +43,17 @@ class Effects(Reading):
         await _change_state(self._acts(), self.agent, setting(entries, all=True))
 
     async def emit(self, kind: str, payload: Any = None) -> None:
-        """Write an event of the program's own."""
+        """Write an event of a kind that the application defines."""
         checked = custom(self.agent.events, kind, payload)
         await self._acts().write(self._driving.event(kind, checked, cause=self.call))
 
     async def send(self, text: str, how: How = "queue") -> None:
-        """Queue a message, as if a person had sent it. Runs that start each other so have an
-        end; a message that steers a run ends with it."""
+        """Queue a message as if a user had sent it. The number of runs that start each other this
+        way is limited. A message that steers a run is dropped when the run ends."""
         await self._acts().write(_message(self._driving, self.name, text, how))
 
     async def switch_mode(self, mode: str, text: str | None = None) -> None:
-        """Work in another mode from the next step on; `text` joins the run with it."""
+        """Switch to another mode from the next step on; `text` joins the run with it."""
         driving, agent = self._acts(), self.agent
         left: Mode | None = None
         while True:
@@ -62,7 +62,7 @@ class Effects(Reading):
                 if left is not before:
                     await called(before.on_exit, self, mode)
                     left = before
-                    continue  # which may have changed it
+                    continue  # the hook may have changed the mode
                 change = ev.ModeChanged(mode=mode, left=before.name)
                 events = [driving.event("mode.changed", change)]
             else:
@@ -86,16 +86,17 @@ class Effects(Reading):
         on: str | None = None,
         replace: bool = False,
     ) -> str:
-        """Show the model something from its next call on, or from the next event of kind `on`."""
+        """Show `content` to the model from its next call on, or from the next event of kind
+        `on`."""
         id = id or new_id()
         check_name("id", id, limit=128)
         check_length("content", len(str(content)))
         if len(self._driving.state.contexts) >= ENTRIES and id not in self._driving.state.contexts:
-            problem = f"{ENTRIES} contexts were added already"
+            problem = f"is over the limit of {ENTRIES} contexts"
             raise InvalidValue(field="id", problem=problem, remedy="remove some first")
         if id in self._driving.state.contexts and not replace:
             raise InvalidValue(
-                field="id", problem=f"{id!r} is there already", remedy="pass replace=True"
+                field="id", problem=f"is {id!r}, which exists already", remedy="pass replace=True"
             )
         payload = ev.ContextAdded(
             id=id, content=content, role=role, scope=scope, consume=consume, on=on
@@ -104,7 +105,7 @@ class Effects(Reading):
         return id
 
     async def remove_context(self, *ids: str) -> int:
-        """Take away what was added, all of it when nothing is named; how many there were."""
+        """Remove added contexts, all of them if none is named. Returns how many were removed."""
         known = self._driving.state.contexts
         gone = [id for id in (ids or known) if id in known]
         if gone:
@@ -126,12 +127,12 @@ async def _change_state(driving: Driving, agent: Agent, edit: Edit) -> Any:
 
 
 def _message(driving: Driving, by: str, text: str, how: How) -> NewEvent:
-    """A message as if a person had sent it; `by` says who did."""
+    """A message as if a user had sent it; `by` names the function that sent it."""
     run, waiting = driving.state.run, len(driving.state.queue)
     if waiting >= MOST:
         raise QueueFull(session=driving.live.key.session, limit=MOST)
     if run is not None and run.chain >= CHAIN:
-        raise ToolError(problem=f"runs start each other {CHAIN} times at most")
+        raise ToolError(problem=f"at most {CHAIN} runs may start each other in a row")
     payload = ev.MessageReceived(text=text, how=how, metadata={"by": by})
     under = run.id if run is not None else None
     return NewEvent.of("message.received", payload, actor=by, run=under)

@@ -1,4 +1,5 @@
-"""Hooks: an agent's own functions, called with the events of a log while this process drives."""
+"""Hooks: functions of an agent that are called with the events of a log while this process drives
+it."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ from ..agents.agent import settled
 from .driver import Driving
 from .tool_context import Acting
 
-PATIENCE = 30.0  # seconds that a hook may take: the run waits for it
-DEPTH = 25  # rounds of hooks that answer events of hooks
+PATIENCE = 30.0  # seconds that a hook may take, since the run waits for it
+DEPTH = 25  # rounds of hooks for events of hooks
 
 
 async def catch_up(driving: Driving) -> None:
-    """Begin with what came while nobody drove: the events behind the last one of a run."""
+    """Collect the events that were written while no driver was active: those after the last event
+    of a run."""
     if not driving.config.agent.hooks:
         return
     live, missed = driving.live, list[Event]()
@@ -28,13 +30,13 @@ async def catch_up(driving: Driving) -> None:
             missed.insert(0, event)
             if event.kind == "thread.forked":
                 break
-    newest = missed[-1].seq if missed else 0  # it may be on its way here as well
+    newest = missed[-1].seq if missed else 0  # it may also be arriving live
     driving.unhooked = [*missed, *(e for e in driving.unhooked if e.seq > newest)]
 
 
 async def run_hooks(driving: Driving) -> None:
-    """Call the hooks for all events that came since the last time, in order. What they raise
-    is logged. Events that they emit are hooked as well, to a limit."""
+    """Call the hooks for all new events, in order. Their exceptions are logged. Events that hooks
+    emit call hooks too, up to a limit."""
     hooks = driving.config.agent.hooks
     for round in range(DEPTH + 1):
         events = [e for e in driving.unhooked if e.seq > driving.live.hooked]
@@ -61,8 +63,8 @@ async def _call(driving: Driving, function: object, event: Event) -> None:
     try:
         with cancellable():
             if driving.state.active is not None and driving.state.abort is None:
-                await driving.watch(run())  # so that it ends when the run is to end
+                await driving.watch(run())  # so that it ends with the run
             else:
                 await run()
-    except Exception as error:  # a hook of the program's own may raise anything
+    except Exception as error:  # an application's hook may raise anything
         driving.log.error("hook_failed", category="agent", error=error, kind=event.kind)

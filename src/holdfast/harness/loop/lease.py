@@ -1,4 +1,4 @@
-"""The hold of one driver on a log: its lease, kept alive, and the writes that it allows."""
+"""The lease of one driver: it is renewed in the background, and fences the driver's writes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from ..telemetry.logs import BoundLog
 
 
 class Hold:
-    """A lease while it lasts; `lost` is called when it does not. Everything written here is
-    fenced."""
+    """A lease that is held. `lost` is called when it is lost. All writes here are fenced."""
 
     def __init__(
         self,
@@ -34,7 +33,7 @@ class Hold:
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Keep the lease alive, whatever the work does."""
+        """Context manager: renew the lease in the background."""
         self._renewal.ask()
         try:
             yield
@@ -47,13 +46,13 @@ class Hold:
         except (LeaseLost, SessionNotFound, LogReplaced) as error:
             self._lost(error)
             return
-        except Exception as error:  # whatever it is, it may pass while the lease lasts
+        except Exception as error:  # any error may pass while the lease lasts
             self._log.warning("renew_failed", category="storage", error=error)
         self._renewal.ask()
 
     async def append(self, events: Sequence[NewEvent], expected: int | None) -> int:
-        """Append, and the same events again while the store is away: their ids make that safe.
-        The number of the last event."""
+        """Append, and retry with the same events while the store is unavailable; their ids make
+        that safe. Returns the number of the last event."""
         live, attempts = self._live, self._config.policy.retry.storage
         for n in range(1, attempts.times + 1):
             try:
@@ -67,14 +66,14 @@ class Hold:
                     raise
                 await asyncio.sleep(attempts.delay(n))
             except LeaseLost as error:
-                self._lost(error)  # whatever else is being done here ends with it
+                self._lost(error)  # cancels all other work of this driver
                 raise
             else:
                 return done.head
         raise AssertionError("unreachable")
 
     async def let_go(self) -> bool:
-        """Give the lease back, unless something came that is to be decided first."""
+        """Release the lease. Returns False, and keeps it, if there are new events to decide on."""
         try:
             await self._store.release(self.lease, head=self._live.state.head)
         except HeadMoved as moved:
@@ -83,5 +82,5 @@ class Hold:
         return True
 
     async def release(self) -> None:
-        """Give the lease back, whatever there is to do."""
+        """Release the lease unconditionally."""
         await self._store.release(self.lease)

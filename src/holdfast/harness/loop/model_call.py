@@ -1,6 +1,6 @@
-"""Calling the model: choose it, show it the conversation, stream what it says, log it.
+"""Model calls: choose the model, build the prompt, stream the answer, and log it.
 
-The only place that calls a model.
+This is the only module that calls a model.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .prompt_context import Built, ContextFailed, build
 from .proposed_calls import proposed
 from .typed_output import output_spec, wanted
 
-TRIES = 3  # to end a run while messages come
+TRIES = 3  # attempts to end a run while messages arrive
 DRAFT = 0.25  # seconds between two writes of a draft
 PIECE = LIMITS.draft_bytes // 8  # characters of a draft that are written at a time
 
 
 class CallFailure(NamedTuple):
-    """Why no model could answer: the fault, what raised it, and which model was asked last."""
+    """Why no model could answer: the fault, its exception, and the model that was called last."""
 
     fault: RunFault
     error: BaseException | None
@@ -40,11 +40,11 @@ class CallFailure(NamedTuple):
 
 
 async def call_model(driving: Driving) -> None:
-    """One model call of the run that is going, from its prompt to its message in the log. What
-    the model said is kept, however it ends."""
+    """Make one model call of the active run, from the prompt to the message in the log. Output that
+    was streamed is kept, even if the call fails."""
     answer = await driving.watch(_answer(driving))
     if answer is None:
-        return  # stopped; the flight has what was said, and what is decided next keeps it
+        return  # stopped: the text is in `flight`, and the next step logs it
     if isinstance(answer, CallFailure):
         await fail(driving, *answer)
         return
@@ -54,15 +54,14 @@ async def call_model(driving: Driving) -> None:
     flight = driving.flight
     try:
         await _log(driving, built, ref, said)
-    except (InvalidValue, TypeError) as error:  # what it said is nothing that a log can hold
+    except (InvalidValue, TypeError) as error:  # the log cannot hold the answer
         driving.flight = flight
         await _unkept(driving, ref, error)
 
 
 async def _unkept(driving: Driving, ref: str, error: Exception) -> None:
-    """End the run of a model whose answer cannot be written down; its text is kept, if that can
-    be."""
-    lost = ModelError(model=ref, problem="the answer cannot be written down")
+    """End a run whose model gave an answer that cannot be logged; its text is kept if possible."""
+    lost = ModelError(model=ref, problem="the answer cannot be written to the log")
     lost.__cause__ = error
     fault = classify(lost, source="model", policy=driving.config.policy)
     try:
@@ -73,7 +72,7 @@ async def _unkept(driving: Driving, ref: str, error: Exception) -> None:
 
 
 async def _answer(driving: Driving) -> tuple[Built, str, ModelOutput] | CallFailure:
-    """What the model says, or what went wrong when no model could say it."""
+    """The model's answer, or why no model could answer."""
     policy = driving.config.policy
     try:
         built = await build(driving)
@@ -85,33 +84,35 @@ async def _answer(driving: Driving) -> tuple[Built, str, ModelOutput] | CallFail
     for ref, then in zip(refs, [*refs[1:], None], strict=True):
         try:
             return built, ref, await _patiently(driving, _model(driving, ref), built)
-        except AnswerTooLong as error:  # another model would be asked for the same
+        except AnswerTooLong as error:  # a fallback would get the same prompt
             return CallFailure(make("limit_size", str(error)), error, ref)
-        except Exception as error:  # a model of the program's own may raise anything
+        except Exception as error:  # a custom model may raise anything
             failure = CallFailure(classify(error, source="model", policy=policy), error, ref)
             if then is None or (driving.flight is not None and driving.flight.text):
-                break  # a person has read some of it: another model would say it again
+                break  # the user has seen some text: a fallback would repeat it
             driving.log.warning("model_failed", category="model", error=failure.fault, model=ref)
-            problem = f"it could not answer; {then} is asked instead"
+            problem = f"the call failed; falling back to {then}"
             driving.live.trouble(ModelUnavailable(model=ref, problem=problem))
     if failure is None:
-        remedy = "give the harness a default_model"
-        nobody = ModelError(model="none", problem="no model was chosen", remedy=remedy)
+        remedy = "pass default_model to the harness"
+        nobody = ModelError(model="none", problem="no model is set", remedy=remedy)
         failure = CallFailure(classify(nobody, source="model", policy=policy), nobody)
     return failure
 
 
 def _model(driving: Driving, ref: str) -> Model:
-    """The model of this reference; one that was chosen once may not be served any more."""
+    """The model of this reference. It may no longer be served since it was chosen."""
     try:
         return driving.config.model(ref)
     except InvalidValue as error:
         remedy = f"serve {ref!r} with a provider, or choose another model ({error.remedy})"
-        raise ModelError(model=ref, problem="it is not served here", remedy=remedy) from error
+        raise ModelError(
+            model=ref, problem="the model is not served here", remedy=remedy
+        ) from error
 
 
 async def _patiently(driving: Driving, model: Model, built: Built) -> ModelOutput:
-    """One answer of one model, tried again as the policy says, as long as nothing was said."""
+    """One answer of one model, retried by the policy as long as nothing was streamed."""
     attempts, aborted = driving.config.policy.retry.model, driving.aborted
     call = await _call(driving, model, built)
     for n in range(1, attempts.times + 1):
@@ -132,8 +133,7 @@ async def _patiently(driving: Driving, model: Model, built: Built) -> ModelOutpu
 
 
 def _check_going(aborted: asyncio.Event) -> None:
-    """End what was told to stop and has not listened: nobody waits for it any more, and the
-    next run may be going."""
+    """Stop a call that ignored its cancellation: the next run may already be active."""
     if aborted.is_set():
         raise asyncio.CancelledError
 
@@ -157,7 +157,7 @@ async def _call(driving: Driving, model: Model, built: Built) -> ModelCall:
 
 
 async def _blobs(driving: Driving, model: Model) -> dict[str, bytes]:
-    """The attachments that the model is yet to see, read once while this driver drives."""
+    """The attachments that the model has not seen yet, read once per driver."""
     store, scope = driving.live.store, driving.live.key.scope
     for part in driving.live.history.blobs(model.ref):
         if part not in driving.blobs:
@@ -190,14 +190,16 @@ async def _stream(driving: Driving, model: Model, call: ModelCall, said: ModelOu
             await chunks.aclose()
             await drafts.written()
         if said.end is None:
-            raise ModelUnavailable(model=model.ref, problem="the answer broke off")
+            raise ModelUnavailable(
+                model=model.ref, problem="the stream ended before the answer was complete"
+            )
         span.usage(normalised(said.end.usage), model.ref)
         span.finish(said.end.reason)
 
 
 class DraftWriter:
-    """Writes the text in flight beside the log, so that any process can show it. The stream never
-    waits for it; what completes the message does."""
+    """Writes the text in flight as a draft, so that other processes can show it. The stream never
+    waits for it, but the completion of the message does."""
 
     def __init__(self, driving: Driving, flight: Flight) -> None:
         self._driving, self._flight = driving, flight
@@ -224,13 +226,13 @@ class DraftWriter:
             self._later.ask()
 
     async def written(self) -> None:
-        """Write nothing more; return when what was being written is."""
+        """Stop writing, and wait for the write in progress."""
         await self._later.end()
 
 
 async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> None:
-    """The message, and what is decided about each of its calls, in one append; with it the end
-    of the run, where nothing is left to do."""
+    """Write the message and the decision about each of its calls in one append; if nothing is left
+    to do, with the end of the run."""
     flight, state = driving.flight, driving.state
     assert flight is not None
     assert said.end is not None
@@ -270,8 +272,8 @@ async def _log(driving: Driving, built: Built, ref: str, said: ModelOutput) -> N
 
 
 async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
-    """Write what the model said and the end of the run in one append, if that is all. A message
-    that comes meanwhile and waits its turn changes nothing: then once more."""
+    """Write the message and the end of the run in one append, if nothing is left to do. Retries if
+    a queued message arrives in between."""
     for _ in range(TRIES):
         if not _over(driving):
             return False
@@ -287,7 +289,7 @@ async def _finished(driving: Driving, events: list[NewEvent]) -> bool:
 
 
 def _over(driving: Driving) -> bool:
-    """Whether nothing came that the run has to see to."""
+    """Whether no abort or steering message has arrived."""
     state = driving.state
     return state.abort is None and not any(q.how == "steer" for q in state.queue)
 
@@ -306,7 +308,7 @@ def finished(
     error: str | None = None,
     stack: str | None = None,
 ) -> NewEvent:
-    """The end of the run, with the time at which somebody has to look again."""
+    """The end of the run, with the time when the log is due again."""
     state = driving.state
     times = [timer.at for timer in state.timers.values()]
     due = driving.now() if state.queue or state.owes else min(times, default=None)
@@ -317,7 +319,7 @@ def finished(
 async def fail(
     driving: Driving, fault: RunFault, error: BaseException | None = None, model: str | None = None
 ) -> None:
-    """End the run because of a fault, and what raised it; what was said so far is kept."""
+    """End the run because of a fault and its exception; text that was streamed is kept."""
     driving.live.failed(driving.run.id, error)
     driving.log.error("run_failed", category="run", error=fault, model=model)
     while driving.state.active is not None:
@@ -327,17 +329,17 @@ async def fail(
             driving.flight = None
             return
         if driving.state.abort is not None:
-            return  # then it ends as what it was asked to be
+            return  # then it ends as aborted
 
 
 def forgotten(driving: Driving) -> list[NewEvent]:
-    """What the run that ends has said to itself: nobody waits for an answer to that."""
+    """Remove the steering messages that the ending run sent to itself."""
     mine = [q.seq for q in driving.state.queue if q.how == "steer" and q.run == driving.run.id]
     return [driving.event("queue.changed", ev.QueueChanged(remove=mine))] if mine else []
 
 
 def interrupted(driving: Driving, reason: str | None, *, shown: bool = True) -> list[NewEvent]:
-    """What was said of a message that will not be completed."""
+    """The text of a message that will not be completed."""
     flight = driving.flight
     if flight is None or not flight.text:
         return []

@@ -1,7 +1,7 @@
-"""What a model says, as it can be kept: each chunk checked and cleaned when it arrives.
+"""Model output, checked and cleaned chunk by chunk.
 
-A model of the program's own may give anything. What the log cannot carry is spelled out where
-that is harmless; everything else is an error of the model.
+A custom model may return anything. Values that the log cannot hold are written as text where that
+is harmless; everything else is an error of the model.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from ..tools.thread_runner import asked_to_stop
 from ..tools.values import clean
 
 REASONS = frozenset(get_args(get_type_hints(EndChunk)["reason"]))
-ROOM = 8  # levels that our own events put around arguments
+ROOM = 8  # levels of nesting that events add around arguments
 
 
 class AnswerTooLong(Exception):
-    """A model says more than one answer may hold."""
+    """The model's answer exceeds the maximum length."""
 
     def __init__(self, ref: str) -> None:
         super().__init__(f"{ref}: the answer is longer than {ANSWER} characters")
 
 
 class ModelOutput(Struct):
-    """What a model said, as far as it came."""
+    """The output of a model so far."""
 
     text: list[str] = []
     thought: list[str] = []
@@ -72,9 +72,9 @@ class ModelOutput(Struct):
 
 
 async def heard(model: Model, call: ModelCall) -> AsyncGenerator[Chunk, None]:
-    """What the model says to this call. Raises `ModelError` for what is no chunk,
-    `ModelUnavailable` where the model was cancelled though nobody asked for it, and
-    `AnswerTooLong` where it goes on and on, after as much of its text as one answer may hold."""
+    """The chunks of the model's answer. Raises `ModelError` for an invalid chunk,
+    `ModelUnavailable` if the call was cancelled from inside the model, and `AnswerTooLong` if the
+    answer exceeds the limit, after the text up to the limit."""
     left = ANSWER
     async with aclosing(model.stream(call)) as stream:
         while (chunk := await _next(model.ref, stream)) is not None:
@@ -87,13 +87,13 @@ async def heard(model: Model, call: ModelCall) -> AsyncGenerator[Chunk, None]:
 
 
 def _size(chunk: Chunk) -> int:
-    """How much of an answer a chunk is, in characters; also an empty one is something."""
+    """The size of a chunk in characters; an empty chunk counts as one."""
     if isinstance(chunk, TextChunk | ThoughtChunk):
         return max(1, len(chunk.text))
     if isinstance(chunk, CallChunk):
         return len(chunk.name) + len(chunk.id or "") + len(to_json(chunk.arguments)) + 1
     if isinstance(chunk, BoundChunk):
-        with contextlib.suppress(InvalidValue, TypeError):  # it is refused when it is written
+        with contextlib.suppress(InvalidValue, TypeError):  # it is rejected when it is written
             return len(to_json(chunk.data)) + 1
     return 0
 
@@ -106,12 +106,12 @@ async def _next(ref: str, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
     except asyncio.CancelledError as error:
         if asked_to_stop():
             raise
-        problem = "the call was cancelled, and nobody here asked for that"
+        problem = "the model call was cancelled without a request to stop"
         raise ModelUnavailable(model=ref, problem=problem) from error
 
 
 def _kept(ref: str, chunk: Any) -> Chunk:
-    """The chunk as the log can carry it."""
+    """The chunk in a form that the log can hold."""
     match chunk:
         case TextChunk(text=str()) | ThoughtChunk(text=str()):
             text = clean(chunk.text)
@@ -129,12 +129,12 @@ def _kept(ref: str, chunk: Any) -> Chunk:
             return chunk
     given = type(chunk).__name__
     whole = isinstance(chunk, TextChunk | ThoughtChunk | CallChunk | EndChunk)
-    wrong = f"a {given} with a field of a wrong type" if whole else f"{given}, which is no chunk"
-    raise ModelError(model=ref, problem=f"the model gave {wrong}")
+    wrong = f"a {given} with a field of the wrong type" if whole else f"{given}, not a chunk"
+    raise ModelError(model=ref, problem=f"the model returned {wrong}")
 
 
 def arguments(given: Any) -> Any:
-    """Arguments as JSON has them; what it cannot carry, as text, which every tool refuses."""
+    """Arguments as JSON. Values that JSON cannot hold become text, which every tool rejects."""
     try:
         text = to_json(given)
         wrapped = b"[" * ROOM + bytes(text) + b"]" * ROOM

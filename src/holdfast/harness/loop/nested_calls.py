@@ -1,5 +1,5 @@
-"""Calls within calls: a tool that invokes another. The inner call is decided on, logged and
-carried out like any other; the model sees only what the outer one returns."""
+"""Nested calls: a tool that invokes another. The inner call is checked, logged and carried out like
+any other; the model sees only the result of the outer one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .tool_context import DEPTH, Acting
 async def invoke(
     driving: Driving, outer: Acting, wanted: Tool | str, arguments: dict[str, Any], id: str
 ) -> ToolResult:
-    """Carry out the inner call `id`, or give its outcome if an earlier driver has it already."""
+    """Carry out the inner call `id`, or return its outcome if it is already in the log."""
     if driving.state.active is None:
-        raise ToolError(problem="there is no run: tools are called within one")
+        raise ToolError(problem="no run is active: tools can only be called during a run")
     if outer.depth >= DEPTH:
-        raise ToolError(problem=f"calls within calls go {DEPTH} deep at most")
+        raise ToolError(problem=f"nested calls may be at most {DEPTH} deep")
     config = driving.config
     name = wanted if isinstance(wanted, str) else wanted.name
     tool = config.agent.tools_in(config.mode(driving.state)).get(name)
@@ -44,9 +44,9 @@ async def invoke(
 
 
 async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult:
-    """Wait for the answer, if one is needed; then do what it says."""
+    """Wait for the approval, if one is needed; then carry the call out, or return its outcome."""
     id = call.id
-    with outer.time.held():  # a person may take their time
+    with outer.time.held():  # waiting for a person does not count
         while await _waits(driving, id):
             pass
     open = driving.state.calls.get(id)
@@ -69,13 +69,14 @@ async def _settled(driving: Driving, outer: Acting, call: ev.Call) -> ToolResult
         return result
     ready = await prepared(driving, id, open)
     if not (await _begun(driving, id, open, ready) and isinstance(ready, Ready)):
-        return await _settled(driving, outer, call)  # something came: it may be forbidden now
+        return await _settled(driving, outer, call)  # the log has grown: the call may be denied now
     return await kept(driving, ready, await carried_out(driving, ready, outer))
 
 
 async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEvent) -> bool:
-    """Write down that a call begins, or what is to come first. False: something came, and nothing
-    was written. One at a time, or those of one tool would come between each other."""
+    """Write that a call starts, or the event that must come first. Returns False, and writes
+    nothing, if the state has changed. Nested calls start one at a time, so that concurrent calls of
+    one tool do not interfere."""
     async with driving.turn:
         if driving.state.calls.get(id) != open:
             return False
@@ -87,8 +88,8 @@ async def _begun(driving: Driving, id: str, open: OpenCall, ready: Ready | NewEv
 
 
 async def _waits(driving: Driving, id: str) -> bool:
-    """Whether the call still waits, after something has come or its time is over. The driver is
-    busy with the outer call, so that nobody else lets the item expire."""
+    """Wait for the next event, or for the expiry of the item. Returns whether the call was still
+    waiting before. The driver is busy with the outer call, so the item must be expired here."""
     open = driving.state.calls.get(id)
     if open is None or open.status != "waiting":
         return False
@@ -106,15 +107,17 @@ async def _waits(driving: Driving, id: str) -> bool:
 
 
 async def _before(driving: Driving, call: ev.Call) -> ToolResult | None:
-    """The outcome of an inner call that is in the log: its work is not done again. Refuses a call
-    that is not the one that stood there before."""
+    """The outcome of an inner call that is in the log, so that it is not repeated. Raises if the id
+    was used for a different call before."""
     live, id = driving.live, call.id
     given = msgspec.json.decode(msgspec.json.encode(call.arguments))
     async for event in live.store.read(live.key, after=driving.run.seq, log=live.log):
         if event.kind == "tool.nested" and event.id == ids.nest_id(id):
             made = event.payload(ev.ToolNested).call
             if (made.name, made.arguments) != (call.name, given):
-                raise ToolError(problem=f"call {id} was {made.name!r} with other arguments before")
+                raise ToolError(
+                    problem=f"nested call {id} was {made.name!r} with other arguments before"
+                )
         if event.kind == "tool.finished" and event.id == ids.done_id(id):
             said = event.payload(ev.ToolFinished)
             text = said.content if said.content is not None else said.result

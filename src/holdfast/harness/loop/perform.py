@@ -1,4 +1,4 @@
-"""Doing what was decided. Each step ends in the log, and nowhere else."""
+"""Performs the steps that were decided. Every effect of a step is in the log."""
 
 from __future__ import annotations
 
@@ -48,25 +48,26 @@ from .tool_call import run_tools, unreadable
 
 BATCH = 500  # outcomes of calls in one append
 SUMMARISE = (
-    "Summarise the conversation above for yourself, so that you can go on without it: what the "
-    "person wants, what was decided and done, names, numbers and open points. Be short and exact."
+    "Summarise the conversation above for yourself, so that you can continue without it: what the "
+    "user wants, what was decided and done, names, numbers and open points. Be short and exact."
 )
 WORDS = {
     "denied": "This call was denied.",
     "expired": "Nobody answered in time; the call was not made.",
     "superseded": "A new message came instead of an answer; the call was not made.",
-    "abandoned": "The call was given up and not made.",
+    "abandoned": "The call was abandoned and not made.",
 }
 
 
 async def perform(step: Step, driving: Driving) -> None:
-    """Carry one step out. Where the log grew meanwhile, nothing is done: decide again."""
+    """Perform one step. If the log has grown, nothing is done, and the next step is decided
+    again."""
     await _STEPS[type(step)](driving, step)
 
 
 async def take_up(driving: Driving) -> None:
-    """Go on with a run that waited, or that another driver left. What that one had said of a
-    message is kept; it will be said again, so the model is not shown it."""
+    """Resume a run that waited, or that another driver left. Text of an unfinished message is kept
+    in the log, but not shown to the model, which will write it again."""
     reason = "answered" if driving.run.status == "waiting" else "driver_lost"
     events = [
         driving.event(
@@ -83,7 +84,7 @@ async def take_up(driving: Driving) -> None:
 
 
 async def hand_over(driving: Driving) -> None:
-    """Leave a run to whoever comes next, at once."""
+    """Hand the run over to the next driver at once."""
     while driving.mine and driving.state.active is not None:
         payload = ev.RunWaiting(due=driving.now(), reason="handover")
         events = [*interrupted(driving, "handover", shown=False)]
@@ -95,7 +96,7 @@ async def hand_over(driving: Driving) -> None:
 async def _start(driving: Driving, step: Start) -> None:
     message = await driving.live.taken(step.input)
     if not driving.still(step):
-        return  # it was taken out of the queue, or another one is first by now
+        return  # it was removed from the queue, or another message is first now
     config, run, before = driving.config, new_id(), driving.state.run
     sent = any(q.seq == step.input and q.run is not None for q in driving.state.queue)
     ref = config.model_ref(driving.state, message.model)
@@ -140,7 +141,7 @@ async def _refuse(driving: Driving, step: Refuse) -> None:
     written = await driving.write(
         *(too_many(driving, call.id) for call in some), expected=driving.state.head
     )
-    if written and driving.state.excess == before:  # they have outcomes that nobody counted
+    if written and driving.state.excess == before:  # their outcomes are in the log, but not counted
         raise unreadable(driving, step.seq)
 
 
@@ -150,7 +151,7 @@ async def _run_tools(driving: Driving, step: RunTools) -> None:
 
 async def _conclude(driving: Driving, step: Conclude) -> None:
     events: list[NewEvent] = []
-    for id in step.calls[:BATCH]:  # of more, the rest is decided on again
+    for id in step.calls[:BATCH]:  # the rest follows in the next step
         call = driving.state.calls[id]
         events.append(await _concluded(driving, id, call))
         events.extend(
@@ -163,7 +164,7 @@ async def _conclude(driving: Driving, step: Conclude) -> None:
 
 
 async def _concluded(driving: Driving, id: str, call: OpenCall) -> NewEvent:
-    """The outcome of a call that is not carried out: by what a person said, or did not say."""
+    """The outcome of a call that is not carried out, by the decision about it."""
     if call.status == "started":
         result = ToolResult(code="unknown", content=UNKNOWN)
         return outcome(driving, id, result, "unknown")
@@ -194,7 +195,7 @@ async def _ask_outcome(driving: Driving, step: AskOutcome) -> None:
         made = next((c for c in message.calls if c.id == id), None) if message else None
         start = await driving.live.payload(call.started or 0, ev.ToolStarted)
         if made is not None and start is not None and start.arguments is not None:
-            made = replace(made, arguments=start.arguments)  # those that a person changed
+            made = replace(made, arguments=start.arguments)  # those that an approver changed
         payload = ev.PendingOpened(
             id=f"{id}@{call.started}",
             what="external",
@@ -203,7 +204,7 @@ async def _ask_outcome(driving: Driving, step: AskOutcome) -> None:
             detail={
                 "tool": call.name,
                 "arguments": made.arguments if made else None,
-                "why": "the process died while the tool was running",
+                "why": "the process crashed while the tool was running",
                 "answers": "approve: run it again; deny: tell the model; answer: its result",
             },
         )
@@ -230,7 +231,7 @@ async def _fire(driving: Driving, step: Fire) -> None:
     events: list[NewEvent] = []
     for id, timer in [(id, driving.state.timers[id]) for id in step.timers]:
         if sum(len(event.data) for event in events) > LIMITS.append_bytes // 8:
-            break  # the rest is due as well, and decided on again
+            break  # the rest follows in the next step
         told = await driving.live.payload(timer.seq, ev.TimerSet)
         text = told.text if told else ""
         metadata = {**(told.metadata if told else {}), "timer": id}
@@ -253,10 +254,10 @@ async def _wait(driving: Driving, step: Wait) -> None:
 
 
 async def _finish(driving: Driving, step: Finish) -> None:
-    await stop_all(driving)  # first: after this run has ended nobody would
+    await stop_all(driving)  # first: nothing would do it after the run has ended
     state = driving.state
     events = [*interrupted(driving, step.code), *forgotten(driving), *_closed(driving, step)]
-    while len(events) > BATCH:  # so many calls within calls are open
+    while len(events) > BATCH:  # many nested calls are open
         if not await driving.write(*events[:BATCH], expected=state.head):
             return
         driving.flight, state, events = None, driving.state, events[BATCH:]
@@ -268,12 +269,12 @@ async def _finish(driving: Driving, step: Finish) -> None:
     if await driving.write(*events, expected=state.head):
         driving.flight = None
         driving.log.info("run_finished", category="run", status=step.status, code=step.code)
-        if fault is not None and fault.category == "run":  # of all others somebody has told
+        if fault is not None and fault.category == "run":  # all others were logged before
             driving.log.warning("run_failed", category="run", error=fault)
 
 
 def _closed(driving: Driving, step: Finish) -> list[NewEvent]:
-    """What settles all that is open in a run that ends."""
+    """The events that settle all open items and calls of a run that ends."""
     how: Any = "superseded" if step.status == "interrupted" else "abandoned"
     events = [_settle(driving, id, how) for id in driving.state.pending]
     for id, call in driving.state.calls.items():
@@ -285,10 +286,11 @@ def _closed(driving: Driving, step: Finish) -> list[NewEvent]:
 
 
 async def _compact(driving: Driving, step: Compact) -> None:
-    """Put older turns away, summarised if the harness can; the run goes on without it too."""
+    """Compact older turns, with a summary if the harness has a summariser; if that fails,
+    without."""
     bounds, history = driving.config.bounds, driving.live.history
     made = history.cut(bounds.tokens // 2, max(1, bounds.turns // 2))
-    if made is None:  # one turn alone is too much: let the model say so
+    if made is None:  # a single turn is too large: let the model reject it
         driving.uncut = driving.run.id
         return
     if driving.config.summarise is not None:
@@ -326,7 +328,7 @@ async def _summary(driving: Driving, upto: int) -> str:
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and asked_to_stop():
             raise
-        # Without a summary the turns are still put away.
+        # Without a summary, the turns are still compacted.
         fault = classify(error, source="model", policy=config.policy)
         driving.log.warning("summary_failed", category="model", error=fault)
         return ""
@@ -335,7 +337,7 @@ async def _summary(driving: Driving, upto: int) -> str:
 
 def _short(summary: str) -> str:
     if len(summary) > ANSWER:
-        raise ValueError(f"the summary has {len(summary)} characters: keep to {ANSWER}")
+        raise ValueError(f"the summary has {len(summary)} characters; the limit is {ANSWER}")
     return summary
 
 

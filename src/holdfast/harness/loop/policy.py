@@ -1,10 +1,10 @@
-"""Whether a tool call may be carried out: one decision, in one place. Pure.
+"""The approval policy: decides whether a tool call may be carried out. Pure.
 
-In this order, the first that says something counts:
+The first rule that applies decides, in this order:
 
-1. an explicit no, wherever it stands: the tool itself, a rule for the tool or its category, the
-   mode;
-2. the tool itself, where it asks several people: no one of them lets it pass beforehand;
+1. an explicit denial, anywhere: by the tool itself, by a rule for the tool or its category, or by
+   the mode;
+2. the tool itself, if it needs several approvals: rules and grants cannot replace them;
 3. a rule for the tool;
 4. a grant of the driver, for the tool or for its category;
 5. a rule for the category;
@@ -32,7 +32,7 @@ def allowed(
     grants: Grants = NO_GRANTS,
     several: bool = False,
 ) -> tuple[Approval, str]:
-    """What is to happen with a call, and what says so."""
+    """The decision about a call, and what it is based on."""
     of_tool, of_category = rules.tools.get(tool), rules.categories.get(category or "")
     for said, who in ((own, "tool"), (of_tool, "rule"), (of_category, "rule"), (mode, "mode")):
         if said == "deny":
@@ -51,5 +51,5 @@ def allowed(
 
 
 def hidden(tool: str, category: str | None, rules: Rules) -> bool:
-    """Whether a model is not even told of a tool: a rule of the session denies it."""
+    """Whether a tool is hidden from the model, since a rule of the session denies it."""
     return "deny" in (rules.tools.get(tool), rules.categories.get(category or ""))

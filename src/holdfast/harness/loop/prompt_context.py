@@ -1,6 +1,7 @@
-"""What a model is shown beside the conversation: instructions, contexts, additions.
+"""The context of a prompt in addition to the conversation: instructions, context providers, and
+added contexts.
 
-Built anew before each model call, and written to the log when it is not what it was before.
+It is built before each model call, and logged when it has changed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _rendering: ContextVar[tuple[str, ...]] = ContextVar("rendering", default=())
 
 
 class ContextPart(Struct, frozen=True, omit_defaults=True):
-    """What one context said."""
+    """The text of one context."""
 
     name: str
     role: str
@@ -36,8 +37,8 @@ class ContextPart(Struct, frozen=True, omit_defaults=True):
 
 
 class Built(Struct, frozen=True):
-    """All that is shown: `notes` go before the newest input; `skipped` are those that failed
-    and were not needed."""
+    """The built context. `notes` go before the newest input; `skipped` are the faults of optional
+    contexts."""
 
     system: str
     notes: tuple[str, ...]
@@ -51,7 +52,7 @@ class Built(Struct, frozen=True):
 
 
 class ContextFailed(Exception):
-    """A context that is needed could not be rendered."""
+    """A required context could not be rendered."""
 
     def __init__(self, fault: RunFault) -> None:
         super().__init__(fault.message)
@@ -59,7 +60,7 @@ class ContextFailed(Exception):
 
 
 class Reading:
-    """What instructions and contexts are given: the session, to read. Nothing here changes it."""
+    """Read-only access to the session, for instructions and contexts."""
 
     def __init__(self, driving: Driving) -> None:
         self._driving = driving
@@ -92,12 +93,12 @@ class Reading:
         return [event async for event in last][::-1]
 
     async def render(self, item: Context, **options: Any) -> str:
-        """What another context says. One that renders itself in the end is refused."""
+        """The text of another context. Raises `RecursionError` if a context renders itself."""
         return as_text(await rendered(self, item, options))
 
 
 async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] = {}) -> Any:
-    """What a context returns. One that renders itself in the end is refused."""
+    """The return value of a context. Raises `RecursionError` if a context renders itself."""
     if item.name in _rendering.get():
         raise RecursionError(f"context {item.name!r} renders itself")
     token = _rendering.set((*_rendering.get(), item.name))
@@ -108,12 +109,12 @@ async def rendered(reading: Reading, item: Context, options: Mapping[str, Any] =
 
 
 def _parts(name: str, role: str, said: Any) -> list[ContextPart]:
-    """What a context returned, by where it goes: several things, each perhaps with a role of its
-    own, are several parts."""
+    """The parts of a context's return value, by role. A list whose items have roles becomes several
+    parts."""
     if isinstance(said, dict) and "content" in said:
         role = said.get("role", role)
         if role not in ROLES:
-            raise ValueError(f"role {role!r} is not {', '.join(ROLES)}")
+            raise ValueError(f"role {role!r} is invalid: use one of {', '.join(ROLES)}")
         return _parts(name, role, said["content"])
     if isinstance(said, (list, tuple)) and any(isinstance(p, dict) and "role" in p for p in said):
         return [part for item in said for part in _parts(name, role, item)]
@@ -122,7 +123,7 @@ def _parts(name: str, role: str, said: Any) -> list[ContextPart]:
 
 
 async def build(driving: Driving) -> Built:
-    """Render everything. Raises `ContextFailed` where what failed is needed."""
+    """Render all contexts. Raises `ContextFailed` if a required one fails."""
     mode, reading = driving.config.mode(driving.state), Reading(driving)
     policy = driving.config.policy
     parts: list[ContextPart] = []
@@ -131,7 +132,7 @@ async def build(driving: Driving) -> Built:
         try:
             said = _parts(item.label or item.name, item.role, await rendered(reading, item))
             check_length(item.name, sum(len(part.content) for part in (*parts, *said)))
-        except Exception as error:  # whatever a context of the program's own raises
+        except Exception as error:  # an application's context may raise anything
             fault = classify(error, source="context", policy=policy)
             if context_outcome(policy, mode.context_failure, item.required, None) == "fail":
                 raise ContextFailed(fault) from error
@@ -153,18 +154,18 @@ async def build(driving: Driving) -> Built:
 
 
 def check_length(what: str, size: int) -> None:
-    """Refuse to show a model more than `CONTEXT` characters beside the conversation."""
+    """Reject more than `CONTEXT` characters of context in addition to the conversation."""
     if size > CONTEXT:
         raise InvalidValue(
             field=what,
-            problem=f"makes {size} characters that are shown beside the conversation",
-            remedy=f"show at most {CONTEXT}",
+            problem=f"has {size} characters, more than a prompt may have besides the conversation",
+            remedy=f"use at most {CONTEXT}",
             limit=CONTEXT,
         )
 
 
 async def _added(driving: Driving, state: State) -> list[ContextPart]:
-    """What tools and hooks added, as long as it lasts."""
+    """The active contexts that tools and hooks added."""
     found = []
     for id, shown in state.contexts.items():
         if shown.active:
@@ -186,8 +187,8 @@ async def _said(reading: Reading, told: Instructions | None) -> str:
 
 
 def as_text(said: Any) -> str:
-    """What a context returned, in words: text as it is, several things one below the other,
-    `{"content": …}` its content, other values as JSON, None as nothing."""
+    """The return value of a context as text: text is unchanged, items of a list become paragraphs,
+    `{"content": …}` its content, None is empty, and other values become JSON."""
     if said is None:
         return ""
     if isinstance(said, str):

@@ -1,5 +1,5 @@
-"""What a model proposes: each of its calls checked, and allowed, asked about or refused, before
-any of them is carried out. What was decided goes into the log with the message itself."""
+"""Tool calls that a model proposes. Each is validated, and then allowed, put up for approval or
+denied, before any of them is carried out. The decisions are logged with the message itself."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .tool_context import Acting
 from .typed_output import NUDGE, answer, wanted
 
 TITLE = 200
-NUDGES = 3  # in a row, to a model that only talks
+NUDGES = 3  # reminders in a row to a model that does not give its typed answer
 
 
 async def proposed(
     driving: Driving, chunks: Sequence[CallChunk]
 ) -> tuple[list[ev.Call], list[NewEvent]]:
-    """The calls as they are logged, with ids of ours, and what is decided about each."""
+    """The calls as they are logged, with new ids, and the decision events."""
     config = driving.config
     tools = config.agent.tools_in(config.mode(driving.state))
     output = await wanted(driving)
@@ -53,22 +53,22 @@ async def proposed(
         if n < CALLS:
             driving.judged.add(call.id)
             events.extend(await judged(driving, call, found))
-        elif n < OPEN_CALLS:  # the rest is refused in steps of its own
+        elif n < OPEN_CALLS:  # the rest is rejected in later steps
             events.append(too_many(driving, call.id))
     return calls, events
 
 
 def too_many(driving: Driving, call: str) -> NewEvent:
-    """A call beyond those that one message may make."""
-    problem = f"At most {CALLS} calls at a time: this one was not made."
+    """The outcome of a call beyond the limit of one message."""
+    problem = f"A message can make at most {CALLS} calls: this one was not made."
     return outcome(driving, call, ToolResult(content=problem, failed=True))
 
 
 async def judged(
     driving: Driving, call: ev.Call, tool: Tool | None, *, again: int = 0
 ) -> list[NewEvent]:
-    """What is decided about one call: nothing to write means that it may be carried out. With
-    `again` a question is a new one, whatever became of an earlier one about the call."""
+    """The decision about one call: no events mean that it may be carried out. With `again`, a new
+    approval is requested, whatever the outcome of an earlier one."""
     if tool is None:
         problem = f"There is no tool {call.name!r} here."
         refused = ToolResult(content=problem, failed=True, code="no_such_tool")
@@ -91,13 +91,13 @@ async def judged(
 async def approval(
     driving: Driving, call: ev.Call, tool: Tool, arguments: dict[str, Any]
 ) -> Approval:
-    """What is to happen with a call, by all that has a say in it now."""
+    """The approval policy's decision about a call, by the current rules, grants, mode and tool."""
     mode = driving.config.mode(driving.state)
     said: Approval | None
     try:
         judging = tool.approval_of(arguments, Acting(driving, call.id, tool.name))
         said = await driving.watch(judging) if callable(tool.approval) else await judging
-    except Exception as error:  # what cannot be judged is put to a person
+    except Exception as error:  # if the decision fails, ask a person
         driving.log.error("approval_failed", category="approval", error=error, tool=tool.name)
         said = "ask"
     grants = driving.state.grants
@@ -114,19 +114,19 @@ async def approval(
 
 
 def denied(driving: Driving, tool: Tool) -> bool:
-    """Whether a rule or the mode says no by now, whatever was decided when it was proposed."""
+    """Whether a rule or the mode denies the tool now, whatever was decided when it was proposed."""
     rules, mode = driving.shared.state.rules, driving.config.mode(driving.state)
     return hidden(tool.name, tool.category, rules) or mode.approval == "deny"
 
 
 def forbidden(driving: Driving, call: str) -> NewEvent:
-    """A call that a rule, a mode or the tool itself does not allow."""
+    """The outcome of a call that a rule, a mode or the tool itself denies."""
     result = ToolResult(content="This call is not allowed here.", code="denied")
     return outcome(driving, call, result, "denied")
 
 
 def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> NewEvent:
-    """A person is asked. The question is bound to the tool, its version and the arguments."""
+    """The request for an approval, bound to the tool, its version and the arguments."""
     expires = None if tool.expires is None else driving.now() + int(tool.expires * 1000)
     detail = {
         "tool": tool.name,
@@ -151,7 +151,7 @@ def asked(driving: Driving, call: ev.Call, tool: Tool, *, again: int = 0) -> New
 
 
 def title(call: ev.Call) -> str:
-    """A call as people read it: `refund(order='42', cents=1999)`."""
+    """A call as users read it: `refund(order='42', cents=1999)`."""
     given = call.arguments if isinstance(call.arguments, dict) else {}
     listed = ", ".join(f"{name}={value!r}" for name, value in given.items())
     return f"{call.name}({listed})"[:TITLE]
@@ -160,7 +160,7 @@ def title(call: ev.Call) -> str:
 def outcome(
     driving: Driving, call: str, result: ToolResult, how: Any = None, **more: Any
 ) -> NewEvent:
-    """The end of a call. Its id derives from the call's, so that there is only one."""
+    """The outcome of a call. Its id derives from the call's id, so that there is only one."""
     text = None if result.data is None else msgspec.json.encode(result.data).decode()
     same = text is None or text == result.content
     payload = ev.ToolFinished(
@@ -177,7 +177,7 @@ def outcome(
 
 
 async def _nudged(driving: Driving) -> int:
-    """How often the model was told to give its answer since it called something."""
+    """How many reminders the model got since its last tool call."""
     live, found = driving.live, 0
     read = live.store.read(live.key, after=driving.run.seq, reverse=True, log=live.log)
     async with contextlib.aclosing(read) as events:

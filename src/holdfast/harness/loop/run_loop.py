@@ -1,5 +1,5 @@
-"""The loop: decide, perform, again, until there is nothing to do; under a lease, so that one
-process drives a log at a time, whatever happens to the others."""
+"""The run loop: decide the next step, perform it, and repeat until nothing is left to do. It runs
+under a lease, so that only one process drives a log at a time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .tool_call import check_tools
 async def drive(
     runtime: HarnessRuntime, config: Config, live: Live, shared: Live, drives: dict[Key, Driving]
 ) -> int:
-    """Drive a log until it waits or is done. Where somebody else drives it: how long that one's
-    lease lasts (ms), unless it is renewed."""
+    """Drive a log until it waits or is done. Returns 0, or, if another driver holds the lease, how
+    long that lease still lasts (ms)."""
     try:
         lease = await live.store.acquire(live.key, config.owner, ttl=config.ttl)
     except LeaseHeld as held:
@@ -39,7 +39,7 @@ async def drive(
     except LeaseLost as error:
         driving.log.warning("lease_lost", category="run", error=error)
     except BaseException:
-        with contextlib.suppress(HoldfastError):  # so that somebody else can try at once
+        with contextlib.suppress(HoldfastError):  # so that another driver can try at once
             await driving.hold.release()
         raise
     finally:
@@ -70,13 +70,13 @@ async def _steps(driving: Driving) -> None:
 
 
 async def _performed(step: Step, driving: Driving) -> None:
-    """Perform a step. What goes wrong in our own code, or in what a program plugged in, ends the
-    run and not the driver; what the store or the session says is for the caller."""
+    """Perform a step. An error in Holdfast's own code or in a plug-in ends the run, not the driver.
+    Errors of the store and the session are raised to the caller."""
     try:
         with cancellable():
             await perform(step, driving)
     except Exception as error:
-        # What cannot be written is of our making, or a model's or a tool's: it ends the run.
+        # Invalid data come from Holdfast, a model or a tool, and end the run.
         if isinstance(error, HoldfastError) and not isinstance(error, InvalidValue):
             raise
         fault = classify(error, source="runtime", policy=driving.config.policy)
@@ -88,11 +88,11 @@ async def _performed(step: Step, driving: Driving) -> None:
 
 
 def _must_be_understood(driving: Driving) -> None:
-    """A log that a newer version wrote is shown, never driven."""
+    """Raise if a newer version wrote to the log: it can be shown, but not driven."""
     if (seq := driving.state.too_new) is not None:
         key = driving.live.key
         raise LogDamaged(
-            problem=f"event {seq} is of a newer version: upgrade this program to drive the session",
+            problem=f"event {seq} was written by a newer version: upgrade holdfast to continue",
             tenant=key.tenant,
             session=key.session,
             thread=key.thread,

@@ -1,4 +1,4 @@
-"""The steps of a run: what `decide` says, and `perform` does. Plain values."""
+"""The steps of a run, which `decide` returns and `perform` carries out. Plain values."""
 
 from __future__ import annotations
 
@@ -8,94 +8,95 @@ from msgspec import Struct
 
 
 class Idle(Struct, frozen=True):
-    """There is nothing to do until something comes."""
+    """Nothing to do until the next event."""
 
 
 class SetDue(Struct, frozen=True):
-    """Write down when to look again."""
+    """Write the time of the next check."""
 
     due: int | None
 
 
 class Fire(Struct, frozen=True):
-    """These timers are due: receive their messages."""
+    """Fire these timers, which are due, and receive their messages."""
 
     timers: tuple[str, ...]
 
 
 class Warn(Struct, frozen=True):
-    """Say that these items are about to expire."""
+    """Warn that these items are about to expire."""
 
     items: tuple[str, ...]
 
 
 class Expire(Struct, frozen=True):
-    """These items were not answered in time."""
+    """Expire these items, which were not answered in time."""
 
     items: tuple[str, ...]
 
 
 class Supersede(Struct, frozen=True):
-    """A message came instead of an answer to these items."""
+    """Close these items, since a message came instead of an answer."""
 
     items: tuple[str, ...]
 
 
 class Start(Struct, frozen=True):
-    """Begin a run with this input, and call the model: not yet if the window is `full`."""
+    """Start a run with this input. The model is called too, unless the window is `full`."""
 
     input: int
     full: bool = False
 
 
 class CallModel(Struct, frozen=True):
-    """Call the model again; these inputs join the run now."""
+    """Call the model again; these inputs join the run."""
 
     step: int
     inputs: tuple[int, ...] = ()
 
 
 class Compact(Struct, frozen=True):
-    """Put older turns away, so that what a model reads stays small enough."""
+    """Compact older turns, so that the prompt stays within its bounds."""
 
 
 class Refuse(Struct, frozen=True):
-    """Message `seq` holds more calls than may be made: refuse some of the last `left`."""
+    """Reject some of the last `left` calls of message `seq`, which has more calls than allowed."""
 
     seq: int
     left: int
 
 
 class RunTools(Struct, frozen=True):
-    """Carry these calls out."""
+    """Carry out these calls."""
 
     calls: tuple[str, ...]
 
 
 class Conclude(Struct, frozen=True):
-    """Write the outcome of calls that will not be carried out, or not again."""
+    """Write the outcomes of calls that are not carried out, or not again."""
 
     calls: tuple[str, ...]
 
 
 class AskOutcome(Struct, frozen=True):
-    """Nobody knows whether these calls acted: ask a person."""
+    """Ask a person whether these calls took effect, since their outcomes are unknown."""
 
     calls: tuple[str, ...]
 
 
 class Wait(Struct, frozen=True):
-    """Let go until a person answers."""
+    """Release the log until a person answers."""
 
     due: int | None
 
 
 class Report(Struct, frozen=True):
-    """The run of a sub-agent is over: tell its parent what came of it."""
+    """Report the result of a sub-agent's finished run to its parent."""
 
 
 class Finish(Struct, frozen=True):
-    """End the run; what is open in it is settled first. `code` says why, if not done."""
+    """End the run, and settle everything that is open in it. `code` is the reason, if it is not
+    done."""
 
     status: Literal["done", "failed", "aborted", "interrupted"]
     code: str | None = None
@@ -120,5 +121,5 @@ Step: TypeAlias = (
     | Finish
 )
 
-# These need no run, or leave the one that waits as it is.
+# Steps that need no run, or leave a waiting run as it is.
 BESIDE = (Idle, SetDue, Fire, Warn, Expire, Start, Report)

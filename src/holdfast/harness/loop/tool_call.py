@@ -1,6 +1,6 @@
-"""Carrying out tool calls: intent into the log, then the tool, then its outcome into the log.
+"""Tool calls: write the intent to the log, run the tool, write the outcome to the log.
 
-The only place that calls a tool. Whatever a tool does, the run goes on.
+This is the only module that calls a tool. Whatever a tool does, the run continues.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .steps import RunTools
 from .tool_context import Acting
 from .typed_output import wanted
 
-STOPPED = "It was stopped while it was running; what it had done until then stands."
+STOPPED = "It was stopped while it was running; its effects until then remain."
 
 
 class Ready(Struct, frozen=True):
-    """A call that may be carried out, with what allowed it."""
+    """A call that may be carried out, with its arguments and its permission."""
 
     call: ev.Call
     tool: Tool
@@ -45,7 +45,7 @@ class Ready(Struct, frozen=True):
 
 
 async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
-    """Carry these calls out, several at once. Each outcome is in the log as soon as it is there."""
+    """Carry out these calls concurrently. Each outcome is logged as soon as it is available."""
     ready: list[Ready] = []
     events: list[NewEvent] = []
     for id in ids:
@@ -53,21 +53,21 @@ async def run_tools(driving: Driving, ids: tuple[str, ...]) -> None:
         (ready if isinstance(found, Ready) else events).append(found)  # type: ignore[arg-type]
     events.extend(started(driving, item) for item in ready)
     if not driving.still(RunTools(ids)) or any(refused(driving, item) for item in ready):
-        return  # something came while they were prepared: decide again
+        return  # the state changed while they were prepared: decide again
     if await driving.write(*events, expected=driving.state.head) and ready:
         await run_hooks(driving)
         await driving.watch(_all(driving, ready))
 
 
 def refused(driving: Driving, ready: Ready) -> bool:
-    """Whether a call that is about to begin is not allowed any more."""
+    """Whether a call that is about to start is no longer allowed."""
     open = driving.state.calls[ready.call.id]
     begins = open.status in ("proposed", "approved") and not open.parked
     return begins and denied(driving, ready.tool)
 
 
 def check_tools(driving: Driving) -> None:
-    """Refuse to take a run up that needs a tool which is not there, before anything is written."""
+    """Raise `ToolMissing` before resuming a run that needs a tool that does not exist."""
     config, state = driving.config, driving.state
     for call in state.calls.values():
         needed = call.status == "approved" or (call.status == "started" and call.repeat)
@@ -77,8 +77,9 @@ def check_tools(driving: Driving) -> None:
 
 
 async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEvent:
-    """A call with all that it needs. A tool that is not the one that was decided on is asked
-    about again; one that is not there at all stops the driver before anything happens."""
+    """A call that is ready to run, or the event to write instead. If the tool has changed since the
+    decision, approval is requested again. If it does not exist any more, the driver stops before
+    anything happens."""
     call = await _call(driving, id, open)
     config = driving.config
     tool = config.agent.tool(open.name, config.mode(driving.state))
@@ -88,10 +89,10 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
         key = driving.live.key
         raise ToolMissing(session=key.session, agent=config.agent.key, tool=open.name)
     if tool is None or (open.status == "proposed" and id not in driving.judged):
-        # Another driver judged it, and what it wrote of that is gone: nothing runs for that.
+        # Another driver checked it, but its decision is lost: check it again before it runs.
         if about := await judged(driving, call, tool, again=driving.state.head):
             return about[0]
-        assert tool is not None, "what is not there was refused"
+        assert tool is not None, "a missing tool was rejected above"
     arguments, by, edited = await _terms(driving, call, open)
     if call.fingerprint not in (None, tool.fingerprint) and not await _agreed(driving, open, tool):
         return asked(driving, replace(call, arguments=arguments), tool, again=open.since)
@@ -99,7 +100,7 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
         parsed = tool.parse(arguments)
     except BadArguments as error:
         return outcome(driving, id, error.result())
-    # A person may have changed the arguments, or somebody the rules: a no still wins.
+    # The arguments or the rules may have changed since the approval: a denial still wins.
     said_yes = open.status == "approved" and not open.parked
     if said_yes and await approval(driving, call, tool, parsed) == "deny":
         return forbidden(driving, id)
@@ -109,8 +110,8 @@ async def prepared(driving: Driving, id: str, open: OpenCall) -> Ready | NewEven
 
 
 async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, str, bool]:
-    """The arguments of a call, what allows it, and whether a person changed them: now, or
-    before it was started and lost."""
+    """The arguments of a call, what allows it, and whether an approver changed them, now or before
+    an earlier attempt."""
     arguments, by, edited = call.arguments, "policy", False
     if open.started is not None:
         before = await driving.live.payload(open.started, ev.ToolStarted)
@@ -128,7 +129,7 @@ async def _terms(driving: Driving, call: ev.Call, open: OpenCall) -> tuple[Any, 
 
 
 async def _answer(driving: Driving, open: OpenCall) -> CallAnswer | None:
-    """What was said to a call that had asked."""
+    """The answer to a question that the call asked."""
     event = None if open.answer is None else await driving.live.event(open.answer)
     said = typed(event) if event is not None else None
     if event is None or not isinstance(said, ev.PendingSettled):
@@ -137,7 +138,7 @@ async def _answer(driving: Driving, open: OpenCall) -> CallAnswer | None:
 
 
 async def _agreed(driving: Driving, open: OpenCall, tool: Tool) -> bool:
-    """Whether a person said yes to this very tool, after it had changed."""
+    """Whether the tool was approved after it had changed."""
     if open.status != "approved" or "~" not in (open.item or ""):
         return False
     opened = int((open.item or "").rpartition("~")[2])
@@ -163,10 +164,10 @@ async def _call(driving: Driving, id: str, open: OpenCall) -> ev.Call:
 
 
 def unreadable(driving: Driving, seq: int) -> LogDamaged:
-    """The calls of an event are not to be had any more."""
+    """The error for an event whose calls cannot be read any more."""
     key = driving.live.key
     return LogDamaged(
-        problem=f"event {seq} cannot be read any more: abort the run to go on",
+        problem=f"event {seq} cannot be read any more: abort the run to continue",
         tenant=key.tenant,
         session=key.session,
         thread=key.thread,
@@ -175,7 +176,7 @@ def unreadable(driving: Driving, seq: int) -> LogDamaged:
 
 
 def started(driving: Driving, ready: Ready) -> NewEvent:
-    """The intent: after this, a call that leaves no outcome may have acted."""
+    """The intent. After this event, a call without an outcome may have taken effect."""
     tool = ready.tool
     payload = ev.ToolStarted(
         call=ready.call.id,
@@ -207,8 +208,8 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
 
     tasks = {asyncio.create_task(one(item)): item for item in ready}
     try:
-        # When the outcome of one cannot be written, the others still come to theirs. Only what has
-        # ended is gathered: a gathering that is stopped waits for those that do not listen.
+        # If one outcome cannot be written, the others still finish. Only finished tasks are
+        # gathered: a cancelled `gather` would wait for tasks that ignore cancellation.
         await asyncio.wait(tasks)
         for error in await asyncio.gather(*tasks, return_exceptions=True):
             if error is not None:
@@ -219,8 +220,8 @@ async def _all(driving: Driving, ready: list[Ready]) -> None:
 
 
 async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult:
-    """Write the outcome down. One that a log cannot hold, being too large or no JSON, is a
-    failure of the tool."""
+    """Write the outcome. If the log cannot hold it, since it is too large or not JSON, the tool has
+    failed."""
     try:
         await driving.write(outcome(driving, ready.call.id, result))
     except InvalidValue as error:
@@ -230,10 +231,10 @@ async def kept(driving: Driving, ready: Ready, result: ToolResult) -> ToolResult
 
 
 async def _park(driving: Driving, ready: Ready, park: Park) -> None:
-    """Let a call wait; not where the answer to an item of a known id was there first."""
+    """Open the pending item of a call, unless the item has a known id and was answered first."""
     try:
         await _asks(driving, ready, park)
-    except (InvalidValue, TypeError) as error:  # it asks what no log can hold
+    except (InvalidValue, TypeError) as error:  # the log cannot hold the question
         await kept(driving, ready, _failed(driving, ready.tool, error))
 
 
@@ -248,7 +249,7 @@ async def _asks(driving: Driving, ready: Ready, park: Park) -> None:
 
 
 def _parked(driving: Driving, ready: Ready, park: Park) -> NewEvent:
-    """A call that goes on when somebody has answered."""
+    """The pending item of a call that resumes with the answer."""
     expires = None if park.expires is None else driving.now() + int(park.expires * 1000)
     payload = ev.PendingOpened(
         id=park.id or f"{ready.call.id}!{driving.state.head}",
@@ -265,26 +266,27 @@ def _parked(driving: Driving, ready: Ready, park: Park) -> NewEvent:
 async def _cut(
     driving: Driving, tasks: dict[asyncio.Task[None], Ready], done: dict[str, ToolResult]
 ) -> None:
-    """Stop what still runs, and say so of each; what has finished is kept."""
+    """Cancel the running calls, and write an outcome for each; results of finished calls are
+    kept."""
     running = [task for task in tasks if not task.done()]
     for task in tasks:
-        task.add_done_callback(forget)  # one that has failed already is told of by the others
+        task.add_done_callback(forget)  # errors of other tasks are reported already
     for task in running:
         task.cancel()
     if running:
         await asyncio.wait(running, timeout=GRACE)
     if driving.failure is not None:
-        return  # not ours to say any more; the next driver says that it is unknown
+        return  # the lease is lost; the next driver records that the outcome is unknown
     stopped = ToolResult(content=f"This call was cancelled. {STOPPED}", code="cancelled")
     open = [item.call.id for item in tasks.values() if item.call.id in driving.state.calls]
     for item in tasks.values():
         if item.call.id in done and item.call.id in open:
             await kept(driving, item, done[item.call.id])
     events: list[NewEvent] = []
-    if not driving.stopping:  # else the next driver goes on with them, or asks
+    if not driving.stopping:  # otherwise the next driver continues them, or asks
         ended = {i.call.id for t, i in tasks.items() if t.done() and is_async(i.tool.function)}
         for id in (id for id in open if id not in done):
-            # A thread cannot be stopped, nor who does not listen: it may still be acting.
+            # A thread, or a task that ignores cancellation, may still be acting.
             how = "cancelled" if id in ended else "unknown"
             events.append(outcome(driving, id, stopped, how))
     if events:
@@ -292,8 +294,8 @@ async def _cut(
 
 
 async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = None) -> ToolResult:
-    """What the tool returns, or what went wrong in words that the model can read. Whatever it
-    raises, the process goes on."""
+    """The result of the tool, or its error as text for the model. No exception of the tool leaves
+    this function."""
     tool, call = ready.tool, ready.call
     acting = Acting(driving, call.id, tool.name, 0 if outer is None else outer.depth + 1)
     acting.answer, acting.open = ready.answer, True
@@ -310,12 +312,12 @@ async def carried_out(driving: Driving, ready: Ready, outer: Acting | None = Non
     except Park:
         if outer is None:
             raise
-        nested = ToolError(problem="a call within a call cannot wait for an answer")
+        nested = ToolError(problem="a nested call cannot wait for an answer")
         return _failed(driving, tool, nested)
     except asyncio.CancelledError:
         if asked_to_stop():
             raise
-        stray = ToolError(problem="the function was cancelled, and nobody here asked for that")
+        stray = ToolError(problem="the function was cancelled without a request to stop")
         return _failed(driving, tool, stray)
     except BaseException as error:  # a tool may raise anything
         return _failed(driving, tool, escaped(error))
@@ -333,7 +335,7 @@ def _failed(
     fault = classify(error, source="tool", policy=driving.config.policy)
     driving.log.warning("tool_failed", category="tool", tool=tool.name, error=fault)
     if problem is None:
-        # Our own errors are written to be read; those of others may hold anything.
+        # Holdfast's own error messages are safe to show; others may contain secrets.
         plain = isinstance(error, HoldfastError) or driving.config.policy.expose_internal_errors
         problem = clean(f"The tool failed: {error}") if plain else "The tool failed."
     code = code or fault.code

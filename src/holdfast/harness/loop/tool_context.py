@@ -1,4 +1,4 @@
-"""What tools and hooks are given: the session, to read and to act on."""
+"""The context that tools and hooks receive: read the session, and act on it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .effects import Effects
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-DEPTH = 9  # of calls within calls
+DEPTH = 9  # levels of nested calls
 
 
 class Acting(Effects):
-    """A `ToolContext`. `key` is the same whenever and wherever this call is carried out."""
+    """A `ToolContext`. `key` is the same every time this call is carried out, in any process."""
 
     def __init__(self, driving: Driving, call: str, name: str, depth: int = 0) -> None:
         super().__init__(driving, call, name)
@@ -37,23 +37,23 @@ class Acting(Effects):
         self.answer: CallAnswer | None = None
         self.time = Allowance()
         self._depth, self._nested = depth, 0
-        self.open = False  # whether it is a call in the log, which has an end
-        self.returned = False  # in time; what it left to do behind it may still speak
+        self.open = False  # whether it is a call in the log, which has an outcome
+        self.returned = False  # in time; its background work may still write
 
     def _acts(self) -> Driving:
-        """Refuses what a call does when its outcome is in the log and it has not returned: it was
-        stopped, and did not listen."""
+        """Raises if the outcome of the call is in the log although it has not returned: it was
+        stopped, and ignored the cancellation."""
         if self.open and not self.returned and self.call not in self._driving.state.calls:
-            raise ToolError(problem="this call is over: nothing more can come of it")
+            raise ToolError(problem="this call has ended, so it can no longer change the session")
         return self._driving
 
     async def progress(self, data: Any) -> None:
-        """Tell those who listen how far the call is; it is written to the log."""
+        """Report the progress of the call to subscribers; it is written to the log."""
         payload = ev.ProgressReported(call=self.call, data=data)
         await self._acts().write(self._driving.event("progress.reported", payload))
 
     async def invoke(self, tool: Tool | str, /, **arguments: Any) -> ToolResult:
-        """Call another tool of this mode; it is asked about like any other."""
+        """Call another tool of this mode; approval rules apply as usual."""
         self._nested += 1
         invoke, id = self._acts().invoke, f"{self.call}.{self._nested}"
         result: ToolResult = await invoke(self._driving, self, tool, arguments, id)
@@ -66,16 +66,16 @@ class Acting(Effects):
     async def delegate(
         self, name: str, task: str, *, model: str | None = None, forked: bool | None = None
     ) -> ToolResult:
-        """Hand a task to a sub-agent, and wait; what came of it, once it has ended."""
+        """Delegate a task to a sub-agent, and wait; returns its result."""
         if self.answer is not None:
             if self.answer.outcome != "answered":
                 await stop(self._driving, [self.call])
             return told(self.answer)
         if self._depth:
-            raise ToolError(problem="a call within a call cannot hand tasks on")
+            raise ToolError(problem="a nested call cannot delegate tasks")
         sub = next((item for item in self.agent.subagents if item.name == name), None)
         if sub is None:
-            raise ToolError(problem=f"there is no sub-agent {name!r}")
+            raise ToolError(problem=f"sub-agent {name!r} does not exist")
         raise await begin(self._acts(), self.call, sub, task, model=model, forked=forked)
 
     @property
@@ -84,16 +84,16 @@ class Acting(Effects):
         return self._driving.state.tasks
 
     async def set_tasks(self, tasks: list[ev.Task]) -> ToolResult:
-        """Replace them; the list as the model is told of it."""
+        """Replace the tasks. Returns the list as text for the model."""
         if (size := len(msgspec.json.encode(tasks))) > LIMITS.map_bytes:
-            raise ToolError(problem=f"the tasks have {size} bytes: keep to {LIMITS.map_bytes}")
+            raise ToolError(problem=f"the tasks have {size} bytes; the limit is {LIMITS.map_bytes}")
         payload = ev.TaskChanged(tasks=tasks)
         await self._acts().write(self._driving.event("task.changed", payload))
         return summary(tasks)
 
     @property
     def mode_after_plan(self) -> str | None:
-        """The mode to work in once a plan is approved, if this one leads to one."""
+        """The mode to switch to once a plan is approved, if this mode names one."""
         return self.agent.mode(self.mode).after_plan
 
 
@@ -125,7 +125,7 @@ class LazyPlace:
         return await (await self._place()).list(pattern, limit=limit)
 
     async def close(self, reason: Reason) -> None:
-        """Nothing: the harness closes it."""
+        """Does nothing: the harness closes the sandbox."""
 
     async def _place(self) -> Place:
         driving = self._driving

@@ -1,5 +1,5 @@
-"""Typed answers: a run that wants one ends with a call of the tool `final_result`, whose one
-argument is the answer. That works with every model that can call tools."""
+"""Typed answers: a run that needs one ends with a call of the tool `final_result`, whose only
+argument is the answer. This works with every model that can call tools."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def output_tool(type: Any) -> Tool:
         return tool(final, name=FINAL, description=ABOUT)
     except InvalidValue as error:
         raise InvalidValue(
-            field="output_type", problem=error.problem, remedy="use a type that JSON can carry"
+            field="output_type", problem=error.problem, remedy="use a type that JSON can represent"
         ) from error
 
 
 def wish(type: Any) -> dict[str, Any]:
-    """The type as a message carries it, for whoever drives the run."""
+    """The type as it is stored in a message, for the driver of the run."""
     made = output_tool(type)
     return {"name": getattr(type, "__name__", str(type)), "schema": made.schema}
 
 
 async def wanted(driving: Driving) -> Tool | None:
-    """The tool that gives the answer of the run that is going, if it is to be typed."""
+    """The tool that takes the typed answer of the active run, or None if the answer is text."""
     seq = driving.run.output
     if seq is None:
         kind = driving.config.agent.output_type
@@ -58,15 +58,15 @@ async def wanted(driving: Driving) -> Tool | None:
     if message is None or message.output is None:
         return None
     schema = message.output.get("schema") or {}
-    # In a thread: what checks a schema is imported when it is first used.
+    # In a thread: the schema validator is imported on first use.
     made = await asyncio.to_thread(_by_schema, schema)
     outputs[mark] = made
     return made
 
 
 def _by_schema(schema: dict[str, Any]) -> Tool:
-    """The tool that takes what this schema says. Where the package `jsonschema` is missing, the
-    answer is checked by its main words."""
+    """The tool for this schema. Without the package `jsonschema`, only the main keywords of the
+    schema are checked."""
     try:
         return Tool.from_schema(FINAL, ABOUT, schema, _same)
     except MissingExtra:
@@ -79,7 +79,7 @@ def _same(given: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outline:
-    """The form of one dict, checked by what `mismatch` knows of a schema."""
+    """The form of one dict, checked with `mismatch`."""
 
     schema: dict[str, Any]
 
@@ -92,17 +92,17 @@ class Outline:
 
 
 async def output_spec(driving: Driving) -> ToolSpec | None:
-    """The same as a model is told of it."""
+    """The specification of the answer tool for the model."""
     found = await wanted(driving)
     return None if found is None else found.spec
 
 
 def answer(result: Any) -> Any:
-    """The answer out of the arguments of the call that gave it."""
+    """The answer, from the arguments of the call."""
     return result.get(VALUE) if isinstance(result, dict) else result
 
 
 def convert(value: Any, type: Any) -> Any:
-    """The stored answer as the type that the caller asked for, or of the tool that gave it."""
+    """Convert a stored answer to the type that the caller requested, or to that of its tool."""
     made = type if isinstance(type, Tool) else output_tool(type)
     return made.parse({VALUE: msgspec.to_builtins(value)})[VALUE]

@@ -1,13 +1,14 @@
-"""Where a session's tools read, write and run: the port, and the places there are."""
+"""Sandboxes, where a session's tools read and write files and run commands: the port, and the
+implementations for a local folder and Docker."""
 
 from .docker import DockerSandbox, Mount
 from .local import LocalSandbox
-from .port import Command, Entry, NoSandbox, Place, Ran, Sandbox
+from .port import Command, DirectoryEntry, NoSandbox, Place, Ran, Sandbox
 
 __all__ = [
     "Command",
+    "DirectoryEntry",
     "DockerSandbox",
-    "Entry",
     "LocalSandbox",
     "Mount",
     "NoSandbox",

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from ...errors import InvalidValue, NoSuchFile, OutsideSandbox, RequestTooLarge, SandboxError
 from ...values.records import Restored
-from .port import Entry, Place
+from .port import DirectoryEntry, Place
 
 ENTRIES = 10_000  # files and folders of an archive
 BYTES = 64 << 20  # in all files together
@@ -79,7 +79,7 @@ async def unpack(place: Place, data: bytes) -> Restored:
 # Packing
 
 
-async def _entries(place: Place) -> AsyncGenerator[Entry, None]:
+async def _entries(place: Place) -> AsyncGenerator[DirectoryEntry, None]:
     """Files and folders of a place, each once, each folder before what is in it, in order."""
     seen: set[str] = set()  # by whatever name they go meanwhile
     folders = ["."]
@@ -99,7 +99,7 @@ async def _entries(place: Place) -> AsyncGenerator[Entry, None]:
         folders += reversed(inner)
 
 
-async def _in_folder(place: Place, path: str) -> list[Entry]:
+async def _in_folder(place: Place, path: str) -> list[DirectoryEntry]:
     """What is in a folder, or nothing if it went meanwhile."""
     try:
         return await place.tree(path, depth=1, limit=ENTRIES + 2)
@@ -115,7 +115,7 @@ def _check_legible(path: str) -> None:
         raise SandboxError(problem=problem, path=path)
 
 
-async def _read(place: Place, entry: Entry, left: int) -> bytes | None:
+async def _read(place: Place, entry: DirectoryEntry, left: int) -> bytes | None:
     """A file's bytes, or None if it went meanwhile."""
     try:
         data = await place.read(entry.path, limit=left + 1)
@@ -141,12 +141,12 @@ class _Packing:
         with self._file, self._zip, self._tar:
             pass
 
-    def folder(self, entry: Entry) -> None:
+    def folder(self, entry: DirectoryEntry) -> None:
         info = tarfile.TarInfo(entry.path)
         info.type, info.mode, info.mtime = tarfile.DIRTYPE, 0o755, entry.changed // 1000
         self._tar.addfile(info)
 
-    def file(self, entry: Entry, data: bytes) -> None:
+    def file(self, entry: DirectoryEntry, data: bytes) -> None:
         info = tarfile.TarInfo(entry.path)
         info.mode = 0o755 if entry.mode & 0o100 else 0o644
         info.size, info.mtime = len(data), entry.changed // 1000

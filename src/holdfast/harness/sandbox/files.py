@@ -1,4 +1,4 @@
-"""The files of a place that is a folder on this machine, as a sandbox hands them out."""
+"""The file operations of a place whose files are in a folder on this machine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import builtins
 
 from ...errors import SandboxError
 from .folder import SandboxFolder
-from .port import Entry
+from .port import DirectoryEntry
 
 
 class Files:
-    """What a `Place` does with files, in one folder. Each call is made in a thread."""
+    """The file methods of a `Place`, for one folder. Each call runs in a thread."""
 
     def __init__(self, folder: SandboxFolder, *, read_only: bool = False) -> None:
         self._folder = folder
@@ -32,7 +32,7 @@ class Files:
 
     async def tree(
         self, path: str = ".", *, depth: int = 1, limit: int = 1_000
-    ) -> builtins.list[Entry]:
+    ) -> builtins.list[DirectoryEntry]:
         return await asyncio.to_thread(self._folder.tree, path, depth, limit)
 
     async def make(self, path: str) -> None:

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 
 from ...errors import NoSuchFile, OutsideSandbox, SandboxError
 from .patterns import Pattern
-from .port import Entry
+from .port import DirectoryEntry
 from .removal import remove_tree
 
 LINKS = 40  # followed in one path, as Linux does
@@ -87,9 +87,9 @@ class SandboxFolder:
                         found.append(_text("/".join([*above, name])))
         return found
 
-    def tree(self, path: str, depth: int, limit: int) -> builtins.list[Entry]:
+    def tree(self, path: str, depth: int, limit: int) -> builtins.list[DirectoryEntry]:
         """What is in a folder, by path."""
-        found: builtins.list[Entry] = []
+        found: builtins.list[DirectoryEntry] = []
         with self._walk(path) as walk:
             walk.go(path, into=True)
             for folder, folders, files, opened in os.fwalk(".", dir_fd=walk.at):
@@ -315,10 +315,10 @@ def _allow_running(file: int) -> None:
     os.fchmod(file, mode | (mode & 0o444) >> 2)
 
 
-def _entry(path: str, name: str, opened: int) -> Entry:
+def _entry(path: str, name: str, opened: int) -> DirectoryEntry:
     found = os.stat(name, dir_fd=opened, follow_symlinks=False)
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
-    return Entry(
+    return DirectoryEntry(
         path=_text(path),
         type=kinds.get(stat.S_IFMT(found.st_mode), "other"),  # type: ignore[arg-type]
         size=found.st_size,

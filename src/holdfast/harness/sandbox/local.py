@@ -1,8 +1,7 @@
 """A sandbox on this machine: a folder for each session, and commands that run in it.
 
-It keeps a tool's paths inside the folder and a command's time and output within bounds. It
-is a guard rail and no prison: a command runs as the user that we are, and may read, write
-and reach what that user may.
+It keeps paths of tools inside the folder, and limits the time and output of commands. It does not
+isolate them: a command runs as the user of this process, with all of that user's permissions.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from .removal import IsGone, SweptFolders, WorkFolders, sweep
 
 
 class LocalSandbox:
-    """Folders below `dir`, one for each session, or `dir` itself for all with `shared`.
+    """One folder below `dir` for each session; with `shared`, `dir` itself for all.
 
-    `env` is what a command finds in its environment: "minimal" is PATH, HOME, LANG and TMPDIR
-    alone, a dict is added to those, "inherit" is everything that this process has. `timeout`,
-    in seconds, holds for a command that names none. Of each stream `output_limit` bytes are
-    kept. A command that must end is asked to, and killed `kill_grace` seconds later. Text is
-    run by `shell`: bash where there is one, else sh.
+    `env` is the environment of commands: "minimal" is only PATH, HOME, LANG and TMPDIR, a dict is
+    added to those, "inherit" is the environment of this process. `timeout`, in seconds, is the
+    default for a command. `output_limit` is how many bytes of each stream are kept. To end a
+    command, it is terminated first, and killed `kill_grace` seconds later. `shell` runs commands
+    that are text: by default bash if it is installed, else sh.
     """
 
     def __init__(
@@ -68,19 +67,19 @@ class LocalSandbox:
         return await asyncio.to_thread(self._open, session.scope)
 
     async def condemn(self, session: Scope, store: str) -> None:
-        """Write down that a session in this store is being deleted, before it is: `sweep` removes
-        its folder if this process is killed before it does."""
+        """Record that a session in this store is about to be deleted. If this process crashes
+        before it removes the folder, `sweep` removes it."""
         if not self._shared:
             await asyncio.to_thread(self._sessions.condemn, session, store)
 
     async def destroy(self, session: Scope) -> None:
-        """Remove the session's folder; one that all share stays. `SandboxError` says what could
-        not be removed: it is out of the way, and `sweep` tries again."""
+        """Remove the session's folder; a shared folder stays. Raises `SandboxError` for what could
+        not be removed; it is renamed, and `sweep` tries again."""
         if not self._shared:
             await asyncio.to_thread(self._sessions.remove, session)
 
     async def sweep(self, is_gone: IsGone) -> SweptFolders:
-        """Remove what deleted sessions have left."""
+        """Remove what is left of deleted sessions."""
         return (
             SweptFolders() if self._shared else await sweep(self._sessions, self.destroy, is_gone)
         )
@@ -89,7 +88,7 @@ class LocalSandbox:
         try:
             home, temporary = self._folders(scope)
         except OSError as error:
-            raise SandboxError(problem=f"cannot make a folder: {error.strerror}") from error
+            raise SandboxError(problem=f"cannot create a folder: {error.strerror}") from error
         return LocalPlace(
             SandboxFolder(str(home)),
             env=self._environment(home, temporary),
@@ -122,7 +121,7 @@ class LocalSandbox:
 
 
 class LocalPlace(Files):
-    """The folder of one session, open."""
+    """The open folder of one session."""
 
     def __init__(
         self,
@@ -181,7 +180,7 @@ class LocalPlace(Files):
 
     @contextmanager
     def _enter(self, cwd: str) -> Iterator[str]:
-        """A folder by a path that leads there whatever becomes of its name."""
+        """A path to the open folder, which stays valid if the folder is renamed."""
         with self._folder.enter(cwd) as (opened, names):
             path = f"/proc/self/fd/{opened}"
             yield path if os.path.isdir(path) else os.path.join(self.folder, names)

@@ -1,5 +1,5 @@
-"""Patterns of paths: `*`, `?` and `[ab]` within a name, `**` for any number of folders,
-`{a,b}` for either. Pure; matching takes time in proportion to path and pattern."""
+"""Path patterns: `*`, `?` and `[ab]` within a name, `**` for any number of folders, `{a,b}` for
+either. Pure; the time to match is proportional to the lengths of path and pattern."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from ...errors import InvalidValue
 
-MOST = 100  # alternatives that the braces of one pattern may come to
+MOST = 100  # alternatives that the braces of one pattern may expand to
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 Names = Sequence[str]
@@ -58,7 +58,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def _matches(path: Names, pattern: Names) -> bool:
-    # Which beginnings of the path the pattern so far comes to.
+    # Lengths of the path prefixes that the pattern matches so far.
     ends = {0}
     for name in pattern:
         if name == "**":

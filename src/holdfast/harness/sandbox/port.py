@@ -1,8 +1,8 @@
-"""The sandbox port: where a session's tools read, write and run, and its values.
+"""The sandbox port and its values: where a session's tools read, write and run commands.
 
-A `Sandbox` opens a `Place` for a session; all threads of one session share it. What kind
-of place it is (a folder, a container, none) only the sandbox knows. Every method is
-asynchronous and none blocks the event loop.
+A `Sandbox` opens a `Place` for a session; all threads of one session share it. Only the sandbox
+knows what kind of place it is (a folder, a container, none). Every method is asynchronous, and none
+blocks the event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Reason: TypeAlias = Literal["close", "delete"]
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """One command: text for a shell, or the words of a program, which no shell reads.
+    """One command: text for a shell, or a program and its arguments, run without a shell.
     `cwd` is relative to the place's folder, `timeout` is in seconds."""
 
     line: str | tuple[str, ...]
@@ -41,9 +41,11 @@ class Command(Struct, frozen=True, kw_only=True):
         stdin: bytes | str | None = None,
         timeout: float | None = None,
     ) -> Command:
-        """The command that a call of `run` describes, if it can be run."""
+        """Create the command from the arguments of `run`. Raises `InvalidValue`."""
         if not line:
-            raise InvalidValue(field="command", problem="is empty", remedy="say what to run")
+            raise InvalidValue(
+                field="command", problem="is empty", remedy="pass the command to run"
+            )
         if timeout is not None and not timeout > 0:
             raise InvalidValue(
                 field="timeout", problem=f"is {timeout}", remedy="pass seconds above 0"
@@ -61,8 +63,8 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class Ran(Struct, frozen=True):
-    """How a command ended. It has an exit code or the signal that killed it; `truncated`
-    says that it wrote more than was kept, of either stream."""
+    """How a command ended: its exit code, or the signal that killed it. `truncated` means that
+    not all output of stdout or stderr was kept."""
 
     stdout: str = ""
     stderr: str = ""
@@ -73,8 +75,9 @@ class Ran(Struct, frozen=True):
     truncated: bool = False
 
 
-class Entry(Struct, frozen=True):
-    """One file or folder of a place: its path from the folder, bytes, time of change in ms."""
+class DirectoryEntry(Struct, frozen=True):
+    """One file or folder of a place. `path` is relative to the place's folder, `size` is in bytes,
+    `changed` is the time of the last change in ms."""
 
     path: str
     type: Literal["file", "folder", "link", "other"]
@@ -87,7 +90,7 @@ class Place(Protocol):
     """An open sandbox of one session. `folder` is the path of its files as a command sees it.
 
     Paths are relative to that folder, or absolute inside it. A path that leads out of it, by
-    `..` or by a link, raises `OutsideSandbox`; whatever else fails raises `SandboxError`.
+    `..` or by a link, raises `OutsideSandbox`; any other failure raises `SandboxError`.
     """
 
     folder: str
@@ -101,85 +104,86 @@ class Place(Protocol):
         stdin: bytes | str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  # it ends the command, not the wait
     ) -> Ran:
-        """Run a command to its end, or until `timeout` seconds have passed (the sandbox has a
-        default). `cwd` is made if it is not there. On a timeout and on cancellation the
-        command is ended with all that it started before this returns."""
+        """Run a command until it ends or `timeout` seconds have passed (the sandbox has a
+        default). `cwd` is created if it does not exist. On timeout and on cancellation, the
+        command and every process it started are ended before this returns."""
         ...
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
-        """A file's bytes; with `limit`, that many from its beginning at most."""
+        """The bytes of a file; with `limit`, at most the first `limit` bytes."""
         ...
 
     async def write(
         self, path: str, data: bytes, *, append: bool = False, executable: bool = False
     ) -> None:
-        """Write a file, whole or not at all, or add to its end; folders are made as needed. With
-        `executable` it may be run as a command."""
+        """Write a file atomically, or append to it; creates folders as needed. `executable` sets
+        the file's executable bits."""
         ...
 
     async def list(self, pattern: str = "**/*", *, limit: int) -> builtins.list[str]:
-        """The files that match, relative to the folder, the same order each time, `limit` at
-        most. `*` and `?` stay within a name, `**` is any number of folders, `{a,b}` is either.
-        Links are not entered, nor `.git` and `node_modules` unless the pattern names them."""
+        """The files that match, relative to the folder, in a stable order, at most `limit`.
+        `*` and `?` match within a name, `**` any number of folders, `{a,b}` either. Links are not
+        followed; `.git` and `node_modules` are skipped unless the pattern names them."""
         ...
 
     async def tree(
         self, path: str = ".", *, depth: int = 1, limit: int = 1_000
-    ) -> builtins.list[Entry]:
-        """What is in a folder, and in those below it down to `depth`, by path, `limit` at most.
-        Links are shown as such and not entered."""
+    ) -> builtins.list[DirectoryEntry]:
+        """The entries of a folder and its subfolders down to `depth`, sorted by path, at most
+        `limit`. Links are listed as links and not followed."""
         ...
 
     async def make(self, path: str) -> None:
-        """Make a folder, and those above it; one that is there is fine."""
+        """Create a folder and its parents; it may already exist."""
         ...
 
     async def move(self, path: str, to: str) -> None:
-        """Give a file or folder another path; folders above it are made. Refused where there
-        is something already. A link is moved itself, not what it leads to."""
+        """Move a file or folder; creates the parent folders of `to`. Fails if `to` exists. A link
+        itself is moved, not its target."""
         ...
 
     async def remove(self, path: str, *, all: bool = False) -> None:
-        """Remove a file, a link or an empty folder; with `all`, a folder with what is in it."""
+        """Remove a file, a link or an empty folder; with `all`, a folder and its contents."""
         ...
 
     async def close(self, reason: Reason) -> None:
-        """End what runs and let go. With "close" the files stay, with "delete" the session is
-        being deleted, and `Sandbox.destroy` follows. Safe to call twice."""
+        """End running commands and release the place. With "close" the files stay; with "delete"
+        the session is being deleted, and `Sandbox.destroy` follows. Safe to call twice."""
         ...
 
 
 class Sandbox(Protocol):
-    """Where the places come from."""
+    """Opens a place for each session."""
 
     async def open(self, session: Key, *, agent: str, resources: Any) -> Place:
-        """The place of a session, with the files that it left there before."""
+        """Open the place of a session, with the files from its earlier use."""
         ...
 
     async def destroy(self, session: Scope) -> None:
-        """Remove all that a deleted session left, open here or not. Safe to call twice."""
+        """Remove everything of a deleted session, whether it is open here or not. Safe to call
+        twice."""
         ...
 
 
 def digest(scope: Scope) -> str:
-    """Names a session's place: ids are never part of a path or a name."""
+    """A hash that names a session's place: ids never appear in paths or names."""
     return hashlib.sha256(msgspec.json.encode((scope.tenant, scope.session))).hexdigest()
 
 
-NO_SANDBOX = "there is no sandbox here; give the harness one, such as sandbox=LocalSandbox(folder)"
+NO_SANDBOX = "no sandbox is configured; pass one to the harness: sandbox=LocalSandbox(folder)"
 
 
 class NoSandbox:
-    """No sandbox: every command ends with exit code 1, files raise `SandboxError`."""
+    """No sandbox: every command ends with exit code 1, and file methods raise `SandboxError`."""
 
-    async def open(self, session: Key, *, agent: str, resources: Any) -> Nowhere:
-        return Nowhere()
+    async def open(self, session: Key, *, agent: str, resources: Any) -> NoSandboxPlace:
+        return NoSandboxPlace()
 
     async def destroy(self, session: Scope) -> None:
         return None
 
 
-class Nowhere:
+class NoSandboxPlace:
     """The place of a session without a sandbox."""
 
     folder = "/"
@@ -208,7 +212,7 @@ class Nowhere:
 
     async def tree(
         self, path: str = ".", *, depth: int = 1, limit: int = 1_000
-    ) -> builtins.list[Entry]:
+    ) -> builtins.list[DirectoryEntry]:
         raise SandboxError(problem=NO_SANDBOX)
 
     async def make(self, path: str) -> None:

@@ -1,9 +1,9 @@
-"""One process on this machine, with all that it starts: run, watched, and ended.
+"""Run one process on this machine, and end it together with every process it started.
 
-A thread watches each, so that nothing here depends on the event loop's way with children.
-A process leads a group of its own, and all that it starts inherit a mark in their
-environment, by which Linux finds those that left the group. When the process ends, by itself
-or not, whatever it left is killed: nothing outlives its command.
+A thread watches each process, so this does not depend on the event loop's child watcher. A
+process leads its own group, and its children inherit a mark in their environment. On Linux the mark
+finds those that left the group. When the process ends, its remaining children are killed: nothing
+outlives its command.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ...log.events import new_id
 from .port import Ran
 
 MARK = "HOLDFAST_COMMAND"
-SHORT = 0.005  # seconds between two looks at a process that has nothing more to say
-TICK = 0.05  # seconds between two looks at a process that says nothing
-LINGER = 0.2  # seconds that others may go on writing when the process itself has ended
-DRAIN = 1.0  # seconds that what is killed may take to let go of its pipes
-DEATH = 10.0  # seconds that a process may take to die of a signal that none can ignore
-PASSES = 20  # looks for marked processes: one may start another while we look
+SHORT = 0.005  # seconds between polls of a process that has closed its pipes
+TICK = 0.05  # seconds between polls of a process that writes nothing
+LINGER = 0.2  # seconds that children may keep writing after the process has ended
+DRAIN = 1.0  # seconds that killed processes may take to close their pipes
+DEATH = 10.0  # seconds to wait for a process to end after SIGKILL
+PASSES = 20  # scans for marked processes: one may start another during a scan
 _PIECE = 1 << 16
 
 
 class Running:
-    """A process from its start to the end of everything that it started. `where` gives the
-    folder that it starts in, and is asked in the thread that starts it."""
+    """A process, from its start to the end of every process it started. `where` returns the
+    folder to start in; it is called in the thread that starts the process."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Running:
         self._selector = selectors.DefaultSelector()
 
     def stop(self) -> None:
-        """End it; whoever waits in `result` returns when it has ended."""
+        """End the process; `result` returns when it has ended."""
         self._stop.set()
 
     async def result(self) -> Ran:
-        """Run it to its end. Cancelled, it ends the process before it raises."""
+        """Run the process until it ends. On cancellation, end the process first, then raise."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Ran] = loop.create_future()
         threading.Thread(target=self._watch, args=(loop, done), name="command").start()
@@ -93,7 +93,7 @@ class Running:
             outcome.__cause__ = error
         except BaseException as error:
             outcome = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed: no caller waits
             loop.call_soon_threadsafe(_settle, done, outcome)
 
     def _run(self) -> Ran:
@@ -128,8 +128,8 @@ class Running:
     def _start(self) -> subprocess.Popen[bytes]:
         with self._where() as cwd:
             if self._stop.is_set():
-                raise SandboxError(problem="the command was stopped before it began")
-            return subprocess.Popen(  # noqa: S603  # what to run is the caller's to decide
+                raise SandboxError(problem="the command was stopped before it started")
+            return subprocess.Popen(  # noqa: S603  # the caller decides what to run
                 self._words,
                 cwd=cwd,
                 env=self._env,
@@ -153,11 +153,11 @@ class Running:
 
     @property
     def _heard(self) -> bool:
-        """Whether somebody may still write to us."""
+        """Whether stdout or stderr is still open."""
         return any(each.data is not None for each in self._selector.get_map().values())
 
     def _pump(self, until: Callable[[], bool], deadline: float) -> None:
-        """Read and write until something holds or the time has come."""
+        """Read and write until `until` returns True or the deadline passes."""
         while not until() and (left := deadline - time.monotonic()) > 0:
             self._move(min(left, TICK))
 
@@ -199,8 +199,8 @@ class Running:
     # The end
 
     def _kill(self, process: subprocess.Popen[bytes]) -> int:
-        """Kill the group and everything marked. The process itself is waited for last: until
-        then no other can have its number."""
+        """Kill the group and every marked process. Wait for the process itself last: until then
+        its pid cannot be reused."""
         _signal_group(process, signal.SIGKILL)
         for _ in range(PASSES):
             if not _kill_marked(self._id):
@@ -209,12 +209,12 @@ class Running:
         try:
             return process.wait(timeout=DEATH)
         except subprocess.TimeoutExpired as error:
-            problem = f"{self._words[0]!r} cannot be killed: perhaps it runs as another user"
+            problem = f"{self._words[0]!r} cannot be killed: it may run as another user"
             raise SandboxError(problem=problem) from error
 
 
 class _Kept:
-    """The beginning of a stream, as much as is kept of it."""
+    """The first `limit` bytes of a stream."""
 
     def __init__(self, limit: int) -> None:
         self._pieces: list[bytes] = []
@@ -230,7 +230,7 @@ class _Kept:
             self._left -= len(piece)
 
     def text(self) -> str:
-        """Decoded at once. A character that the limit cut in two is left out."""
+        """The decoded text, without a character that the limit cut in two."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return decoder.decode(b"".join(self._pieces), final=not self.truncated)
 
@@ -247,7 +247,7 @@ def _in(seconds: float) -> float:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process has ended; it is not waited for, where that can be told apart."""
+    """Whether the process has ended. Does not reap it, if the platform allows that."""
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return process.poll() is not None
     flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
@@ -260,8 +260,8 @@ def _signal_group(process: subprocess.Popen[bytes], what: signal.Signals) -> Non
 
 
 def _kill_marked(mark: str) -> bool:
-    """Kill the processes whose environment has the mark; whether there was one. Only where
-    the system shows environments in /proc."""
+    """Kill the processes whose environment has the mark; return whether there was one. Works only
+    where /proc shows environments."""
     found = False
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         if not name.isdigit():

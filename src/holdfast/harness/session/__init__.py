@@ -1,1 +1,1 @@
-"""One live conversation and its parts."""
+"""A live session and its parts."""

@@ -25,7 +25,7 @@ KIND_OF = {payload: kind for kind, payload in ev.KINDS.items()}
 
 
 class SessionHost(Protocol[S]):
-    """What a session needs of its harness."""
+    """The interface of the harness that a session uses."""
 
     @property
     def config(self) -> Config: ...
@@ -48,8 +48,8 @@ class SessionHost(Protocol[S]):
 
 
 class SessionCore(Generic[S]):
-    """One open thread of a session. `live` is its log, `shared` the log of thread `main`, which
-    has what all threads share. `session` is the object that programs use; `make` builds it."""
+    """One open thread of a session. `live` is its log; `shared` is the log of thread `main`, which
+    holds the data that all threads share. `session` is the public object; `make` builds it."""
 
     def __init__(
         self, host: SessionHost[S], live: Live, shared: Live, make: Callable[[SessionCore[S]], S]
@@ -91,25 +91,25 @@ class SessionCore(Generic[S]):
         if self.shared.state.expired:
             key = self.key
             raise PhaseError(
-                tenant=key.tenant, session=key.session, phase="expired", move="going on"
+                tenant=key.tenant, session=key.session, phase="expired", move="continuing"
             )
 
     async def catch_up(self, live: Live | None = None) -> State:
-        """The state with everything that other processes have written so far."""
+        """The state, including all events that other processes have written so far."""
         self.check()
         live = live or self.live
         row = await self.host.store.row(live.key)
         return live.state if row is None else await live.reach(row.head)
 
     async def place(self) -> Place:
-        """The sandbox of the session, opened if need be."""
+        """The sandbox of the session, opened if necessary."""
         return await self.host.runtime.place(self.key, self.config.agent.key)
 
     async def append(
         self, *events: NewEvent, live: Live | None = None, expected: int | None = None
     ) -> int:
-        """Append, wait until the state here includes it, and wake a driver. Returns the number
-        of the last event."""
+        """Append, wait until the local state includes the events, and wake a driver. Returns the
+        number of the last event."""
         self.check()
         live = live or self.live
         done = await self.host.store.append(live.key, events, expected=expected, log=live.log)
@@ -118,7 +118,7 @@ class SessionCore(Generic[S]):
         return done.seqs[-1]
 
     async def append_if(self, *events: NewEvent, live: Live, head: int) -> bool:
-        """Append if event `head` is still the last one; otherwise wait for the newer events, and
+        """Append if event `head` is still the last one. Otherwise wait for the newer events and
         return False."""
         try:
             await self.append(*events, live=live, expected=head)
@@ -130,7 +130,7 @@ class SessionCore(Generic[S]):
     async def post(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
     ) -> int:
-        """Write a message into the log, and return its number."""
+        """Write a message to the log, and return its number."""
         self.check()
         check_options(options)
         if (ref := options.get("model")) is not None:
@@ -150,7 +150,7 @@ class SessionCore(Generic[S]):
         run: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Ask for the end of the active run; with `run`, only of that one."""
+        """Request the end of the active run; with `run`, only if it is that one."""
         self.check()
         active = self.live.state.active
         if active is None or run not in (None, active.id):
@@ -165,7 +165,7 @@ class SessionCore(Generic[S]):
 
 
 class SessionPart:
-    """A part of a session. It keeps no state of its own: it reads the folded state, and its verbs
+    """A part of a session. It has no state of its own: it reads the folded state, and its methods
     append events."""
 
     def __init__(self, core: SessionCore[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Showing a session: its display, now and as it changes."""
+"""The display of a session: its current value and its changes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ...values.display import Display
 from ...values.stream_items import Item
 from .base import SessionPart
 
-WINDOW = 0.016  # seconds between two displays, at least
+WINDOW = 0.016  # minimum seconds between two displays
 
 
 class Bell:
-    """Rings when something happens, and remembers that it rang."""
+    """A flag that is set when something happens, and that can be awaited."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
@@ -33,10 +33,10 @@ class Bell:
 
 
 class DisplayView(SessionPart):
-    """What a person is to see of this thread."""
+    """The display of this thread: what a user interface shows."""
 
     def get(self) -> Display:
-        """The display at this moment. A value: it stays as it is, whatever happens next."""
+        """The current display. It is an immutable value."""
         live, config = self._core.live, self._core.config
         agent, first = config.agent, config.agent.mode(None)
         live.stage.name(
@@ -48,8 +48,8 @@ class DisplayView(SessionPart):
         return live.stage.now(live.speech.now())
 
     async def changes(self) -> AsyncGenerator[Display, None]:
-        """The display now, and again whenever it is another one: at most every 16 ms, however
-        much happens meanwhile, and the last is exact. Ends with the session."""
+        """The current display, then a new one whenever it changes. Updates are at least 16 ms
+        apart; the last one is exact. Ends when the session is closed."""
         self._core.check()
         live, bell = self._core.live, Bell()
         live.audience.join(bell)

@@ -1,5 +1,5 @@
-"""Threads that go on differently: forks of a thread at a place where nothing is open, and what is
-made of them."""
+"""Forks of a thread at a safe point, and the operations that use them: clone, edit, regenerate and
+restore."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .views import StateView
 
 
 class Forks(SessionPart, Generic[S]):
-    """What branches off from one thread. Each fork is a live session of its own."""
+    """The forks of one thread. Each fork is a live session."""
 
     _core: SessionCore[S]
 
@@ -46,8 +46,8 @@ class Forks(SessionPart, Generic[S]):
         at: int | None = None,
         actor: str | None = None,
     ) -> S:
-        """A fork of this thread, or of `source`, at event `at`, or at the last place where
-        nothing is open. Mode, model and settings are its parent's, its usage is none."""
+        """Fork this thread, or `source`, at event `at` (default: the last safe point). The fork has
+        the mode, model and settings of its parent, and no usage yet."""
         if source is not None and source != self.id:
             other = await self._open(source)
             return await Forks(other).clone(title, id=id, at=at, actor=actor)
@@ -66,8 +66,9 @@ class Forks(SessionPart, Generic[S]):
         title: str | None = None,
         actor: str | None = None,
     ) -> S:
-        """A thread of its own that shares all up to event `at`, and goes on differently. The
-        parent is not touched. `UnsafePoint` where something is open. `actor` is who wants it."""
+        """Create a thread that shares all events up to `at` and continues separately. The parent is
+        not changed. Raises `UnsafePoint` if a call or an item is open at that point. `actor` is who
+        asked for the fork."""
         core, live = self._core, self._core.live
         core.check()
         where = self._key(new_id() if thread is None else thread)
@@ -82,36 +83,38 @@ class Forks(SessionPart, Generic[S]):
             event = NewEvent.of("metadata.changed", ev.MetadataChanged(set=then.settings))
             await live.store.append(where, [event])
         if place >= SNAPSHOT:
-            with contextlib.suppress(HoldfastError):  # then whoever drives it keeps one
+            with contextlib.suppress(HoldfastError):  # otherwise the first driver writes one
                 await _keep(core, where, then)
         return (await core.host.open(where.session, where.thread)).session
 
     async def edit(
         self, seq: int, text: str, *, actor: str | None = None, thread: str | None = None
     ) -> S:
-        """Go back to before message `seq` was read and send other words, with all else that it
-        came with, in a thread of its own, called `thread`; with the same name twice it is done
-        once. The words are `actor`'s, or of whoever sent it. `InvalidValue` where `seq` is no
-        message."""
+        """Replace the text of message `seq` and run it again in a fork, which is named `thread`;
+        repeating the call with the same name has no further effect. Everything else about the
+        message stays. The new text is from `actor`, or else from the original sender. Raises
+        `InvalidValue` if event `seq` is not a message."""
         check_text("text", text)
         return await self._again(seq, text, actor, thread)
 
     async def regenerate(
         self, seq: int, *, actor: str | None = None, thread: str | None = None
     ) -> S:
-        """Ask message `seq` again, with all that it came with, in a thread of its own, as `edit`
-        does, which is `actor`'s wish; the words stay those of whoever sent it. `InvalidValue`
-        where `seq` is no message."""
+        """Send message `seq` again, unchanged, in a fork, as `edit` does. `actor` is who asked for
+        it; the sender of the message stays the same. Raises `InvalidValue` if event `seq` is not a
+        message."""
         return await self._again(seq, actor=actor, thread=thread)
 
     async def restore(self, id: str) -> S:
-        """Go on from a checkpoint, in a thread of its own: mode, model and state as they were."""
+        """Fork at a checkpoint, with the mode, model and state of that point."""
         core, seq = self._core, self._state.checkpoints.get(id)
         core.check_open()
         made = None if seq is None else await core.live.payload(seq, ev.CheckpointMade)
         if seq is None or made is None:
             raise InvalidValue(
-                field="id", problem=f"there is no checkpoint {id!r}", remedy="list them"
+                field="id",
+                problem=f"is {id!r}, and no checkpoint has this id",
+                remedy="use an id that checkpoints.list returns",
             )
         where, head = (core.live, seq) if made.shared is None else (core.shared, made.shared)
         forked = await self.fork(at=seq)
@@ -129,8 +132,8 @@ class Forks(SessionPart, Generic[S]):
         actor: str | None = None,
         thread: str | None = None,
     ) -> S:
-        """With a `thread` that was begun for this before, it is gone on with, and not doubled
-        (`SessionExists` where it is another's)."""
+        """Fork and send the messages. If `thread` was created for the same request before, it is
+        continued and nothing is duplicated; raises `SessionExists` if it was created otherwise."""
         core, outputs = self._core, self._core.host.runtime.outputs
         core.check()
         back = await regeneration_of(core.live, seq)
@@ -151,7 +154,7 @@ class Forks(SessionPart, Generic[S]):
         return forked.session
 
     async def _open(self, thread: str) -> SessionCore[S]:
-        """Another thread of this session, open; `SessionNotFound` if it does not exist."""
+        """Open another thread of this session. Raises `SessionNotFound` if it does not exist."""
         self._core.check()
         return await self._core.host.open(self._core.key.session, self._key(thread).thread)
 
@@ -164,7 +167,7 @@ class Forks(SessionPart, Generic[S]):
 
 
 async def row_of(store: Store, where: Key) -> Row:
-    """What lists show of a thread; `SessionNotFound` where there is none."""
+    """The row of a thread. Raises `SessionNotFound` if it does not exist."""
     row = await store.row(where)
     if row is None:
         raise SessionNotFound(tenant=where.tenant, session=where.session, thread=where.thread)
@@ -172,7 +175,7 @@ async def row_of(store: Store, where: Key) -> Row:
 
 
 async def _keep(core: SessionCore[Any], where: Key, then: State) -> None:
-    """A snapshot of a fork, so that who opens it does not read all that it shares."""
+    """Write a snapshot of a fork, so that opening it does not read all events that it shares."""
     store = core.host.store
     row = await row_of(store, where)
     async for event in store.read(where, after=then.head, log=row.log):
@@ -187,7 +190,7 @@ async def _keep(core: SessionCore[Any], where: Key, then: State) -> None:
 
 
 async def _safe(live: Live, place: int) -> State:
-    """The state at an event; refused where something is open."""
+    """The state at an event. Raises `UnsafePoint` if something is open there."""
     if place == live.state.head and live.state.safe:
         return live.state
     state, nearest = State(), 1

@@ -1,4 +1,4 @@
-"""What becomes of one message, as it happens."""
+"""The stream of one message: what its run does, as it happens."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from .views import Queue
 
 
 class Streaming(SessionPart):
-    """What runs do, as it happens: call it with a message to see what becomes of that."""
+    """Streams of runs. Call it with a message to send the message and stream its run."""
 
     def __call__(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
     ) -> MessageStream:
-        """Send a message and see everything that its run does, as it happens."""
+        """Send a message, and stream the events and deltas of its run."""
         check_options(options)
         return MessageStream(self._core, content, output_type, options)
 
     @property
     def active_run_id(self) -> str | None:
-        """The run that is going, or waits."""
+        """The id of the active run, running or waiting."""
         run = self._state.active
         return run.id if run is not None else None
 
@@ -47,13 +47,13 @@ class Streaming(SessionPart):
         return self._state.active is not None
 
     async def abort(self, reason: str | None = None) -> None:
-        """Stop it."""
+        """Abort the active run."""
         await self._core.abort(reason)
 
 
 class MessageStream:
-    """What becomes of one message: events and deltas, in order, until its run waits or has
-    ended; then `result`. Leaving the loop stops nothing; `cancel` does."""
+    """The events and deltas of one message, in order, until its run waits or has ended; then
+    `result`. Leaving the loop does not stop the run; `cancel` does."""
 
     def __init__(
         self, core: SessionCore[Any], content: Content, kind: Any, options: SendOptions
@@ -68,8 +68,8 @@ class MessageStream:
         if self._result is None:
             raise InvalidValue(
                 field="result",
-                problem="is not there before the stream was read to its end",
-                remedy="read it with `async for` until it ends, or use send",
+                problem="is not available before the stream has ended",
+                remedy="read the stream to its end with `async for`, or use send",
             )
         return self._result
 
@@ -77,8 +77,8 @@ class MessageStream:
         return self._items()
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Stop this run, and no other; if it has not begun, take the message out of the queue.
-        What is not sent yet is not sent at all."""
+        """Abort this run, and no other. If it has not started, remove the message from the queue. A
+        message that was not sent yet is not sent at all."""
         core = self._core
         if self.seq is None:
             self._cancelled = True
@@ -88,7 +88,7 @@ class MessageStream:
             await core.abort(reason, run=run)
 
     async def _run(self) -> str | None:
-        """The run that took the message up, also where nobody has read so far."""
+        """The run that took up the message, even if the stream has not been read so far."""
         self._core.check_open()
         live, seq = self._core.live, self.seq or 1
         watch = MessageWatch(live.key, seq)
@@ -97,7 +97,7 @@ class MessageStream:
         return watch.run
 
     def _is_done(self, watch: MessageWatch, item: Item | None = None) -> bool:
-        """Whether nothing more is to come for the message, after this item."""
+        """Whether this item is the last one for the message."""
         core, state = self._core, self._core.live.state
         newest = isinstance(item, Event) and item.seq == state.head
         return watch.is_done(state, partial(_rest, core), asked=self._asked, newest=newest)
@@ -115,7 +115,7 @@ class MessageStream:
         try:
             self.seq = await core.post(self._content, output_type=self._kind, **self._options)
             before = 0
-            if self.seq <= listener.after:  # an idempotent repeat: it happened before
+            if self.seq <= listener.after:  # a repeated key: its events are in the log
                 listener.close()
                 before = core.live.state.head
                 listener = core.live.listen(self.seq - 1)
@@ -129,7 +129,7 @@ class MessageStream:
                     if watch.see(item):
                         yield item
                     if _was(item, before):
-                        continue  # it may have waited then, and gone on since
+                        continue  # it may have waited at that point, and continued since
                     if self._is_done(watch, item):
                         break
                     if core.live.stuck is not None and isinstance(item, Trouble):
@@ -143,7 +143,7 @@ class MessageStream:
                 await ended(asked)
 
     def _conclude(self, watch: MessageWatch, asked: asyncio.Task[None]) -> None:
-        """Say why there is nothing more to read, where no event did."""
+        """Raise the reason why the stream ended, if no event gave one."""
         core = self._core
         if self._is_done(watch):
             return
@@ -153,7 +153,7 @@ class MessageStream:
         watch.end = Conclusion("waiting", core.live.state.head)
 
     async def _until_asked(self, listener: Listener) -> None:
-        """Read no further once a sub-agent of the run waits for a person."""
+        """Stop reading once a sub-agent of the run waits for a person."""
         core = self._core
         try:
             while not self._asked:
@@ -164,14 +164,14 @@ class MessageStream:
 
 
 def _was(item: Item, head: int) -> bool:
-    """Whether more of what happened up to event `head` is to come after this."""
+    """Whether more items up to event `head` follow this one."""
     return isinstance(item, Event) and item.seq < head
 
 
 async def wait(core: SessionCore[Any], output_type: Any = None) -> Result:
-    """Wait until the current or last run waits for a person or has ended, and the queue is
-    empty. Its typed answer is of `output_type`, else of the type that its message asked for in
-    this process, else plain JSON."""
+    """Wait until the current or last run waits for a person or has ended, and the queue is empty.
+    The typed answer has `output_type`, or else the type that its message requested in this process;
+    otherwise it is plain JSON."""
     core.check()
     live = core.live
     while True:
@@ -180,14 +180,14 @@ async def wait(core: SessionCore[Any], output_type: Any = None) -> Result:
         watch = await _watched(live, run, head)
         state, rest = live.state, partial(_rest, core)
         if watch.is_done(state, rest, asked=asked, newest=True) or state.head == head:
-            break  # otherwise the pending item may have been settled while the log was read
+            break  # otherwise the pending item may have been decided while the log was read
     if output_type is None and run is not None and run.output is not None:
         output_type = core.host.runtime.outputs.get((live.log, run.output), Any)
     return await result_of(core, watch, output_type)
 
 
 async def _watched(live: Live, run: Run | None, head: int) -> MessageWatch:
-    """What became of a run up to event `head`."""
+    """The messages of a run, watched up to event `head`."""
     watch = MessageWatch(live.key, run=run.id if run is not None else None)
     start = run.seq if run is not None else 1
     async for event in live.store.read(live.key, after=start - 1, before=head + 1, log=live.log):
@@ -196,7 +196,7 @@ async def _watched(live: Live, run: Run | None, head: int) -> MessageWatch:
 
 
 async def _until_it_waits(core: SessionCore[Any]) -> bool:
-    """Wait until there is nothing to do in this thread, nor in the sub-agents that it waits for.
+    """Wait until nothing is left to do in this thread and in the sub-agents that it waits for.
     Returns whether one of those waits for a person."""
     live = core.live
 

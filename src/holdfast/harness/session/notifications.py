@@ -1,5 +1,5 @@
-"""Telling a session of something that happened elsewhere: how soon its model reads of it depends on
-how urgent it is, and on whether a run is going. Each is in the log before `send` returns."""
+"""Notifications to a session from other programs. How soon the model reads one depends on its
+priority, and on whether a run is active. Each is in the log before `send` returns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...log.state import ENTRIES
 from ..live.inputs import check_text, message_id
 from .base import SessionPart
 
-NAME = 128  # bytes of the source, of the kind, and of what a notice is about
-MARK = "notification"  # in the metadata of what carries one
+NAME = 128  # bytes of the source, of the kind, and of the subject (`about`)
+MARK = "notification"  # the metadata key of an event that carries a notice
 Priority: TypeAlias = Literal["low", "medium", "high", "urgent"]
 Route: TypeAlias = Literal["steer", "queue", "mention", "drop"]
 Status: TypeAlias = Literal["pending", "delivered", "replaced", "dropped"]
 
-# What is done while nothing goes on, and while something does.
+# By priority: the route while the session is idle, and while it is busy.
 ROUTES: dict[str, tuple[Route, Route]] = {
     "urgent": ("queue", "steer"),
     "high": ("queue", "queue"),
@@ -33,7 +33,7 @@ ROUTES: dict[str, tuple[Route, Route]] = {
 
 
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that happened: where it is from, of which kind, and what it was in a sentence."""
+    """A notification: its source, its kind and a one-sentence summary."""
 
     source: str
     kind: str
@@ -44,12 +44,12 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """What a model reads that is only to know of it."""
+        """The short text, for a model that is only informed."""
         return f"Notification from {self.source} ({self.kind}, {self.priority}): {self.summary}"
 
     @property
     def full(self) -> str:
-        """The same, with all there is."""
+        """The text with the whole payload."""
         if self.payload is None:
             return self.text
         return f"{self.text}\n{msgspec.json.encode(self.payload).decode()}"
@@ -59,7 +59,7 @@ Policy: TypeAlias = Callable[[Notice, bool], Route]
 
 
 class NoticeDelivery(Struct, frozen=True):
-    """What became of a notice. `seq` is the event that carries it; a notice that was dropped at
+    """The delivery of a notice. `seq` is the event that carries it; a notice that was dropped at
     once has none."""
 
     notice: Notice
@@ -70,12 +70,12 @@ class NoticeDelivery(Struct, frozen=True):
 
 
 def route(notice: Notice, busy: bool) -> Route:
-    """How a notice is passed on, unless a program decides otherwise."""
+    """The default route of a notice."""
     return ROUTES[notice.priority][busy]
 
 
 class Notifications(SessionPart):
-    """What the session is told of by programs, not by people."""
+    """Notifications from programs to the model of this session."""
 
     async def send(
         self,
@@ -89,19 +89,23 @@ class Notifications(SessionPart):
         about: str | None = None,
         policy: Policy = route,
     ) -> NoticeDelivery:
-        """Tell the model of something. `steer`: the run that is going reads it at its next safe
-        point; `queue`: it has a run of its own; `mention`: the model reads the summary with its
-        next call, whatever that is for; `drop`: nothing is written.
+        """Notify the model.
 
-        The same `key` again is the same notice. A mention takes the place of an earlier one
-        from the same source that is `about` the same, if that was not read yet."""
+        - `steer`: the active run reads the notice at its next safe point.
+        - `queue`: the notice gets its own run.
+        - `mention`: the model reads the summary with its next call.
+        - `drop`: nothing is written.
+
+        A repeated `key` means the same notice. A mention replaces an unread one with the same
+        source and the same `about`.
+        """
         notice = _checked(source, kind, summary, priority, payload, about)
         if key is not None:
             check_name("key", key, limit=NAME)
         state = await self._core.catch_up()
         chosen = policy(notice, state.active is not None or bool(state.queue))
         if chosen not in ("steer", "queue", "mention", "drop"):
-            remedy = "return steer, queue, mention or drop"
+            remedy = "return 'steer', 'queue', 'mention' or 'drop'"
             raise InvalidValue(field="policy", problem=f"returned {chosen!r}", remedy=remedy)
         if chosen == "drop":
             return NoticeDelivery(notice, chosen, "dropped")
@@ -119,7 +123,7 @@ class Notifications(SessionPart):
         return NoticeDelivery(*known, self._status(event), seq, event.at)
 
     async def list(self, limit: int = 50) -> list[NoticeDelivery]:
-        """The latest notices, oldest first, and what became of each."""
+        """The latest notices, oldest first, with their delivery status."""
         self._core.check_open()
         live, found = self._core.live, list[NoticeDelivery]()
         removed, later = set[int](), dict[str, bool]()
@@ -147,8 +151,8 @@ class Notifications(SessionPart):
         return "pending" if event.seq in (*queued, *shown) else "delivered"
 
     async def _mention(self, notice: Notice, key: str | None) -> int:
-        """Put a summary where the next model call finds it. It wakes nobody, and is not used up by
-        a call that is going on."""
+        """Add a summary to the context of the next model call. It wakes no driver, and a call in
+        progress does not consume it."""
         live, store = self._core.live, self._core.host.store
         payload = ev.ContextAdded(
             id=ids.notice_id(notice.source, notice.about or new_id()),
@@ -177,8 +181,8 @@ class Notifications(SessionPart):
 def _too_many() -> InvalidValue:
     return InvalidValue(
         field="about",
-        problem=f"{ENTRIES} are not read yet",
-        remedy="say what they are about, so that one takes the place of another",
+        problem=f"is over the limit: {ENTRIES} notices are unread",
+        remedy="pass the same `about` for notices that may replace each other",
         limit=ENTRIES,
     )
 
@@ -204,7 +208,7 @@ def _marked(notice: Notice) -> dict[str, Any]:
 
 
 def _carried(event: Event) -> tuple[Notice, Route] | None:
-    """The notice that an event carries, and how."""
+    """The notice that an event carries, and its route."""
     payload = typed(event)
     if (
         not isinstance(payload, (ev.MessageReceived, ev.ContextAdded))
@@ -216,5 +220,5 @@ def _carried(event: Event) -> tuple[Notice, Route] | None:
         how = "steer" if payload.how == "steer" else "queue"
     try:
         return msgspec.convert(payload.metadata[MARK], Notice), how
-    except msgspec.ValidationError:  # a program's own metadata of that name
+    except msgspec.ValidationError:  # metadata of an application under the same key
         return None

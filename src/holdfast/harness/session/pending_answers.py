@@ -23,7 +23,7 @@ RESPONSES = ("approve", "decline", "always_allow_category")
 
 
 async def asks(core: SessionCore[Any]) -> tuple[Ask, ...]:
-    """What is pending in this thread, oldest first, then in those of its sub-agents."""
+    """The pending items of this thread, oldest first, then those of its sub-agents."""
     found, children = [], Subagents(core)
     for id, item in core.live.state.pending.items():
         if not ids.is_child(id) or await children.gone(id):
@@ -42,8 +42,8 @@ async def settle_item(
     answer: Any = None,
     channel: str | None = None,
 ) -> Decision:
-    """Decide on an item of this thread, or of a sub-agent's; None means the only one.
-    `channel` names the way the decision came."""
+    """Decide on an item of this thread or of a sub-agent's; None means the only pending one.
+    `channel` names where the decision came from."""
     core.check()
     store, live = core.host.store, core.live
     where, item = await thread_of_item(store, core.key, item)
@@ -64,7 +64,7 @@ async def settle_item(
 async def extend_item(
     core: SessionCore[Any], item: str, seconds: float | None, actor: str | None
 ) -> None:
-    """Let an item expire so many seconds from now; None: never."""
+    """Set an item to expire this many seconds from now; None: never."""
     core.check_open()
     if item not in core.live.state.pending:
         pending = list(core.live.state.pending)
@@ -83,7 +83,7 @@ class _PendingPart(SessionPart):
         raise NotImplementedError
 
     def _items(self) -> list[OpenItem]:
-        """The items of this thread alone."""
+        """The items of this thread only."""
         pending = self._state.pending.items()
         return [item for id, item in pending if self._matches(item.what) and not ids.is_child(id)]
 
@@ -94,7 +94,7 @@ class _PendingPart(SessionPart):
 
 
 class Suspensions(_PendingPart):
-    """Tool calls that asked a question, and continue with its answer."""
+    """Tool calls that asked a question and resume with its answer."""
 
     def _matches(self, what: str) -> bool:
         return what != "approval"
@@ -110,7 +110,7 @@ class Suspensions(_PendingPart):
 
 
 class Approvals(_PendingPart):
-    """Tool calls that need an approval before they are made."""
+    """Tool calls that need an approval."""
 
     def _matches(self, what: str) -> bool:
         return what == "approval"
@@ -128,8 +128,8 @@ class Approvals(_PendingPart):
         reason: str | None = None,
         actor: str | None = None,
     ) -> Decision | None:
-        """Decide on a call, given by its item or its own id; without one, on the oldest. Returns
-        None, and does nothing, if the call is no longer pending."""
+        """Decide on a call, given by the id of its item or of the call; by default the oldest.
+        Returns None, and does nothing, if the call is no longer pending."""
         if decision not in RESPONSES:
             raise InvalidValue(
                 field="decision",
@@ -148,7 +148,7 @@ class Approvals(_PendingPart):
             return None
 
     async def _allow(self, one: Ask) -> None:
-        """Grant the category of its tool, if it has one."""
+        """Grant the category of the call's tool, if it has one."""
         detail = one.detail if isinstance(one.detail, dict) else {}
         if (category := detail.get("category")) is not None:
             await Permissions(self._core).grant(category=category)

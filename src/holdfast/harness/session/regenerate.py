@@ -1,4 +1,4 @@
-"""Asking again: where to fork so that a message can be answered anew, and what to send there."""
+"""Running a message again: where to fork, and which messages to send in the fork."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..live.log import Live
 
 
 class SentMessage(Struct, frozen=True):
-    """A message as it was read, and who sent it."""
+    """A message as the model read it, and who sent it."""
 
     seq: int
     message: ev.MessageReceived
@@ -24,15 +24,15 @@ class SentMessage(Struct, frozen=True):
 
 
 class Regeneration(Struct, frozen=True):
-    """Fork at event `at`; there the messages `dropped` are not waited for; `asked` are sent."""
+    """Fork at event `at`, remove the messages `dropped` from the queue there, and send `asked`."""
 
     at: int
     dropped: tuple[int, ...]
     asked: tuple[SentMessage, ...]
 
     def events(self, text: str | None = None, actor: str | None = None) -> Iterator[NewEvent]:
-        """What to write into the fork; `text` are other words for the last message, and `actor`
-        is who says them, if that is not who sent it."""
+        """The events to write into the fork. `text` replaces the text of the last message, and
+        `actor` its sender."""
         if self.dropped:
             yield NewEvent.of("queue.changed", ev.QueueChanged(remove=[*self.dropped]))
         for number, one in enumerate(self.asked, 1):
@@ -44,19 +44,19 @@ class Regeneration(Struct, frozen=True):
 
 
 async def regeneration_of(live: Live, seq: int) -> Regeneration:
-    """How to ask message `seq` again. One that came while something else went on is asked where
-    a run took it up; if it joined a run, all that the run had read before is asked too.
-    `InvalidValue` where event `seq` is no message of a person."""
+    """How to run message `seq` again. A message that arrived during another run is sent where a run
+    took it up. If it joined a run, all messages that the run had read before are sent too. Raises
+    `InvalidValue` if event `seq` is not a user message."""
     check_count("seq", seq, least=1)
     found: dict[int, SentMessage] = {}
     state = before = begun = State()
-    read: list[int] = []  # by the run that is going
+    read: list[int] = []  # by the current run
     async for event in live.store.read(live.key, log=live.log):
         payload = typed(event) if event.kind in _TOLD else None
         if event.seq == seq:
             before = state
             if not isinstance(payload, ev.MessageReceived):
-                raise _refused(seq, f"event {seq} is {event.kind}")
+                raise _refused(f"is {seq}, an event of kind {event.kind}")
         _note(found, event, payload)
         if isinstance(payload, ev.RunStarted):
             begun, read = state, []
@@ -67,7 +67,7 @@ async def regeneration_of(live: Live, seq: int) -> Regeneration:
         state = fold((event,), state)
     else:
         if seq not in found:
-            raise _refused(seq, f"there is no event {seq}")
+            raise _refused(f"is {seq}, and the log has no such event")
         return Regeneration(seq - 1, _numbers(before.queue), (found[seq],))
     if before.safe and not before.queue:
         return Regeneration(seq - 1, (), (found[seq],))
@@ -79,7 +79,7 @@ _TOLD = ("message.received", "queue.changed", "run.started", "model.called")
 
 
 def _note(found: dict[int, SentMessage], event: Event, payload: ev.Payload | None) -> None:
-    """Keep what was sent, in the words that it had at last."""
+    """Record a message, or the latest edit of its text."""
     if isinstance(payload, ev.MessageReceived):
         found[event.seq] = SentMessage(event.seq, payload, event.actor)
     elif isinstance(payload, ev.QueueChanged):
@@ -92,6 +92,6 @@ def _numbers(queue: Sequence[QueuedInput]) -> tuple[int, ...]:
     return tuple(item.seq for item in queue)
 
 
-def _refused(seq: int, problem: str) -> InvalidValue:
-    remedy = "pass the number of a message.received"
+def _refused(problem: str) -> InvalidValue:
+    remedy = "pass the number of a message.received event"
     return InvalidValue(field="seq", problem=problem, remedy=remedy)

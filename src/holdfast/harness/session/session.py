@@ -84,11 +84,11 @@ class Session:
     async def send(
         self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
     ) -> Result:
-        """Send a message and wait until its run waits for a person, or has ended. The message
-        is in the log before anything else happens; cancelling this call does not stop the run.
+        """Send a message, and wait until its run waits for a person or has ended. The message is in
+        the log before anything else happens; cancelling this call does not stop the run.
 
-        Options: `busy` (queue, steer, interrupt, reject), `key` (idempotency), `actor`,
-        `metadata`, `model`, `limits`.
+        Options: `busy` (queue, steer, interrupt, reject), `key` (idempotency), `actor`, `metadata`,
+        `model`, `limits`.
         """
         stream = self.stream(content, output_type=output_type, **options)
         async for _ in stream:
@@ -104,8 +104,8 @@ class Session:
 
     async def wait(self, output_type: Any = None) -> Result:
         """Wait until the current or last run waits for a person or has ended, and the queue is
-        empty. A typed answer is of the type that its message asked for in this process; if
-        another process sent the message, pass the type, or get plain JSON."""
+        empty. A typed answer has the type that its message requested in this process. If another
+        process sent the message, pass the type; otherwise the answer is plain JSON."""
         return await wait(self._core, output_type)
 
     async def abort(
@@ -116,8 +116,8 @@ class Session:
         run: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Stop the active run, whichever process drives it; with `run`, only if it is that one.
-        Calls with the same `key` count once. The text so far is kept, and so is the queue."""
+        """Abort the active run, in whichever process it is driven; with `run`, only if it is that
+        one. Calls with the same `key` count once. The text so far is kept, and so is the queue."""
         await self._core.abort(reason, actor=actor, run=run, key=key)
 
     # Pending items
@@ -168,7 +168,7 @@ class Session:
         return await self.approval.respond(decision, item, reason=reason, actor=actor)
 
     async def extend(self, item: str, seconds: float | None, *, actor: str | None = None) -> None:
-        """Let an item expire so many seconds from now; None: never."""
+        """Set an item to expire this many seconds from now; None: never."""
         await extend_item(self._core, item, seconds, actor)
 
     # Reading
@@ -176,7 +176,7 @@ class Session:
     def subscribe(self, after: int | None = None) -> Listener:
         """Every event after number `after` (default: from now on), and the deltas of messages in
         flight. A slow reader does not slow down the run. It ends when the session is closed, and
-        when the process is told to terminate."""
+        when the process is asked to terminate."""
         self._core.check()
         listener = self._core.live.listen(after)
         self._core.host.subscribed(listener)
@@ -214,7 +214,7 @@ class Session:
         return _newest(found, limit)
 
     async def usage_all(self) -> dict[str, int]:
-        """What all threads of the session have used, including sub-agents."""
+        """The total usage of all threads of the session, including sub-agents."""
         self._core.check_open()
         return await used(self._core.live)
 
@@ -231,11 +231,11 @@ class Session:
         return self.permissions.grants
 
     async def grant_tool(self, tool: str) -> None:
-        """Stop asking about a tool, for as long as the current driver drives."""
+        """Allow a tool without approval, until the current driver ends."""
         await self.permissions.grant(tool=tool)
 
     async def grant_category(self, category: str) -> None:
-        """Stop asking about a category of tools, for as long as the current driver drives."""
+        """Allow a category of tools without approval, until the current driver ends."""
         await self.permissions.grant(category=category)
 
     # Writing alongside a run
@@ -255,7 +255,7 @@ class Session:
         if core.live.state.run is not None or core.live.state.queue:
             raise InvalidValue(
                 field="messages",
-                problem="the conversation has already started",
+                problem="cannot be seeded after the conversation has started",
                 remedy="seed a new session or thread",
             )
         if events := [_seeded(message) for message in _pairs(messages)]:
@@ -267,7 +267,7 @@ class Session:
 
 
 def core_of(session: Session) -> SessionCore[Session]:
-    """The core of a session, for the modules of this package that need more than its verbs."""
+    """The core of a session, for modules of this package that need more than its public methods."""
     return session._core
 
 
@@ -281,13 +281,13 @@ def _seeded(message: tuple[str, str]) -> NewEvent:
         return NewEvent.of("message.received", ev.MessageReceived(text=text))
     if role == "assistant":
         return NewEvent.of("message.completed", ev.MessageCompleted(text=text))
-    problem, remedy = f"role {role!r} is unknown", "use 'user' or 'assistant'"
+    problem, remedy = f"has the unknown role {role!r}", "use 'user' or 'assistant'"
     raise InvalidValue(field="messages", problem=problem, remedy=remedy)
 
 
 def _pairs(messages: Any) -> list[tuple[str, str]]:
     """Check that each message is a role and a text."""
-    remedy = "pass a list of (role, text)"
+    remedy = "pass a list of (role, text) pairs"
     if not isinstance(messages, (list, tuple)):
         problem = f"is {type(messages).__name__}"
         raise InvalidValue(field="messages", problem=problem, remedy=remedy)

@@ -15,7 +15,7 @@ from .views import Queue
 
 
 class SessionIdentity(SessionPart):
-    """Who this is. None of it changes while the session is there."""
+    """The identity of a session. It never changes."""
 
     @property
     def session(self) -> str:
@@ -31,24 +31,24 @@ class SessionIdentity(SessionPart):
 
     @property
     def user(self) -> str | None:
-        """Whose session it is, if that was said when it began."""
+        """The user that the session belongs to, if one was set when it was created."""
         row = self._core.shared.row
         return row.user if row is not None else None
 
     @property
     def resource(self) -> str:
-        """The user, or the session itself where it is nobody's."""
+        """The user, or the session itself if it has no user."""
         return self.user or self.session
 
     @property
     def owner(self) -> str:
-        """The agent that it belongs to."""
+        """The agent that the session belongs to."""
         row = self._core.shared.row
         return (row.agent if row is not None else None) or self._core.host.config.agent.key
 
 
 class RunView(SessionPart):
-    """The run that is going, or waits."""
+    """The active run, running or waiting."""
 
     @property
     def id(self) -> str | None:
@@ -57,19 +57,18 @@ class RunView(SessionPart):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is being driven, and does not wait."""
+        """Whether the run is being driven, and not waiting."""
         run = self._state.active
         return run is not None and run.status == "running"
 
     @property
     def trace_id(self) -> str | None:
-        """Its trace, in hexadecimal, if this process drives it and traces."""
+        """The trace id in hexadecimal, if this process drives the run with tracing enabled."""
         return self._core.host.config.tracing.trace(self.id)
 
 
 class FollowUps(Queue):
-    """The messages that wait for their turn; a run that ends, however it ends, is followed by
-    one that takes up the next."""
+    """The queued messages. When a run ends, in whatever way, the next message starts a new run."""
 
     @property
     def count(self) -> int:
@@ -80,33 +79,33 @@ class FollowUps(Queue):
         return not len(self)
 
     async def add(self, text: str, **options: Any) -> int:
-        """Send a message for when all others are answered; at once where nothing is going on.
-        The number by which it can be edited, moved and removed."""
+        """Queue a message behind all others; if nothing is running, it is taken up at once. Returns
+        the number by which it can be edited, moved and removed."""
         return await self._core.post(text, **options, busy="queue")
 
 
 class UsageView(SessionPart):
-    """What this thread used of its models."""
+    """The model usage of this thread."""
 
     def get(self) -> Usage:
-        """All of it."""
+        """The total usage."""
         return usage.spent(self._state)
 
     async def by_run(self) -> dict[str, Usage]:
-        """What each run used, oldest first."""
+        """The usage of each run, oldest first."""
         return await self._read(usage.by_run)
 
     async def by_model(self) -> dict[str, Usage]:
-        """What was used of each model."""
+        """The usage of each model."""
         return await self._read(usage.by_model)
 
     async def last(self) -> dict[str, int]:
-        """The counts of the latest model call, also those that only its vendor knows."""
+        """The counts of the latest model call, including those that are specific to its vendor."""
         return await self._read(usage.last)
 
     async def table(self) -> list[Spent]:
-        """What each run of each thread of the session used of each model, sub-agents too; by
-        thread, the oldest first."""
+        """The usage by thread, run and model for the whole session, including sub-agents; ordered
+        by thread, oldest first."""
         self._core.check_open()
         live, found = self._core.live, list[Spent]()
         for row in await rows_of(live):
@@ -124,7 +123,7 @@ class UsageView(SessionPart):
         return count([event async for event in read if event.kind == "message.completed"])
 
     def _forked_at(self) -> int:
-        """Where the thread left its parent: what was used before is the parent's."""
+        """The event at which the thread was forked: usage before it belongs to the parent."""
         row = self._core.live.row
         return row.parent.at if row is not None and row.parent is not None else 0
 

@@ -1,5 +1,4 @@
-"""The sub-agents of one thread, as its session shows them: who works, who has worked, what they
-ask a person, and when one does."""
+"""The sub-agents of one thread: which ones work or have worked, and their pending items."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ Asks: TypeAlias = list[Ask]
 
 
 class SubagentSession(Protocol):
-    """What is asked of the session of a sub-agent."""
+    """The interface of a sub-agent's session that is used here."""
 
     async def pending(self) -> list[Ask]: ...
 
@@ -39,8 +38,8 @@ S = TypeVar("S", bound=SubagentSession)
 
 
 class SubagentStatus(Struct, frozen=True):
-    """A sub-agent that works or has worked: `status` is how its run stands, `calls` how often
-    it used tools."""
+    """A sub-agent that works or has worked. `status` is the status of its run, `calls` the number
+    of its tool calls."""
 
     thread: str
     agent: str
@@ -59,31 +58,31 @@ class Subagents(Generic[S]):
 
     @property
     def working(self) -> list[str]:
-        """The threads of those that this one waits for."""
+        """The threads of the sub-agents that this thread waits for."""
         found = (child_of(id) for id in self._live.state.pending)
         return [thread for thread in found if thread is not None]
 
     async def list(self) -> list[SubagentStatus]:
-        """All that this thread has begun, oldest first."""
+        """All sub-agents that this thread started, oldest first."""
         mine = self._live.key.thread
         rows = [row for row in await rows_of(self._live) if row.thread.startswith("sub/")]
         return [_child(row) for row in rows if row.parent is not None and row.parent.thread == mine]
 
     async def open(self, thread: str) -> S:
-        """The session of one: its events, its transcript, its stream. `SessionNotFound` if
-        there is none."""
+        """The session of a sub-agent: its events, its transcript, its stream. Raises
+        `SessionNotFound` if it does not exist."""
         return (await self._core.host.open(self._core.key.session, thread)).session
 
     def model(self, name: str | None = None) -> str | None:
-        """The model that was chosen for one of them in this session, or for all."""
+        """The model that this session uses for one sub-agent, or for all."""
         return chosen(self._core.shared.state, name)
 
     async def set_model(self, ref: str | None, name: str | None = None) -> None:
-        """Let one of them, or all for which nothing else is chosen, use this model from their
-        next task on; None leaves it to what they say themselves. It holds in all threads."""
+        """Set the model of one sub-agent, or of all that have none set, from their next task on, in
+        all threads of the session. None removes the setting."""
         core, setting = self._core, subagent_model_key(name)
         if name is not None and name not in [item.name for item in core.config.agent.subagents]:
-            remedy = "name one of the agent's sub-agents, or none for all"
+            remedy = "name one of the agent's sub-agents, or leave the name out for all"
             raise InvalidValue(field="name", problem=f"is {name!r}", remedy=remedy)
         if ref is not None:
             core.config.models.check(ref)
@@ -93,7 +92,7 @@ class Subagents(Generic[S]):
         await core.append(NewEvent.of("metadata.changed", payload), live=core.shared)
 
     async def asks(self) -> Asks:
-        """What those that work ask a person, and those that work for them."""
+        """The pending items of the working sub-agents, including their own sub-agents."""
         found: Asks = []
         for thread in self.working:
             with contextlib.suppress(SessionNotFound):
@@ -101,15 +100,15 @@ class Subagents(Generic[S]):
         return found
 
     async def gone(self, item: str) -> bool:
-        """Whether the thread of the sub-agent that this item stands for was deleted: then only a
-        person can answer."""
+        """Whether the thread of the sub-agent behind this item was deleted. Then only a person can
+        answer the item."""
         key, thread = self._live.key, child_of(item)
         where = Key(key.tenant, key.session, thread or "")
         return thread is None or await self._live.store.row(where) is None
 
     async def asked(self) -> bool:
-        """Wait as long as this thread waits for sub-agents alone. True as soon as one of them
-        waits for a person, False when the thread goes on."""
+        """Wait as long as this thread waits only for sub-agents. Returns True as soon as one of
+        them waits for a person, and False when the thread continues."""
         while delegates(self._live.state):
             before = self.working
             tasks = [asyncio.create_task(self._asks(thread)) for thread in before]
@@ -123,7 +122,8 @@ class Subagents(Generic[S]):
         return False
 
     async def _asks(self, thread: str) -> bool:
-        """Whether one waits for a person; if it has ended, when its answer is here."""
+        """Whether a sub-agent waits for a person. If it has ended, wait until its answer has
+        arrived here."""
         try:
             result = await (await self.open(thread)).wait()
         except SessionNotFound:
@@ -161,7 +161,7 @@ async def rows_of(live: Live) -> list[Row]:
 
 
 async def used(live: Live) -> dict[str, int]:
-    """What all threads of a session have used."""
+    """The total usage of all threads of a session."""
     total: dict[str, int] = {}
     for row in await rows_of(live):
         for name, count in row.usage.items():
@@ -170,8 +170,8 @@ async def used(live: Live) -> dict[str, int]:
 
 
 async def thread_of_item(store: Store, key: Key, item: str | None) -> tuple[Key, str | None]:
-    """The thread in which an item waits, from `key` down through the sub-agents that work for
-    it; and the item, if it is the only one. `NotPending` where none is meant."""
+    """The thread in which an item is pending, searched from `key` down through its sub-agents, and
+    the item if it is the only one. Raises `NotPending` if there is none."""
     rows = await _down(store, key)
     open = [(row.key, id) for row in rows for id in row.pending if not ids.is_child(id)]
     if item is None:

@@ -1,7 +1,7 @@
 """The threads of a session: other conversations that share its user state and its rules.
 
-Each thread is a log of its own, and each that is open is a live session of its own. So to
-switch is to take another object: what goes on in the one that is left goes on.
+Each thread has its own log, and each open thread is a live session. Switching therefore returns
+another object; a run in the thread that was left continues.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Messages: TypeAlias = list[Message]
 
 
 class ThreadSettings(SessionPart):
-    """Small values that belong to one thread, by name: its metadata, which lists can be
-    filtered by. Each is written by itself, so writers at the same time lose nothing. A clone
-    begins with those of its parent; those of thread `main` are the session's metadata."""
+    """Small named values that belong to one thread: its metadata, which lists can be filtered by.
+    Each value is written separately, so concurrent writers lose nothing. A clone starts with the
+    values of its parent. Those of thread `main` are the session's metadata."""
 
     def all(self) -> dict[str, Any]:
-        """A copy of them."""
+        """A copy of all values."""
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self._state.settings))
         return copied
 
@@ -44,7 +44,8 @@ class ThreadSettings(SessionPart):
         return self.all().get(name, default)
 
     async def set(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Set some; the others stay. `InvalidValue` where they would be too many or too large."""
+        """Set some values; the others stay. Raises `InvalidValue` if there would be too many, or if
+        they would be too large."""
         changes = {**(changes or {}), **more}
         if changes:
             await self._append(ev.MetadataChanged(set=changes))
@@ -55,17 +56,15 @@ class ThreadSettings(SessionPart):
 
 
 class Threads(Forks[S]):
-    """The threads of a session, and this one among them."""
+    """The threads of a session, including this one."""
 
     def __init__(self, core: SessionCore[S]) -> None:
         super().__init__(core)
         self.settings = ThreadSettings(core)
 
-    # Coming and going
-
     async def create(self, title: str | None = None, *, id: str | None = None) -> S:
-        """A new, empty thread, in the mode and with the model of this one. `SessionExists` where
-        there is one of that name."""
+        """Create an empty thread with the mode and model of this one. Raises `SessionExists` if the
+        name is taken."""
         core, state = self._core, self._state
         where = self._key(new_id() if id is None else id)
         created = ev.ThreadCreated(agent=core.config.agent.key, title=title, parent=MAIN)
@@ -85,21 +84,21 @@ class Threads(Forks[S]):
         return (await core.host.open(where.session, where.thread)).session
 
     async def switch(self, thread: str) -> S:
-        """The live session of another thread. A run that is going here goes on, and whoever
-        waits for it is answered. `SessionNotFound` where there is no such thread."""
+        """The live session of another thread. A run in this thread continues, and callers that wait
+        for it get its result. Raises `SessionNotFound` if there is no such thread."""
         return (await self._open(thread)).session
 
     async def delete(self, thread: str | None = None) -> None:
-        """Remove a thread, this one unless another is named; forks of it stay whole. A run that
-        is going there is aborted first. `InvalidValue` for thread `main`, `SessionNotFound`
-        where there is none, `DeletionRefused` where the session must be kept."""
+        """Delete a thread (default: this one); its forks keep the shared events. An active run is
+        aborted first. Raises `InvalidValue` for thread `main`, `SessionNotFound` if there is no
+        such thread, and `DeletionRefused` if the session must be kept."""
         self._core.check()
         await self._core.host.delete_thread(self._core.key.session, self._key(thread).thread)
 
     async def rename(self, title: str, thread: str | None = None) -> None:
-        """Give a thread another title, this one unless another is named."""
+        """Change the title of a thread (default: this one)."""
         if not isinstance(title, str) or not title.strip():
-            raise InvalidValue(field="title", problem=f"is {title!r}", remedy="give some words")
+            raise InvalidValue(field="title", problem=f"is {title!r}", remedy="pass a title")
         core, where = self._core, self._key(thread)
         core.check()
         event = NewEvent.of("thread.renamed", ev.ThreadRenamed(title=title))
@@ -108,8 +107,6 @@ class Threads(Forks[S]):
             return
         row = await row_of(core.host.store, where)
         await core.host.store.append(where, [event], log=row.log)
-
-    # Looking
 
     async def list(
         self,
@@ -123,9 +120,10 @@ class Threads(Forks[S]):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[Row]:
-        """The threads that answer all of these, the most recently active first: `title` is part
-        of theirs, whatever its case; `forks` shows only forks, or none; `settings` equal theirs.
-        Those of sub-agents are shown on demand. A page may be short; the last has no cursor."""
+        """The threads that match all filters, most recently active first. `title` matches a part of
+        the title, ignoring case; `forks` selects only forks, or no forks; `settings` must be equal.
+        Threads of sub-agents are listed on request. A page may be short; the last one has no
+        cursor."""
         self._core.check_open()
         key, agent = self._core.key, self._core.config.agent.key
         query = Query(
@@ -143,7 +141,7 @@ class Threads(Forks[S]):
             cursor = page.cursor
 
     async def get(self, thread: str | None = None) -> Row | None:
-        """What lists show of a thread, if there is one of that name."""
+        """The row of a thread, or None if it does not exist."""
         self._core.check_open()
         return await self._core.host.store.row(self._key(thread))
 
@@ -153,8 +151,8 @@ class Threads(Forks[S]):
         return await messages_of(self._core.host.store, self._key(thread), limit)
 
     async def first_user_messages(self, threads: Iterable[str] | None = None) -> dict[str, str]:
-        """How the first message of each thread begins, of those that have one, without reading
-        any log. That of a fork is its own; while it has none, its parent's."""
+        """The beginning of the first user message of each thread that has one, without reading any
+        log. A fork without messages of its own shows its parent's."""
         self._core.check_open()
         wanted = None if threads is None else set(threads)
         rows: dict[str, Row] = {}
@@ -178,7 +176,7 @@ def _answers(row: Row, title: str | None, parent: str | None, forks: bool | None
 
 
 def _first(rows: Mapping[str, Row], name: str) -> str | None:
-    """The first message of a thread; of a fork that has none, its parent's."""
+    """The first message of a thread; for a fork without one, its parent's."""
     while (row := rows.get(name)) is not None:
         if row.first_message is not None or row.parent is None or row.parent.at == 0:
             return row.first_message
@@ -187,10 +185,10 @@ def _first(rows: Mapping[str, Row], name: str) -> str | None:
 
 
 async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> None:
-    """Refuse to delete thread `main`, what is not there or none of these agents', and what is
-    held."""
+    """Reject the deletion of thread `main`, of a thread that does not exist or belongs to another
+    agent, and of one under legal hold."""
     if where.thread == MAIN:
-        problem, remedy = "'main' is the session itself", "delete the session"
+        problem, remedy = "is 'main', the session itself", "delete the session instead"
         raise InvalidValue(field="thread", problem=problem, remedy=remedy)
     row = await store.row(where)
     if row is None or row.agent not in (None, *agents):
@@ -201,8 +199,8 @@ async def check_deletable(store: Store, where: Key, agents: Iterable[str]) -> No
 
 
 async def end_run(live: Live, wake: Callable[[Live], None], patience: float) -> None:
-    """Abort the run that is going, whichever process drives it, and all that waits behind it;
-    wait until it has ended, and who waits for a sub-agent knows of it, but not for ever."""
+    """Abort the active run, in whichever process it is driven, and clear its queue. Wait, up to
+    `patience` seconds, until it has ended and a parent that waits for it has its result."""
     if (run := live.state.active) is None:
         return
     waiting = [item.seq for item in live.state.queue]

@@ -22,20 +22,21 @@ from ..live.inputs import check_entries, check_seconds, check_text
 from ..loop.custom_events import custom
 from .base import SessionPart
 
-NAME = 128  # bytes of the id of a timer, or of the name in a rule
-LATEST = 1 << 47  # ms: far beyond anything that a timer is for
+NAME = 128  # bytes: the longest timer id, and the longest name in a rule
+LATEST = 1 << 47  # ms: the latest time that a timer may be set to
 Rule: TypeAlias = Literal["allow", "ask", "deny"] | None
 
 
 class ModeView(SessionPart):
-    """Which mode the agent works in."""
+    """The mode of the agent."""
 
     @property
     def name(self) -> str:
         return self._core.config.mode(self._state).name
 
     def resolve(self, name: str | None = None) -> Mode:
-        """The mode of that name, or the current one; `InvalidValue` where there is none."""
+        """The mode with that name, or the current one. Raises `InvalidValue` if it does not
+        exist."""
         config = self._core.config
         return config.mode(self._state) if name is None else config.agent.known_mode(name)
 
@@ -47,9 +48,9 @@ class ModeView(SessionPart):
         key: str | None = None,
         actor: str | None = None,
     ) -> bool:
-        """Work in another mode from the next step on, with the model that was chosen there;
-        `text` is received as a message then, with `key` and `actor` as in `post`. False where it
-        was the mode already; `InvalidValue` where that mode does not follow this one."""
+        """Switch to another mode from the next step on, with the model that is set for it. `text`
+        is then sent as a message, with `key` and `actor` as in `post`. Returns False if the mode
+        was already active. Raises `InvalidValue` if the current mode does not lead to it."""
         core, agent = self._core, self._core.config.agent
         left: Mode | None = None
         await core.catch_up()
@@ -57,7 +58,7 @@ class ModeView(SessionPart):
             if left is not before:
                 await called(before.on_exit, core.session, mode)
                 left = before
-                continue  # which may have changed it
+                continue  # the hook may have changed the mode
             event = NewEvent.of("mode.changed", ev.ModeChanged(mode=mode, left=before.name))
             if await self._core.append_if(event, live=core.live, head=self._state.head):
                 await called(agent.mode(mode).on_enter, core.session, text)
@@ -68,34 +69,34 @@ class ModeView(SessionPart):
 
 
 class ModelView(SessionPart):
-    """Which model speaks."""
+    """The model of this thread."""
 
     @property
     def ref(self) -> str | None:
-        """The model of the next call, unless its run asks for another."""
+        """The model of the next call, unless its run requests another."""
         return self._core.config.model_ref(self._state)
 
     @property
     def chosen(self) -> str | None:
-        """The thread's own choice, if it has made one that counts in this mode."""
+        """The thread's own choice that applies in this mode, if there is one."""
         config, state = self._core.config, self._state
         carried = None if config.mode(state).model else state.model
         return config.chosen(state) or carried
 
     @property
     def display_name(self) -> str:
-        """The model's name without where it is from: what follows the last slash."""
+        """The model's name without its provider: the part after the last slash."""
         return (self.ref or "unknown").rpartition("/")[2]
 
     async def set(self, ref: str, *, mode: str | None = None) -> bool:
-        """Use this model in this thread from now on, and whenever it comes back to this mode;
-        with a `mode`, only there. False where it was so already."""
+        """Use this model in this thread from now on, whenever the current mode is active; with
+        `mode`, in that mode. Returns False if it was already set."""
         split_ref(ref)
         self._core.config.models.resolve(ref)
         return await self._choose(ref, mode)
 
     async def clear(self, *, mode: str | None = None) -> bool:
-        """Leave the choice to the mode, the agent and the harness again."""
+        """Remove the thread's choice, so that the mode, the agent and the harness decide again."""
         return await self._choose(None, mode)
 
     async def _choose(self, ref: str | None, mode: str | None) -> bool:
@@ -119,7 +120,7 @@ class StateView(SessionPart):
     """The user state: a small JSON object that belongs to the whole session."""
 
     def get(self) -> dict[str, Any]:
-        """A copy of it."""
+        """A copy of the user state."""
         copied: dict[str, Any] = msgspec.json.decode(
             msgspec.json.encode(self._core.shared.state.data)
         )
@@ -134,14 +135,16 @@ class StateView(SessionPart):
     ) -> dict[str, Any]: ...
 
     async def update(self, changes: Edit | Mapping[str, Any] | None = None, /, **more: Any) -> Any:
-        """Set entries, and return all; those of others, set at the same time, are kept.
+        """Set entries, and return the whole state. Entries that others set at the same time are
+        kept.
 
-        A function, plain or async, is given a copy of the latest state to change, and what it
-        returns is returned; it is called again where another writer was first. What is changed
-        within it becomes part of its change. With `WithEvents` it has events written with it.
+        A function, plain or async, gets a copy of the latest state to change, and its return value
+        is returned. It is called again if another writer was faster. Nested updates inside it
+        become part of its change. It may return `WithEvents` to write events together with the
+        change.
 
-        What does not fit the agent's `state_type`, or is too large, is refused and changes
-        nothing. What changes nothing is not written.
+        A change that does not fit the agent's `state_type`, or that is too large, is rejected as a
+        whole. A change without effect is not written.
         """
         if callable(changes):
             return await self._change(changes)
@@ -149,7 +152,7 @@ class StateView(SessionPart):
         return self.get()
 
     async def replace(self, entries: Mapping[str, Any]) -> dict[str, Any]:
-        """Set all of it."""
+        """Replace the whole user state."""
         await self._change(setting(entries, all=True))
         return self.get()
 
@@ -172,8 +175,8 @@ class StateView(SessionPart):
 
 
 class Permissions(SessionPart):
-    """What the agent may do without asking, and what it may not do at all. Rules belong to the
-    whole session and last; grants hold for the process that drives now, and end with it."""
+    """What the agent may do without approval, and what it may not do at all. Rules belong to the
+    whole session and are permanent; grants end with the driver that they were given to."""
 
     @property
     def rules(self) -> Rules:
@@ -181,13 +184,13 @@ class Permissions(SessionPart):
 
     @property
     def grants(self) -> Grants:
-        """What is not asked about at the moment."""
+        """The tools and categories that currently need no approval."""
         return self._state.grants
 
     async def set(
         self, *, tool: str | None = None, category: str | None = None, rule: Rule
     ) -> None:
-        """Allow, ask about or deny a tool, or a category of tools; None takes the rule away."""
+        """Allow, ask about or deny a tool or a category of tools; None removes the rule."""
         _one_name(tool, category)
         if rule not in ("allow", "ask", "deny", None):
             remedy = "use allow, ask, deny or None"
@@ -196,8 +199,8 @@ class Permissions(SessionPart):
         if rule is not None and len(known) >= LIMITS.map_entries:
             raise InvalidValue(
                 field="rule",
-                problem=f"there are {len(known)} already",
-                remedy="take some away first, or use categories",
+                problem=f"is over the limit: the session has {len(known)} rules",
+                remedy="remove some rules first, or use categories",
                 limit=LIMITS.map_entries,
             )
         payload = ev.PermissionChanged(
@@ -207,25 +210,26 @@ class Permissions(SessionPart):
         await self._append(payload, self._core.shared)
 
     async def grant(self, *, tool: str | None = None, category: str | None = None) -> None:
-        """Ask no more about a tool, or a category of tools, as long as this driver drives."""
+        """Allow a tool, or a category of tools, without approval until the current driver ends."""
         _one_name(tool, category)
         run = self._state.active
         driver = run.driver if run is not None and run.driver else self._core.config.owner
         await self._append(ev.GrantGiven(driver=driver, tool=tool, category=category))
 
     async def revoke(self, *, tool: str | None = None, category: str | None = None) -> None:
-        """Ask again about one of them, or about all."""
+        """Revoke the grant of a tool or a category; without arguments, all grants."""
         await self._append(ev.GrantRevoked(tool=tool, category=category))
 
 
 def _one_name(tool: str | None, category: str | None) -> None:
     if (tool is None) == (category is None):
-        raise InvalidValue(field="tool", problem="is not one name", remedy="give tool or category")
+        problem, remedy = "is exclusive with category", "pass exactly one of the two"
+        raise InvalidValue(field="tool", problem=problem, remedy=remedy)
     check_name("tool" if tool is not None else "category", tool or category, limit=NAME)
 
 
 class Queue(SessionPart):
-    """The messages that wait, in the order in which they will be taken up."""
+    """The queued messages, in the order in which they will be taken up."""
 
     def __len__(self) -> int:
         return len(self._state.queue)
@@ -243,25 +247,25 @@ class Queue(SessionPart):
         return found
 
     async def remove(self, *seqs: int) -> None:
-        """Take messages out; they stay in the log."""
+        """Remove messages from the queue; they stay in the log."""
         await self._change(ev.QueueChanged(remove=[*seqs]), seqs)
 
     async def reorder(self, seqs: Sequence[int]) -> None:
-        """These first, in this order."""
+        """Move these messages to the front, in this order."""
         if len({*seqs}) != len(seqs):
-            problem, remedy = "name a message twice", "name each once"
+            problem, remedy = "contains a message twice", "pass each message once"
             raise InvalidValue(field="seqs", problem=problem, remedy=remedy)
         await self._change(ev.QueueChanged(order=[*seqs]), seqs)
 
     async def edit(self, seq: int, text: str, *, actor: str | None = None) -> None:
-        """Let the model read other words, which are `actor`'s."""
+        """Replace the text of a queued message; the new text is from `actor`."""
         check_text("text", text)
         await self._change(ev.QueueChanged(texts={str(seq): text}), (seq,), actor)
 
     async def _change(
         self, payload: ev.QueueChanged, seqs: Sequence[int], actor: str | None = None
     ) -> None:
-        """Only what still waits can be changed: where the log grew meanwhile, look again."""
+        """Append the change if all messages are still queued; retry if the log has grown."""
         core, id = self._core, new_id()
         core.check_open()
         while True:
@@ -269,7 +273,9 @@ class Queue(SessionPart):
             for seq in seqs:
                 if seq not in [item.seq for item in state.queue]:
                     raise InvalidValue(
-                        field="seq", problem=f"{seq} does not wait", remedy="list the queue again"
+                        field="seq",
+                        problem=f"is {seq}, which is not in the queue",
+                        remedy="list the queue again",
                     )
             event = NewEvent.of("queue.changed", payload, id=id, actor=actor)
             if await core.append_if(event, live=core.live, head=state.head):
@@ -277,11 +283,12 @@ class Queue(SessionPart):
 
 
 class Timers(SessionPart):
-    """Messages to come: durable, whichever process runs when they are due."""
+    """Messages that are sent at a set time. Timers are durable: any process that serves the agent
+    fires them."""
 
     @property
     def all(self) -> dict[str, int]:
-        """When each is due (UTC, ms)."""
+        """The due time of each timer (UTC, ms)."""
         return {id: timer.at for id, timer in self._state.timers.items()}
 
     async def set(
@@ -293,16 +300,17 @@ class Timers(SessionPart):
         id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> str:
-        """Receive `text` as a message at `at` (UTC, ms), or in so many seconds. The same id
-        again replaces it."""
+        """Send `text` as a message at `at` (UTC, ms), or in this many seconds. A timer with the
+        same id is replaced."""
         if (at is None) == (seconds is None):
-            raise InvalidValue(field="at", problem="is not one time", remedy="give at, or seconds")
+            problem, remedy = "is exclusive with seconds", "pass exactly one of the two"
+            raise InvalidValue(field="at", problem=problem, remedy=remedy)
         if id is not None:
             check_name("id", id, limit=NAME)
         if len(self._state.timers) >= ENTRIES and id not in self._state.timers:
             raise InvalidValue(
                 field="id",
-                problem=f"{ENTRIES} timers are set already",
+                problem=f"is over the limit of {ENTRIES} timers",
                 remedy="clear some first",
                 limit=ENTRIES,
             )
@@ -321,7 +329,7 @@ class Timers(SessionPart):
 
 
 class Checkpoint(Struct, frozen=True):
-    """A place in the log that was given a name."""
+    """A named position in the log."""
 
     id: str
     seq: int
@@ -330,7 +338,8 @@ class Checkpoint(Struct, frozen=True):
 
 
 class Checkpoints(SessionPart):
-    """Named places in the log. Every event is one to go back to; these are easier to find."""
+    """Named positions in the log. You can fork at any safe event; checkpoints make it easy to
+    find."""
 
     async def create(
         self, label: str | None = None, metadata: Mapping[str, Any] | None = None
@@ -355,7 +364,7 @@ class Checkpoints(SessionPart):
         return next((item for item in await self.list() if item.id == id), None)
 
     async def delete(self, id: str) -> bool:
-        """Forget the name; the events stay."""
+        """Remove the checkpoint; the events stay."""
         self._core.check_open()
         if id not in self._state.checkpoints:
             return False

@@ -1,9 +1,9 @@
-"""Tools: what a model may call, and where calls come from.
+"""Tools: what a model may call, and where tools come from.
 
-`definition` is a tool and how it is declared, `values` what its calls come to. `signature`,
-`reading`, `docstring`, `pydantic_types` and `jsonschema` are how arguments are read; `apart` and
-`allowance` the thread and the time a call gets; `mcp*` and `skills` where tools come from; `files`
-and `tasks` those that are here.
+`definition` declares a tool, `values` has the results of calls. `signature`, `reading`,
+`docstring`, `pydantic_types` and `jsonschema` parse arguments; `thread_runner` and `allowance` are
+the thread and the timeout of a call; `mcp*` and `skills` are sources of tools; `files` and `tasks`
+are built-in tools.
 """
 
 from .definition import Approve, Tool, ToolContext, tool

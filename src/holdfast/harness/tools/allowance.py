@@ -1,4 +1,4 @@
-"""The time that a call has."""
+"""The timeout of a call, which pauses while the call waits for the user."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import TracebackType
 
 
 class Allowance:
-    """So many seconds, within which work is cancelled when they are over, as `asyncio.timeout`
-    does. They do not pass while a person is asked on behalf of the work, or of work within it."""
+    """A timeout in seconds that cancels the work, like `asyncio.timeout`. It is paused while the
+    work, or work nested in it, waits for the user."""
 
     def __init__(self, seconds: float | None = None, outer: Allowance | None = None) -> None:
         self._scope, self._outer = asyncio.timeout(seconds), outer
@@ -33,7 +33,7 @@ class Allowance:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """While this lasts, no time passes, here and further out."""
+        """Pause this timeout and the outer ones inside the `with` block."""
         with contextlib.nullcontext() if self._outer is None else self._outer.held():
             self._hold()
             try:

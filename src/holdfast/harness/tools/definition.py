@@ -1,7 +1,7 @@
-"""A tool as it is declared: what a model may call, and how its arguments are read.
+"""The declaration of a tool: what a model may call, and how its arguments are parsed.
 
-A `Tool` is immutable and holds no state of a run; when it may be called, how often at once and
-for how long is decided by the harness from what the tool declares here.
+A `Tool` is immutable and holds no state of a run. From its declarations the harness decides when
+it may be called, how many calls run at once and for how long.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import msgspec
 from ...errors import InvalidValue
 from ...log.events import Key
 from ...models.port import ToolSpec
+from .jsonschema import SchemaForm
 from .signature import is_async, signature_of
 from .thread_runner import apart
 from .values import (
@@ -41,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class ArgumentForm(Protocol):
-    """How arguments come to a function: by a signature, or as one dict by a JSON Schema."""
+    """How a function gets its arguments: by its signature, or as one dict by a JSON Schema."""
 
     @property
     def schema(self) -> dict[str, Any]: ...
@@ -55,13 +56,12 @@ class ArgumentForm(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tool:
-    """Something a model may call. Made by `@tool`, or by `Tool.from_schema`.
+    """A function that a model may call. Created by `@tool` or `Tool.from_schema`.
 
     `approval` is `auto`, `ask`, `deny`, or a function of the parsed arguments; `approvals` is how
-    many people must say yes where it asks. `repeat_safe`
-    allows a call whose outcome is unknown to be made again; without it, `on_unknown` says
-    whether a person is asked or the model is told. Times are in seconds; `concurrency` is how
-    many calls of this tool may run at once in one run.
+    many approvers must agree. `repeat_safe` allows a call whose outcome is unknown to be
+    repeated. Without it, `on_unknown` says whether to ask the user or to report it to the model.
+    Times are in seconds; `concurrency` limits the calls of this tool at once in one run.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Tool:
         return f"Tool({self.name!r}, version={self.version!r})"
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The function itself, as if it were no tool."""
+        """Call the function directly, as if it were not a tool."""
         return self.function(*arguments, **named)
 
     @property
@@ -101,12 +101,12 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as a model is told of it."""
+        """The description of the tool that is sent to the model."""
         return ToolSpec(self.name, self.description, self.schema)
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The tool as people and programs list it: everything declared but the function."""
+        """Everything the tool declares, except the function, as plain values."""
         dynamic = callable(self.approval)
         return {
             "name": self.name,
@@ -127,24 +127,24 @@ class Tool:
         }
 
     def replace(self, **changes: Any) -> Tool:
-        """The same tool with other declarations."""
+        """Return a copy of the tool with some declarations changed."""
         return dataclasses.replace(self, **changes)
 
     def parse(self, arguments: Any) -> dict[str, Any]:
-        """The arguments as the function takes them. Raises `BadArguments` with every fault."""
+        """Parse the arguments for the function. Raises `BadArguments` with every issue found."""
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, dict):
-            said = "text that is not JSON" if isinstance(arguments, str) else "no object"
-            raise bad_arguments(self.name, [Issue(ROOT, f"is {said}: give an object")])
+            found = "text that is not JSON" if isinstance(arguments, str) else "not an object"
+            raise bad_arguments(self.name, [Issue(ROOT, f"is {found}: pass an object")])
         values, issues = self.form.read(arguments)
         if issues:
             raise bad_arguments(self.name, issues)
         return values
 
     async def approval_of(self, arguments: dict[str, Any], context: ToolContext) -> Approval:
-        """What is to happen with a call of these parsed arguments. A function that says True
-        wants a person to be asked, False that nobody is."""
+        """Decide whether a call with these parsed arguments needs approval. If `approval` is a
+        function, True means ask and False means do not ask."""
         if not callable(self.approval):
             return self.approval
         said = self.approval(**_wanted(self.approval, {**arguments, "context": context}))
@@ -156,8 +156,8 @@ class Tool:
         return allowed
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the function with parsed arguments; whatever it raises is raised. A plain
-        function runs in a thread of its own, with the context variables of the caller."""
+        """Call the function with parsed arguments; its exceptions propagate. A synchronous
+        function runs in its own thread, with the context variables of the caller."""
         if is_async(self.function):
             value = await self.form.call(self.function, arguments, context)
         else:
@@ -175,18 +175,16 @@ class Tool:
         function: Callable[..., Any],
         **options: Any,
     ) -> Tool:
-        """A tool whose arguments are checked by a JSON Schema. `function` takes them as one
-        dict, and a `ToolContext` if it has a second parameter. Needs the extra `mcp`."""
-        from .jsonschema import SchemaForm  # noqa: PLC0415
-
+        """Create a tool whose arguments are validated by a JSON Schema. `function` takes them as
+        one dict, and a `ToolContext` if it has a second parameter. Needs the extra `mcp`."""
         form = SchemaForm.of(schema, function, name)
         return cls(name=name, description=description, form=form, function=function, **options)
 
 
 class ToolContext(Protocol):
-    """What a tool's function is given for a parameter of this type, whatever its name. It is no
-    part of the schema. `key` is the same over retries, resumes and workers: hand it to whatever
-    can drop a repeated request."""
+    """Passed to a tool's function for a parameter of this type, whatever its name. It is not
+    part of the schema. `key` is the same across retries, resumes and workers: use it as the
+    idempotency key of requests to other services."""
 
     session: Key
     run: str | None
@@ -263,11 +261,11 @@ def tool(
     description: str | None = None,
     **options: Any,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a typed function. Its name, its docstring and the types of its parameters
-    are what the model is told; a parameter of type `ToolContext` gets the call's context.
+    """Create a tool from a typed function. The model sees its name, its docstring and the types
+    of its parameters; a parameter of type `ToolContext` gets the call's context.
 
-    Raises `InvalidValue` for a parameter that a model could not give: without a type, of a type
-    that JSON cannot carry, `*args`, `**kwargs` or positional only.
+    Raises `InvalidValue` for a parameter that a model cannot pass: one without a type or with a
+    type that has no JSON form, `*args`, `**kwargs`, or a positional-only parameter.
     """
 
     def make(function: Callable[..., Any], names: Mapping[str, Any]) -> Tool:
@@ -301,14 +299,14 @@ def _check(tool: Tool) -> None:
         raise InvalidValue(
             field=f"{where}.approvals",
             problem=f"is {tool.approvals!r}",
-            remedy=f"give 1 to {MOST_APPROVALS} people",
+            remedy=f"pass a whole number from 1 to {MOST_APPROVALS}",
             limit=MOST_APPROVALS,
         )
     for name in ("timeout", "expires", "concurrency"):
         value = getattr(tool, name)
         if value is not None and not value > 0:
             raise InvalidValue(
-                field=f"{where}.{name}", problem=f"is {value}", remedy="give more than 0, or None"
+                field=f"{where}.{name}", problem=f"is {value}", remedy="pass more than 0, or None"
             )
 
 
@@ -317,7 +315,7 @@ def _check_name(name: str) -> None:
         raise InvalidValue(
             field="name",
             problem=f"is {name!r}",
-            remedy="use 1 to 64 letters, digits, _ and -, as every model allows",
+            remedy="use 1 to 64 letters, digits, _ and -, which every model accepts",
         )
 
 
@@ -332,7 +330,7 @@ def _one_of(choice: Any, value: Any, where: str) -> Any:
 
 
 def _check_approval(function: Callable[..., Any], schema: dict[str, Any], where: str) -> None:
-    """An approval function may ask for what the tool takes, and for nothing else."""
+    """Reject an approval function that requires a parameter the tool does not have."""
     known = {*schema.get("properties", {}), "context"}
     for parameter in inspect.signature(function).parameters.values():
         needed = parameter.default is parameter.empty and parameter.kind not in (
@@ -342,8 +340,8 @@ def _check_approval(function: Callable[..., Any], schema: dict[str, Any], where:
         if parameter.kind is parameter.POSITIONAL_ONLY or (needed and parameter.name not in known):
             raise InvalidValue(
                 field=where,
-                problem=f"asks for {parameter.name!r}, which is no argument of the tool",
-                remedy="name its arguments, `context`, or take **arguments",
+                problem=f"takes {parameter.name!r}, which is not an argument of the tool",
+                remedy="take the tool's arguments by name, `context`, or **arguments",
             )
 
 

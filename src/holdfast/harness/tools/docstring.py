@@ -1,5 +1,5 @@
-"""What a docstring says: prose for the model, and a line for each parameter. Google's `Args:`
-and Sphinx' `:param x:` are read; anything else is prose."""
+"""Docstring parsing: prose for the model, and a description of each parameter. Supports Google
+(`Args:`) and Sphinx (`:param x:`) style; anything else is prose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPHINX = re.compile(r":(\w+)(?:\s+([^:]*))?:\s*(.*)$")
 
 
 class Docstring(NamedTuple):
-    """The prose above all sections, and what is said of each parameter."""
+    """The prose above all sections, and the description of each parameter."""
 
     prose: str
     parameters: dict[str, str]
@@ -33,8 +33,8 @@ def _begins(line: str) -> bool:
 
 
 def _google(lines: list[str]) -> dict[str, str]:
-    """Each line of an `Args:` section at its first indent is a parameter; what stands deeper
-    goes on with the line above."""
+    """Each line of an `Args:` section at its first indent is a parameter; lines that are indented
+    more continue the one above."""
     found: dict[str, str] = {}
     inside, indent, name = False, 0, None
     for line in lines:
@@ -58,7 +58,7 @@ def _google(lines: list[str]) -> dict[str, str]:
 
 
 def _sphinx(lines: list[str]) -> dict[str, str]:
-    """`:param x: text` and `:param int x: text`; indented lines go on with it."""
+    """Parse `:param x: text` and `:param int x: text`; indented lines continue the text."""
     found: dict[str, str] = {}
     name = None
     for line in lines:

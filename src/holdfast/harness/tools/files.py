@@ -1,8 +1,8 @@
-"""The tools for files and commands: read, write, edit, find, search, run.
+"""Built-in tools for files and commands: read, write, edit, find, search, run.
 
-They work in the session's sandbox and know nothing of what kind it is. What the sandbox
-refuses, and a command that does not end well, is a failed result with the code
-`sandbox_failed`: the model reads why and may try otherwise.
+They work in the session's sandbox, of any kind. An error of the sandbox, or a command that fails,
+is a failed result with the code `sandbox_failed`: the model reads the reason and may try another
+way.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .values import Permission, Ref, ToolResult
 
 SHOWN = 12_000  # characters of one stream that a model is shown
 LINE = 500  # characters of one line that `grep` shows
-REFS = 50  # files that one result points at
-EDITABLE = 10_000_000  # bytes of a file that `edit_file` takes
+REFS = 50  # files that one result refers to
+EDITABLE = 10_000_000  # bytes of the largest file that `edit_file` accepts
 
 _READ = (Permission(kind="filesystem", access="read", path="."),)
 _WRITE = (Permission(kind="filesystem", access="write", path="."),)
 _SHELL = (Permission(kind="shell", access="execute", path="."),)
 
-# Looks at the path as the sandbox sees it, so that a link cannot lead the search out of it.
-# That nothing matches (1) is no failure; what is more (2) is.
+# Resolves the path first, so that a link cannot lead the search out of the sandbox.
+# Exit code 1 of grep means no match and is not a failure; 2 and above is.
 _GREP = """
 real=$(realpath "$1") || exit 2
 root=$(pwd -P)
@@ -60,7 +60,7 @@ async def read_file(
     if b"\0" in data:
         return _failed(f"{path} is not a text file", refs=[ref])
     more = len(data) > max_bytes
-    # A character that the limit cuts in two is left out.
+    # The decoder drops a character that the limit cuts in two.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data[:max_bytes], final=not more)
     if more:
@@ -213,7 +213,7 @@ async def bash(
 
 
 def file_tools() -> list[Tool]:
-    """All of them."""
+    """All tools of this module."""
     return [read_file, write_file, edit_file, glob, grep, bash]
 
 
@@ -254,7 +254,7 @@ def _ended_badly(ran: Ran, command: str) -> ToolResult:
 
 def _end(ran: Ran) -> str:
     if ran.timed_out:
-        return f"ended after {ran.seconds:.1f} s: it took too long"
+        return f"timed out after {ran.seconds:.1f} s"
     if ran.signal is not None:
         return f"killed by signal {ran.signal}"
     return f"exit code {ran.exit_code}"
@@ -265,7 +265,7 @@ def _streams(ran: Ran) -> str:
     if ran.stderr:
         parts.append(f"stderr:\n{_short(ran.stderr)}".rstrip("\n"))
     if ran.truncated:
-        parts.append("[it wrote more than was kept]")
+        parts.append("[the output was truncated]")
     return "\n".join(filter(None, parts)) or "(no output)"
 
 
@@ -281,7 +281,7 @@ def _data(ran: Ran) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    """The beginning and the end of a long text: the end often says what went wrong."""
+    """Keep the beginning and the end of a long text: the end often has the error."""
     if len(text) <= SHOWN:
         return text
     half = SHOWN // 2

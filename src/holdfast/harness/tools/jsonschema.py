@@ -1,5 +1,5 @@
-"""A JSON Schema as a tool's form: arguments are one dict, and everything that the schema says of
-them holds: extra properties, lengths, patterns, ranges. Needs the package `jsonschema`."""
+"""A JSON Schema as the form of a tool: the function takes one dict, validated by the whole schema
+(extra properties, lengths, patterns, ranges). Needs the package `jsonschema`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...errors import InvalidValue, MissingExtra
 from .reading import join
 from .values import ROOT, Issue
 
-_WORDS = 300  # as much as one fault says
+_WORDS = 300  # characters of the message of one issue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class SchemaForm:
 
     @classmethod
     def of(cls, schema: dict[str, Any], function: Callable[..., Any], name: str) -> SchemaForm:
-        """Raises `InvalidValue` for a schema that is none, or is not that of an object."""
+        """Raises `InvalidValue` if the schema is invalid or does not describe an object."""
         return cls(
             schema=schema,
             validator=_validator(schema, name),
@@ -42,7 +42,7 @@ class SchemaForm:
         except RecursionError:
             return {}, [Issue(ROOT, "is nested too deeply")]
         except Unresolvable as error:
-            problem = f"cannot be checked: the tool's schema refers to {error.ref!r}"
+            problem = f"cannot be validated: the tool's schema has an unknown $ref {error.ref!r}"
             return {}, [Issue(ROOT, problem)]
         found = [issue for error in errors for issue in _issues(error)]
         return dict(arguments), list(dict.fromkeys(found))
@@ -52,7 +52,7 @@ class SchemaForm:
 
 
 def _wrong(name: str, problem: str) -> InvalidValue:
-    remedy = "give a JSON Schema of an object that stands for itself"
+    remedy = "pass a self-contained JSON Schema of an object"
     return InvalidValue(field=f"{name}.schema", problem=problem, remedy=remedy)
 
 
@@ -63,13 +63,13 @@ def _validator(schema: dict[str, Any], name: str) -> Any:
     except ImportError as error:
         raise MissingExtra(extra="mcp", needed_for="a tool from a JSON Schema") from error
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
-        raise _wrong(name, "is not that of an object")
+        raise _wrong(name, "does not describe an object")
     kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
     try:
         kind.check_schema(schema)
     except jsonschema.SchemaError as error:
-        raise _wrong(name, f"is wrong at {error.json_path}: {_short(error.message)}") from error
-    # With a registry of its own, nothing is ever fetched that a `$ref` names.
+        raise _wrong(name, f"is invalid at {error.json_path}: {_short(error.message)}") from error
+    # The explicit registry keeps the validator from fetching what a `$ref` names.
     return kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
 
 
@@ -80,8 +80,8 @@ def _takes(function: Callable[..., Any], name: str) -> int:
     if needed or not 1 <= len(places) <= 2:
         raise InvalidValue(
             field=name,
-            problem="takes other parameters than a dict of arguments and perhaps a context",
-            remedy="write it as f(arguments) or f(arguments, context)",
+            problem="must take a dict of arguments and optionally a context",
+            remedy="declare it as f(arguments) or f(arguments, context)",
         )
     return len(places)
 

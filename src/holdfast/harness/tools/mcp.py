@@ -1,8 +1,8 @@
 """MCP servers as sources of tools (extra `mcp`).
 
-Each server has one task that owns its connection: it opens and closes it, since what the client
-library opens in one task cannot be closed in another. A server that died is connected again when
-it is next needed. A call that was under way when it died fails, and is never sent twice.
+Each server has one task that owns its connection: it opens and closes it, because the client
+library cannot close in one task what it opened in another. After a lost connection, the next use
+reconnects. A call that was in progress when the connection was lost fails and is not sent again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _PAGES = 1_000
 class MCPServer:
     """One MCP server. Use it with `async with`, or `connect` and `close`.
 
-    `approval` holds for all its tools, `overrides` changes what is declared of single ones by
-    the name that the server has for them, or leaves one out with None. `timeout` is for one
-    call, in seconds. No credential shows in its repr or in the errors it raises.
+    `approval` applies to all its tools. `overrides` changes the declarations of single tools, by
+    the server's name for them; None leaves a tool out. `timeout` is for one call, in seconds.
+    Credentials never appear in its repr or in the errors it raises.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class MCPServer:
         name: str | None = None,
         **options: Any,
     ) -> MCPServer:
-        """A program that is started here and talks over its pipes. Of our environment it gets
-        only what a program needs to run (`PATH`, `HOME` and the like), and `env`."""
+        """A server started as a child process, connected over stdin and stdout. Its environment
+        is `env` and the few variables that a program needs to run (`PATH`, `HOME`, …)."""
         args, env = list(args), dict(env or {})
 
         def transport() -> AbstractAsyncContextManager[Any]:
@@ -91,7 +91,7 @@ class MCPServer:
         name: str | None = None,
         **options: Any,
     ) -> MCPServer:
-        """A server at an address, over streamable HTTP; `headers` go with every request."""
+        """A server at a URL, over streamable HTTP; `headers` are sent with every request."""
         headers = dict(headers or {})
 
         def transport() -> AbstractAsyncContextManager[Any]:
@@ -127,24 +127,24 @@ class MCPServer:
         return self._line.alive
 
     async def connect(self) -> None:
-        """Connect, unless it is. From here on, until `close`, a server that died is connected
-        again when it is needed."""
+        """Connect, unless already connected. Until `close`, a lost connection is opened again
+        when it is needed."""
         await _import()
         await self._line.open()
 
     async def close(self) -> None:
-        """End the connection, and a program that was started for it."""
+        """Close the connection and end the child process, if there is one."""
         await self._line.close()
 
     async def tools(self) -> list[Tool]:
-        """The tools that the server has now. Raises `InvalidValue` when two would have the same
-        name, a schema is none, or an override is for a tool that it does not have."""
+        """The tools that the server has now. Raises `InvalidValue` if two tools get the same
+        name, a schema is invalid, or an override names an unknown tool."""
         found = await self._listed()
         missing = sorted(set(self._overrides) - {one.name for one in found})
         if missing:
             raise InvalidValue(
                 field="overrides",
-                problem=f"name {', '.join(missing)}, which {self.name!r} does not have",
+                problem=f"has unknown tools of server {self.name!r}: {', '.join(missing)}",
                 remedy="use the server's own names: " + ", ".join(one.name for one in found),
             )
         wanted = [one for one in found if self._overrides.get(one.name, {}) is not None]
@@ -153,8 +153,8 @@ class MCPServer:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InvalidValue(
                 field="tools",
-                problem=f"of {self.name!r} come twice: {', '.join(twice)}",
-                remedy="have the server name them apart",
+                problem=f"of server {self.name!r} have the same name: {', '.join(twice)}",
+                remedy="rename them with overrides",
             )
         return tools
 
@@ -187,7 +187,7 @@ class MCPServer:
             cursor = page.next_cursor
             if not cursor:
                 return found
-        raise ServerFailed(server=self.name, problem="lists tools without end")
+        raise ServerFailed(server=self.name, problem=f"returned more than {_PAGES} pages of tools")
 
     async def _call(
         self, name: str, arguments: dict[str, Any], context: ToolContext, within: float | None
@@ -208,7 +208,7 @@ class MCPServer:
 
 
 async def _import() -> None:
-    """Import what we need in a thread: it is large, and reads files."""
+    """Import the client library in a thread: it is large, and imports read files."""
 
     def load() -> None:
         from mcp import Client  # noqa: F401, PLC0415

@@ -1,5 +1,5 @@
-"""The way to an MCP server: one connection, from its opening to its end, owned by one task; and the
-next, where that one is over. The client library is imported when a connection is made."""
+"""Connections to an MCP server: one connection, owned by one task, and a link that reconnects when
+it is lost. The client library is imported when a connection is opened."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 from ...errors import HoldfastError
 
-_REFUSED = (-32600, "Session terminated")  # the server forgot us before it read the call
+_REFUSED = (-32600, "Session terminated")  # the server ended the session before it read the call
 
 Transport = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 @dataclass(eq=False, kw_only=True)
 class ServerFailed(HoldfastError):
-    """An MCP server could not be reached, broke off, or refused. Whether a call that was under
-    way took effect is not known."""
+    """An MCP server was unavailable, closed the connection, or returned an error. It is unknown
+    whether a call in progress took effect."""
 
     code = "mcp_failed"
 
@@ -32,7 +32,7 @@ class ServerFailed(HoldfastError):
 
 
 class McpConnection:
-    """Opened once, over once: by `close`, or when the server ends it."""
+    """One connection, opened once. It ends by `close`, or when the server closes it."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self._transport = transport
@@ -50,7 +50,7 @@ class McpConnection:
         return self._ready.result()
 
     async def open(self, within: float) -> None:
-        """Connect and agree on a protocol; what fails leaves nothing behind."""
+        """Connect and negotiate the protocol; on failure everything is closed again."""
         self._task = asyncio.create_task(self._own(), name=f"mcp {self._name}")
         try:
             async with asyncio.timeout(within):
@@ -61,7 +61,7 @@ class McpConnection:
             raise
 
     async def close(self) -> None:
-        """End it, and wait until everything of it has ended; that goes on if the caller is
+        """Close the connection and wait until it has ended. Closing continues if the caller is
         cancelled."""
         self._over.set()
         if self._task is not None:
@@ -88,8 +88,8 @@ class McpConnection:
 
 
 class McpLink:
-    """The way to one server. From `open` to `close`, a server that died is connected again when
-    it is needed. No credential shows in the errors that are raised here."""
+    """The link to one server. Between `open` and `close`, a lost connection is opened again when
+    it is needed. Credentials never appear in the errors it raises."""
 
     def __init__(
         self, transport: Transport, name: str, secrets: Iterable[str], patience: float
@@ -105,7 +105,7 @@ class McpLink:
         return self._connection is not None and self._connection.alive
 
     async def open(self) -> None:
-        """Connect, unless it is."""
+        """Connect, unless already connected."""
         self._open = True
         try:
             await self._live()
@@ -114,7 +114,7 @@ class McpLink:
             raise
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._open = False
         async with self._lock:
             connection, self._connection = self._connection, None
@@ -122,7 +122,8 @@ class McpLink:
                 await connection.close()
 
     async def ask(self, request: Callable[[Any], Awaitable[Any]], again: bool = True) -> Any:
-        """What the server answers; sent again only where it had not read the request."""
+        """Send a request and return the answer. It is sent again only if the server did not read
+        it."""
         from mcp import MCPError  # noqa: PLC0415
 
         connection = await self._live()
@@ -137,7 +138,7 @@ class McpLink:
             raise self._failed(f"failed: {type(error).__name__}: {error}") from None
 
     async def _live(self) -> McpConnection:
-        """The connection, made anew if the last one is over."""
+        """The open connection; opens a new one if the last one has ended."""
         async with self._lock:
             if not self._open:
                 raise ServerFailed(server=self._name, problem="is not connected")
@@ -152,7 +153,7 @@ class McpLink:
                 waited = f"did not answer within {self._patience:g} s"
                 raise self._failed(waited) from None
             except Exception as error:
-                raise self._failed(f"cannot be connected: {_reason(error)}") from None
+                raise self._failed(f"could not be connected: {_reason(error)}") from None
             self._connection = connection
             return connection
 
@@ -163,7 +164,7 @@ class McpLink:
 
 
 class Watched:
-    """A stream of messages that tells when it has ended."""
+    """A stream of messages that calls `ended` when it ends."""
 
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         self._stream = stream
@@ -197,12 +198,12 @@ class Watched:
 
 @asynccontextmanager
 async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[tuple[Any, Any]]:
-    """Streamable HTTP with headers of our own."""
+    """A streamable HTTP transport with extra headers."""
     import httpx2  # noqa: PLC0415
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
 
     def made() -> Any:
-        patience = httpx2.Timeout(30, read=None)  # a call has a timeout of its own
+        patience = httpx2.Timeout(30, read=None)  # each call has its own timeout
         return httpx2.AsyncClient(headers=dict(headers), timeout=patience)
 
     async with (
@@ -213,7 +214,7 @@ async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[
 
 
 def _reason(error: BaseException) -> str:
-    """The first error within groups of errors."""
+    """Describe the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

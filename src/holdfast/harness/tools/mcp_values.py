@@ -1,4 +1,4 @@
-"""What an MCP server says, in Holdfast's words: results, hints and names. Pure."""
+"""Conversion of MCP results, hints and names to Holdfast's values. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST = 64
 
 
 def tool_name(name: str) -> str:
-    """A name that every model allows. One that is too long keeps its beginning and a hash."""
+    """Convert to a name that every model accepts. A long name is cut and gets a hash."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if len(plain) <= _LONGEST:
         return plain
@@ -20,8 +20,8 @@ def tool_name(name: str) -> str:
 
 
 def risk_of(hints: Any) -> tuple[Risk | None, bool]:
-    """The risk that a server's hints speak of, and whether a call may be repeated. Hints are the
-    server's own word, so they never decide whether a person is asked."""
+    """The risk by a server's hints, and whether a call may be repeated. Hints are not trusted:
+    they never decide whether a call needs approval."""
     if hints is None:
         return None, False
     if hints.read_only_hint:
@@ -31,8 +31,8 @@ def risk_of(hints: Any) -> tuple[Risk | None, bool]:
 
 
 def result_of(answer: Any) -> ToolResult:
-    """A server's answer. Texts are what the model reads; structured content is the data, beside
-    images and sounds where there are any (in base64, as they came)."""
+    """Convert a server's answer. The model reads the texts; the data is the structured content,
+    together with images and audio if there are any (base64, unchanged)."""
     texts: list[str] = []
     media: list[dict[str, Any]] = []
     refs: list[Ref] = []

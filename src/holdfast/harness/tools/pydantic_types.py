@@ -1,14 +1,13 @@
-"""Parameters whose types are pydantic's: their schema, and reading them by pydantic's own rules.
-Imported only for a function that uses such types, so that nobody else needs pydantic."""
+"""Parameters with pydantic types: their JSON Schema, and validation by pydantic itself.
+
+pydantic is optional: it is imported when a function uses one of its types."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 
 from .reading import join
 from .values import Issue
@@ -16,14 +15,19 @@ from .values import Issue
 Reader = Callable[[Any, str], tuple[Any, list[Issue]]]
 
 
+def _pydantic() -> Any:
+    return import_module("pydantic")
+
+
 def reader(kind: Any) -> Reader:
-    """Reads a JSON value as `kind`."""
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    """Return a function that validates a JSON value as `kind`."""
+    pydantic = _pydantic()
+    adapter = pydantic.TypeAdapter(kind)
 
     def read(value: Any, path: str) -> tuple[Any, list[Issue]]:
         try:
             return adapter.validate_json(json.dumps(value)), []
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             return None, [_issue(fault, path) for fault in error.errors(include_url=False)]
         except (TypeError, ValueError, RecursionError) as error:
             return None, [Issue(path, str(error))]
@@ -40,16 +44,13 @@ def _issue(fault: Mapping[str, Any], path: str) -> Issue:
 def schemas(
     kinds: Mapping[str, Any], taken: set[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The schema of each type by its parameter, and the definitions that they share. No
-    definition has a name of `taken`."""
-    inputs = [(name, "validation", TypeAdapter(kind)) for name, kind in kinds.items()]
+    """Return the schema of each type by parameter, and their shared definitions. No definition
+    uses a name from `taken`."""
+    adapter = _pydantic().TypeAdapter
+    inputs = [(name, "validation", adapter(kind)) for name, kind in kinds.items()]
     prefix = ""
     while True:
-        found, whole = TypeAdapter.json_schemas(
-            inputs,  # type: ignore[arg-type]
-            ref_template=f"#/$defs/{prefix}{{model}}",
-            schema_generator=GenerateJsonSchema,
-        )
+        found, whole = adapter.json_schemas(inputs, ref_template=f"#/$defs/{prefix}{{model}}")
         definitions = {prefix + name: part for name, part in whole.get("$defs", {}).items()}
         if not taken & set(definitions):
             return {str(name): dict(part) for (name, _), part in found.items()}, definitions
@@ -57,7 +58,7 @@ def schemas(
 
 
 def default_of(field: Any) -> tuple[bool, Any]:
-    """Whether a parameter with this `Field(...)` must be given, and what it is otherwise."""
+    """Whether a parameter with this `Field(...)` is required, and its default if it is not."""
     if field.is_required():
         return True, None
     return False, field.get_default(call_default_factory=True)

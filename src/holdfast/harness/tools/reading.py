@@ -1,7 +1,7 @@
-"""A JSON value as a Python type, or every fault that it has.
+"""Convert a JSON value to a Python type, or list every issue with it.
 
-msgspec stops at the first fault. So when a value does not convert, its parts are converted one
-by one, by what the type says of them, until each fault is found where it is.
+msgspec stops at the first error. So when a value does not convert, its parts are converted one by
+one, each by its own type, to find every issue and its path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEQUENCES = (list, set, frozenset, tuple)
 
 
 class Member(NamedTuple):
-    """One field of a type that is an object in JSON."""
+    """One field of a type that is a JSON object."""
 
     name: str
     type: Any
@@ -30,7 +30,7 @@ class Member(NamedTuple):
 
 
 def read(kind: Any, value: Any, path: str) -> tuple[Any, list[Issue]]:
-    """`value` as a `kind`, or all that is wrong with it."""
+    """Convert `value` to `kind`, or return every issue with it."""
     try:
         return msgspec.convert(value, kind, str_keys=True), []
     except RecursionError:
@@ -43,7 +43,7 @@ def read(kind: Any, value: Any, path: str) -> tuple[Any, list[Issue]]:
 
 
 def _parts(kind: Any, value: Any, path: str, error: Exception) -> list[Issue]:
-    """The faults in the parts of `value`, and that of the whole if it has one of its own."""
+    """The issues with the parts of `value`, and with the whole value if it has its own."""
     found = [issue for issues in _each(_plain(kind, value), value, path) for issue in issues]
     own = _issue(error, path)
     if found and own.path == path and "missing required" not in own.problem:
@@ -72,7 +72,7 @@ def _entry(arguments: tuple[Any, ...], name: str, item: Any, path: str) -> Itera
     try:
         msgspec.convert({name: None}, types.GenericAlias(dict, (arguments[0], Any)), str_keys=True)
     except msgspec.ValidationError as error:
-        yield Issue(join(path, name), f"has a wrong key: {_issue(error, path).problem}")
+        yield Issue(join(path, name), f"has an invalid key: {_issue(error, path).problem}")
     yield from read(arguments[1], item, join(path, name))[1]
 
 
@@ -92,7 +92,7 @@ def _kinds(origin: Any, arguments: tuple[Any, ...], value: list[Any]) -> list[An
 
 
 def members(kind: Any) -> list[Member]:
-    """The fields of a Struct, a dataclass or a TypedDict; of anything else none."""
+    """The fields of a Struct, a dataclass or a TypedDict; empty for any other type."""
     origin = typing.get_origin(kind) or kind
     if not isinstance(origin, type):
         return []
@@ -127,7 +127,7 @@ def _needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _plain(kind: Any, value: Any) -> Any:
-    """The type without its wrappers; of a union, the one member that `value` can be meant for."""
+    """The type without its wrappers; for a union, the one member that fits `value`."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
         return _plain(typing.get_args(kind)[0], value)
@@ -139,7 +139,7 @@ def _plain(kind: Any, value: Any) -> Any:
 
 
 def unnamed(kind: Any) -> Any:
-    """What a `NewType` or a `type` statement names."""
+    """Resolve a `NewType` or a `type` alias to the type it names."""
     while hasattr(kind, "__supertype__") or type(kind).__name__ == "TypeAliasType":
         kind = kind.__supertype__ if hasattr(kind, "__supertype__") else kind.__value__
     return kind
@@ -162,7 +162,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 
 def _issue(error: Exception, path: str) -> Issue:
-    """msgspec's words and its place, `$.a[0]`, behind ours."""
+    """An issue from msgspec's message; its path, such as `$.a[0]`, is appended to `path`."""
     text, _, place = str(error).rpartition(" - at `")
     if not text:
         return Issue(path, str(error))

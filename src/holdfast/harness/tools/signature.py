@@ -1,5 +1,5 @@
-"""A function's signature as a tool's form: the JSON Schema of its parameters, how arguments are
-read by their types, and how the function is then called."""
+"""A function's signature as the form of a tool: the JSON Schema of its parameters, how arguments
+are parsed by type, and how the function is called."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ...errors import InvalidValue
+from . import pydantic_types
 from .docstring import read_docstring
 from .reading import is_union, members, read, unnamed
 from .values import Issue
@@ -24,7 +25,7 @@ _NONE = inspect.Parameter.empty
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One argument that the model gives. `foreign` means that its type is pydantic's."""
+    """One argument that the model passes. `foreign` means that pydantic handles its type."""
 
     name: str
     type: Any
@@ -37,7 +38,7 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """The form of a function that takes its arguments by name."""
+    """The form of a function that takes keyword arguments."""
 
     description: str
     schema: dict[str, Any]
@@ -45,7 +46,7 @@ class Signature:
     contexts: tuple[str, ...]
 
     def read(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
-        """The arguments as their types say, defaults filled in, and every fault."""
+        """Parse the arguments by type and fill in defaults; also return every issue found."""
         names = {parameter.name for parameter in self.parameters}
         values: dict[str, Any] = {}
         issues = [
@@ -69,17 +70,19 @@ class Signature:
 
 
 def _fresh(default: Any) -> Any:
-    """A default that no earlier call can have changed."""
+    """Copy a mutable default, so that no call changes it for the next one."""
     return deepcopy(default) if isinstance(default, list | dict | set) else default
 
 
 def signature_of(
     function: Callable[..., Any], name: str, context: type, names: Mapping[str, Any]
 ) -> Signature:
-    """The form of `function`. Parameters of type `context` are no arguments; `names` resolves
-    annotations that the function's module does not. Raises `InvalidValue`."""
+    """Return the form of `function`. Parameters of type `context` are not arguments of the tool;
+    `names` resolves annotations that are not in the function's module. Raises `InvalidValue`."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise _wrong(name, "is a generator", "return a value, and tell progress to the context")
+        raise _wrong(
+            name, "is a generator", "return a value, and report progress with context.progress"
+        )
     written = _written(function)
     documented = read_docstring(inspect.getdoc(written))
     hints = _hints(written, name, names)
@@ -106,7 +109,7 @@ def _wrong(field: str, problem: str, remedy: str) -> InvalidValue:
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What somebody wrote `def` for, within a partial or an object that can be called."""
+    """Unwrap a partial or a callable object to the function that has the annotations."""
     while isinstance(function, partial):
         function = function.func
     plain = inspect.isfunction(function) or inspect.ismethod(function)
@@ -120,7 +123,7 @@ def _hints(function: Callable[..., Any], name: str, names: Mapping[str, Any]) ->
         raise _wrong(
             name,
             f"has an annotation that cannot be read ({error})",
-            "import what it names at run time, not only for type checkers",
+            "import the type at run time, not only under TYPE_CHECKING",
         ) from error
 
 
@@ -132,24 +135,24 @@ def _is_context(kind: Any, context: type) -> bool:
 
 def _check(parameter: inspect.Parameter, kind: Any, where: str) -> None:
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise _wrong(where, "is positional only", "let it be given by name: drop the slash")
+        raise _wrong(
+            where, "is positional-only", "remove the slash, so that it can be passed by name"
+        )
     if parameter.kind is parameter.VAR_POSITIONAL:
         raise _wrong(where, "is a *parameter", "take one list, as in `items: list[str]`")
     if parameter.kind is parameter.VAR_KEYWORD:
         raise _wrong(where, "is a **parameter", "take one dict, as in `options: dict[str, str]`")
     if kind is _NONE:
         problem = "has no type"
-        remedy = "annotate it, so that the model is told what to give"
+        remedy = "annotate it, so that the model knows what to pass"
         if parameter.name == "self":
-            remedy = "make the tool of a bound method: tool(thing.method)"
+            remedy = "create the tool from a bound method: tool(thing.method)"
         raise _wrong(where, problem, remedy)
 
 
 def _parameter(parameter: inspect.Parameter, kind: Any, said: str, where: str) -> Parameter:
     default, required = parameter.default, parameter.default is _NONE
     if _of_pydantic(default) and hasattr(default, "is_required"):  # x: int = Field(gt=0)
-        from . import pydantic_types  # noqa: PLC0415
-
         kind = Annotated[kind, default]
         required, default = pydantic_types.default_of(default)
     foreign = uses_pydantic(kind)
@@ -167,27 +170,25 @@ def _parameter(parameter: inspect.Parameter, kind: Any, said: str, where: str) -
 def _reader(kind: Any, foreign: bool, where: str) -> Reader:
     try:
         if foreign:
-            from . import pydantic_types  # noqa: PLC0415
-
             return pydantic_types.reader(kind)
         msgspec.json.schema(kind)
-    except Exception as error:  # whatever a type of the user's raises, it is this parameter's
+    except Exception as error:  # a user's type may raise anything
         raise _wrong(
             where,
-            f"has a type that JSON cannot carry ({error})",
-            "use plain types, dataclasses, msgspec's Structs or pydantic's models",
+            f"has a type that has no JSON form ({error})",
+            "use plain types, dataclasses, msgspec Structs or pydantic models",
         ) from error
     return partial(read, kind)
 
 
 def _noted(kind: Any) -> str:
-    """A text in `Annotated[int, "how many"]`."""
+    """Return the text in an annotation such as `Annotated[int, "how many"]`."""
     notes = typing.get_args(kind)[1:] if typing.get_origin(kind) is Annotated else ()
     return next((note for note in notes if isinstance(note, str)), "")
 
 
 def uses_pydantic(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether the type, or one within it, is pydantic's. Nothing is imported to find out."""
+    """Whether the type, or one nested in it, belongs to pydantic. Does not import pydantic."""
     kind = unnamed(kind)
     if typing.get_origin(kind) is Annotated:
         inner, *notes = typing.get_args(kind)
@@ -210,7 +211,7 @@ def _within(kind: Any) -> Iterator[Any]:
     yield from (part for part in typing.get_args(kind) if not isinstance(part, str | int | bytes))
     try:
         yield from (member.type for member in members(kind))
-    except (NameError, TypeError):  # a field that cannot be resolved here is told of by its reader
+    except (NameError, TypeError):  # the reader of this type reports a field that does not resolve
         return
 
 
@@ -226,8 +227,6 @@ def _schema(parameters: list[Parameter], name: str) -> dict[str, Any]:
     )
     found = {parameter.name: part for parameter, part in zip(plain, parts, strict=True)}
     if foreign := {p.name: p.type for p in parameters if p.foreign}:
-        from . import pydantic_types  # noqa: PLC0415
-
         theirs, more = pydantic_types.schemas(foreign, set(definitions))
         found |= theirs
         definitions = {**definitions, **more}
@@ -250,7 +249,7 @@ def _property(parameter: Parameter, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _default(value: Any) -> dict[str, Any]:
-    """The default for the model to read, if JSON can carry it."""
+    """The default as part of the schema, if it has a JSON form."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json")
     try:

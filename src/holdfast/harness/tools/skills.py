@@ -1,7 +1,7 @@
-"""Skills: instructions and tools that the model takes up when it needs them.
+"""Skills: instructions and tools that the model activates when it needs them.
 
-Which skills are active stands in the user state, so it outlives the process. A tool of a skill
-is always listed; until its skill is active, a call of it only says how to activate it.
+The active skills are kept in the user state, so they survive a restart. A tool of a skill is always
+listed; until its skill is active, calling it only returns how to activate it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ CONTROLS = ("activate_skill", "deactivate_skill", "list_skills")
 
 @dataclass(frozen=True)
 class Skill:
-    """What the model may take up: `prompt` is added to its instructions while it is active,
-    and `tools` work only then."""
+    """A skill that the model may activate: `prompt` is added to its instructions while it is
+    active, and `tools` work only then."""
 
     key: str
     description: str
@@ -37,8 +37,7 @@ class Skill:
 
 class Skills:
     """The skills of an agent: `tools` are the control tools and those of every skill, `render`
-    is what the model is told of them. Raises `InvalidValue` naming every key and every tool
-    name that comes twice."""
+    describes them to the model. Raises `InvalidValue` with every duplicate key and tool name."""
 
     def __init__(self, skills: Iterable[Skill]) -> None:
         given = tuple(skills)
@@ -51,13 +50,13 @@ class Skills:
         self.tools: tuple[Tool, ...] = (*self._controls(), *gated)
 
     def active(self, state: dict[str, Any]) -> list[str]:
-        """The keys of the active skills, in the order of activation. A skill that there is no
-        longer is left out."""
+        """The keys of the active skills, in the order of activation. Skills that no longer exist
+        are left out."""
         found = state.get(STATE)
         return [key for key in found if key in self._skills] if isinstance(found, list) else []
 
     def render(self, state: dict[str, Any]) -> str:
-        """The catalog, then the prompts of the active skills: for the instructions of a model."""
+        """The catalog and the prompts of the active skills, for the model's instructions."""
         if not self._skills:
             return ""
         active = self.active(state)
@@ -73,7 +72,7 @@ class Skills:
     def _controls(self) -> tuple[Tool, Tool, Tool]:
         @tool(category=STATE, risk="safe", repeat_safe=True)
         async def activate_skill(skill: str, context: ToolContext) -> ToolResult:
-            """Take up a skill: its instructions and tools are yours from then on.
+            """Activate a skill, to use its instructions and tools.
 
             Args:
                 skill: the key of the skill, as list_skills shows it
@@ -82,7 +81,7 @@ class Skills:
 
         @tool(category=STATE, risk="safe", repeat_safe=True)
         async def deactivate_skill(skill: str, context: ToolContext) -> ToolResult:
-            """Lay down a skill that is not needed any more.
+            """Deactivate a skill that is no longer needed.
 
             Args:
                 skill: the key of the skill
@@ -136,11 +135,11 @@ class Skills:
 
     def _unknown(self, key: str) -> ToolResult:
         known = ", ".join(self._skills) or "none"
-        content = f"There is no skill {key!r}. There are: {known}."
+        content = f"Skill {key!r} does not exist. Skills: {known}."
         return ToolResult(content=content, failed=True, code="unknown_skill")
 
     def _lock(self) -> asyncio.Lock:
-        """Two changes at once would lose one of them. A lock belongs to a loop."""
+        """One lock for each event loop; without it, one of two concurrent changes would be lost."""
         return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def _gated(self, skill: Skill, inner: Tool) -> Tool:
@@ -160,7 +159,7 @@ class Skills:
 
 @dataclass(frozen=True)
 class _Gated:
-    """The form of a tool whose function is given everything, to decide."""
+    """The form of a skill's tool: its function gets the arguments as one dict, and the context."""
 
     inner: ArgumentForm
 
@@ -178,10 +177,10 @@ class _Gated:
 def _check(skills: tuple[Skill, ...]) -> None:
     keys = Counter(skill.key for skill in skills)
     names = Counter([*CONTROLS, *(one.name for skill in skills for one in skill.tools)])
-    faults = [f"key {key!r} comes {n} times" for key, n in keys.items() if n > 1]
-    faults += [f"tool {name!r} comes {n} times" for name, n in names.items() if n > 1]
+    faults = [f"key {key!r} is used {n} times" for key, n in keys.items() if n > 1]
+    faults += [f"tool {name!r} is used {n} times" for name, n in names.items() if n > 1]
     faults += ["a key is empty" for key in keys if not key.strip()]
     if faults:
         raise InvalidValue(
-            field="skills", problem="; ".join(faults), remedy="give each a name of its own"
+            field="skills", problem="; ".join(faults), remedy="give each a unique name"
         )

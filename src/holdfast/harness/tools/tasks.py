@@ -1,4 +1,4 @@
-"""Lists of tasks: how they change, and how they are told. Pure."""
+"""Task lists: how they change, and how they are shown to the model. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GivenTask(Struct, frozen=True, omit_defaults=True):
 
 
 def written(before: Sequence[Task], given: Sequence[GivenTask]) -> list[Task]:
-    """The list anew. A task that is there already, by its words, keeps its id."""
+    """Replace the list. A task whose content is unchanged keeps its id."""
     if len(given) > MOST:
         raise ToolError(problem=f"{len(given)} tasks are too many: write at most {MOST}")
     busy = [task.content for task in given if task.status == "in_progress"]
@@ -64,9 +64,9 @@ def _fresh(content: str, taken: set[str]) -> str:
 
 
 def changed(before: Sequence[Task], id: str, changes: Mapping[str, Any]) -> list[Task]:
-    """One task changed. If it is in progress now, no other is."""
+    """Change one task. If it becomes in progress, the task that was becomes pending."""
     if not changes:
-        raise ToolError(problem="nothing is to change: give content, status or active")
+        raise ToolError(problem="no changes given: pass content, status or active")
     _known(before, id)
     found = []
     for task in before:
@@ -86,11 +86,11 @@ def completed(before: Sequence[Task], id: str) -> list[Task]:
 def _known(tasks: Iterable[Task], id: str) -> None:
     ids = [task.id for task in tasks]
     if id not in ids:
-        raise ToolError(problem=f"there is no task {id!r}; there are {', '.join(ids) or 'none'}")
+        raise ToolError(problem=f"task {id!r} does not exist; tasks: {', '.join(ids) or 'none'}")
 
 
 def summary(tasks: Sequence[Task]) -> ToolResult:
-    """The list and how far it is, for the model and for programs."""
+    """The list and its progress, for the model and for programs."""
     count = Counter(task.status for task in tasks)
     left = sorted(
         (task for task in tasks if task.status != "completed"),

@@ -1,7 +1,7 @@
-"""Plain functions of a program, called in threads of their own.
+"""Run a program's synchronous functions, each in its own thread.
 
-A function that never returns keeps its one thread and nothing else: no other call waits for it,
-and the process can end without it.
+A function that never returns blocks only its own thread: no other call waits for it, and the
+process can exit without it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ...errors import ToolError
 
 
 async def apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the function returns or raises, with the context variables of the caller. Whoever is
-    cancelled meanwhile leaves it to itself: a thread cannot be stopped."""
+    """Run the function in a thread with the context variables of the caller; return its result
+    or raise its exception. On cancellation the thread continues: it cannot be stopped."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = copy_context()
@@ -33,7 +33,7 @@ async def apart(function: Callable[..., Any], *arguments: Any) -> Any:
             value = context.run(function, *arguments)
         except BaseException as raised:
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
             loop.call_soon_threadsafe(tell, value, error)
 
     threading.Thread(target=run, name="holdfast-apart", daemon=True).start()
@@ -43,12 +43,12 @@ async def apart(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         raise escaped(error)
     finally:
-        del error  # or it would keep this frame, which keeps it
+        del error  # breaks the reference cycle of error and frame
 
 
 def escaped(error: BaseException) -> BaseException:
-    """The error as it may be raised where tasks run: one that Python itself uses, to end a loop
-    or the process, says so in words instead."""
+    """Return an error that is safe to raise in a task. Exceptions that Python uses to end a loop
+    or the process, such as `StopIteration` and `SystemExit`, become a `ToolError`."""
     if isinstance(error, asyncio.CancelledError | Exception) and not isinstance(
         error, StopIteration | StopAsyncIteration
     ):
@@ -59,7 +59,7 @@ def escaped(error: BaseException) -> BaseException:
 
 
 def asked_to_stop() -> bool:
-    """Whether somebody cancelled the task that runs; if not, a cancellation that arrives is an
-    error of what raised it."""
+    """Whether the current task was cancelled. If not, a `CancelledError` is a mistake of the code
+    that raised it."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,5 +1,5 @@
-"""What comes out of a tool: results, what they point at, and the faults of arguments. Plain
-values; `tools` has them all."""
+"""The values of tools: results and their references, permissions, and issues with arguments.
+`holdfast.harness.tools` exports them all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Approval: TypeAlias = Literal["auto", "ask", "deny"]
 
 UNKNOWN = "It is not known whether this call took effect. Do not repeat it unasked."
 ROOT = "(root)"
-ISSUES = 50  # as many faults as one error lists
+ISSUES = 50  # issues that one error lists
 
 
 class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that a result points at: a path, an address, a command line, an id."""
+    """A reference in a result: a path, a URL, a command line or an id."""
 
     kind: Literal["file", "url", "command", "call", "session", "external"]
     value: str
@@ -29,7 +29,7 @@ class Ref(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permission(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a tool may touch, for people and policies to read; it grants nothing by itself."""
+    """What a tool accesses, as information for users and policies; it grants nothing by itself."""
 
     kind: Literal["filesystem", "shell", "network", "custom"]
     access: str | None = None
@@ -38,7 +38,7 @@ class Permission(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a call came to: `content` is what the model reads, `data` a JSON value for programs."""
+    """The result of a call: `content` is for the model, `data` is a JSON value for programs."""
 
     content: str = ""
     data: Any = None
@@ -49,9 +49,9 @@ class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Park(Exception):
-    """Raised by a tool that cannot go on without an answer. The call waits, in no process, for
-    as long as it takes; then the tool is called again from its beginning, and finds what was
-    said in `context.answer`. `schema` is the JSON Schema that an answer must fit."""
+    """Raised by a tool that needs an answer to continue. The call becomes pending, without using
+    a process. Once it is answered, the tool is called again from its beginning, with the answer
+    in `context.answer`. `schema` is the JSON Schema that an answer must match."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Park(Exception):
 
 
 class CallAnswer(Struct, frozen=True, kw_only=True):
-    """What a person said to a call that was parked: `approved`, `denied` or `answered`."""
+    """The answer to a parked call. `outcome` is `approved`, `denied` or `answered`."""
 
     outcome: str
     value: Any = None
@@ -78,7 +78,7 @@ class CallAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Issue(Struct, frozen=True):
-    """One fault of one argument. `path` is dotted, `(root)` for the whole."""
+    """One invalid argument. `path` is dotted; `(root)` means all arguments together."""
 
     path: str
     problem: str
@@ -86,7 +86,7 @@ class Issue(Struct, frozen=True):
 
 @dataclass(eq=False, kw_only=True)
 class BadArguments(HoldfastError):
-    """The arguments are not those that the tool takes; it was not called. Every fault is listed."""
+    """The arguments are invalid, so the tool was not called. Lists every issue."""
 
     code = "bad_arguments"
 
@@ -95,10 +95,10 @@ class BadArguments(HoldfastError):
 
     def __str__(self) -> str:
         listed = "".join(f"\n- {issue.path}: {issue.problem}" for issue in self.issues)
-        return f"tool {self.tool!r} was not called, its arguments are wrong:{listed}"
+        return f"tool {self.tool!r} was not called, because its arguments are invalid:{listed}"
 
     def result(self) -> ToolResult:
-        """The refusal as the model reads it, with every fault also as data."""
+        """The error as a result for the model, with every issue also in `data`."""
         issues = msgspec.to_builtins(self.issues)
         return ToolResult(
             content=str(self),
@@ -109,15 +109,15 @@ class BadArguments(HoldfastError):
 
 
 def bad_arguments(tool: str, issues: list[Issue]) -> BadArguments:
-    """The error for these faults. Of very many it lists the first, and says how many more."""
+    """The error for these issues. It lists the first `ISSUES` and counts the rest."""
     if (more := len(issues) - ISSUES) > 0:
-        issues = [*issues[:ISSUES], Issue(ROOT, f"has {more} more faults")]
+        issues = [*issues[:ISSUES], Issue(ROOT, f"has {more} more issues")]
     return BadArguments(tool=tool, issues=issues)
 
 
 def as_result(value: Any) -> ToolResult:
-    """What a tool returned, as a result. Text is what the model reads; any other value is data,
-    and the model reads its JSON. A failure always has a code, and words for the model."""
+    """Convert what a tool returned to a result. Text is for the model; any other value is data,
+    and the model reads its JSON. A failure always has a code and a text for the model."""
     if isinstance(value, ToolResult):
         return _whole(value)
     if value is None:
@@ -143,7 +143,7 @@ def _whole(result: ToolResult) -> ToolResult:
 
 
 def clean(value: str) -> str:
-    """Text as UTF-8 can carry it: half a surrogate, as in some file names, is spelled out."""
+    """Make text valid UTF-8: lone surrogates, as in some file names, are escaped."""
     return value.encode(errors="backslashreplace").decode()
 
 
@@ -153,13 +153,14 @@ def _json(value: Any) -> str:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidValue(
             field="result",
-            problem=f"is a {type(value).__name__} that JSON cannot carry ({error})",
+            problem=f"is a {type(value).__name__} that has no JSON form ({error})",
             remedy="return text, a ToolResult, or numbers, lists, dicts, dataclasses, Structs",
         ) from error
 
 
 def _foreign(value: Any) -> Any:
-    """A value of pydantic as JSON has it. It is known by its methods: nothing is imported."""
+    """Convert a pydantic model to JSON values. It is recognised by its attributes, so pydantic is
+    not imported."""
     if hasattr(type(value), "__pydantic_serializer__") and hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} has no JSON form")

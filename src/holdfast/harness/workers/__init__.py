@@ -1,1 +1,1 @@
-"""Which process drives which log: drivers, recovery, signals."""
+"""The workers of a harness: drivers, recovery and signals."""

@@ -1,5 +1,5 @@
-"""Who drives what in one process: a task for each log that has something to do, and a look, every
-now and then, for logs that nobody drives."""
+"""The drivers of one process: a task for each log that has work, and a periodic search for logs
+that have no driver."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from ..loop.run_loop import drive
 from .recovery import DueLogs, Slots
 
 LATE = 10.0  # seconds that a driver gets to end after it was halted
-SOON, TRIES = 0.05, 40  # seconds between two looks at a lease that is about to be given back
-AWHILE = 0.2  # seconds in which whoever wrote something may begin to drive it
+SOON, TRIES = (
+    0.05,
+    40,
+)  # seconds between, and number of, attempts to get a lease that is being released
+AWHILE = 0.2  # seconds in which the writer of an event may start to drive the log
 
 
 class Drivers:
-    """The drivers of one harness. `kept` says whether a log stays open when it is driven,
-    `leaving` whether it is being closed: then nobody begins to drive it here."""
+    """The drivers of one harness. `kept` tells whether a log stays open after it was driven,
+    `leaving` whether it is being closed, so that no driver is started for it."""
 
     def __init__(
         self,
@@ -48,18 +51,18 @@ class Drivers:
         self._drives: dict[Key, Driving] = {}
         self._work = DueLogs(runtime.store, tenant, [*family(config.agent)])
         self._slots = Slots(config.recovering)
-        self._hurry = asyncio.Event()  # there is more than the last look took up
-        self._one = asyncio.Lock()  # look at a time
+        self._hurry = asyncio.Event()  # more logs are due than the last search took up
+        self._one = asyncio.Lock()  # one search at a time
         self._nudges: set[asyncio.Task[None]] = set()
         self._alarms = Alarms(self._due)
-        self._held: dict[Key, int] = {}  # by somebody else, for so many ms
+        self._held: dict[Key, int] = {}  # leases of other drivers: ms left
         self._looker: asyncio.Task[None] | None = None
         self._closed = False
 
     def wake(self, live: Live) -> None:
-        """See to it that somebody looks at this log."""
+        """Make sure that a driver checks this log."""
         if self._leaving(live.key):
-            return  # what is left is due, and is found at the next look
+            return  # unfinished work stays due, and the next search finds it
         if self._closed or live.key in self._tasks:
             self._again.add(live.key)
             return
@@ -68,21 +71,21 @@ class Drivers:
         task.add_done_callback(lambda _: self._driven(live))
 
     def noticed(self, live: Live) -> None:
-        """Something came that wants a driver. Whoever wrote it drives, if that one serves the
-        agent; one who only answers does not, so see after a while that somebody does."""
+        """Handle an event that needs a driver. Its writer drives the log if it serves the agent. A
+        writer that only answers does not, so check after a short delay that the log is driven."""
         if self._looker is not None and not self._closed and live.key not in self._tasks:
             self._alarms.set(live, AWHILE)
 
     def drives(self, where: Key) -> bool:
-        """Whether somebody here drives this log, or is about to."""
+        """Whether this process drives the log, or is about to."""
         return where in self._tasks
 
     def busy(self, session: str) -> bool:
-        """Whether somebody here drives any log of a session."""
+        """Whether this process drives any log of a session."""
         return any(where.session == session for where in self._tasks)
 
     def nudge(self, where: Key) -> None:
-        """The same as `wake` for a log that may not be open here."""
+        """Like `wake`, for a log that may not be open here."""
         if not self._closed:
             task = asyncio.create_task(self._nudged(where), name=f"nudge {where.session}")
             self._nudges.add(task)
@@ -91,24 +94,23 @@ class Drivers:
     async def _nudged(self, where: Key) -> None:
         try:
             self.wake(await self._lives.open(where))
-        except HoldfastError as error:  # who looks for work finds it later
+        except HoldfastError as error:  # the next search finds it
             self._config.log.warning("open_failed", category="storage", error=error)
 
     async def start(self) -> None:
-        """Take up what was left undone, and go on looking for it."""
+        """Recover unfinished runs, and start the periodic search for due logs."""
         self._looker = asyncio.create_task(self._looking(), name="look for work")
         await self.look()
 
     async def look(self) -> None:
-        """Drive the logs of this agent, and of those that work for it, that nobody drives and
-        that have something to do: as many at once as the harness may take up, the rest as soon
-        as these are done."""
+        """Drive all due logs of this agent and its sub-agents that have no driver: as many at once
+        as the harness allows, the rest as soon as these are done."""
         self._work.begin()
         await self._sweep()
 
     async def _sweep(self) -> None:
-        """Take up as many logs as there is room for; where there may be more, see to it that the
-        next look comes as soon as there is room again."""
+        """Take up as many logs as there are free slots. If there may be more, search again as soon
+        as slots are free."""
         async with self._one:
             more = True
             if room := self._slots.free:
@@ -130,14 +132,14 @@ class Drivers:
             self._slots.take(where)
 
     async def stop(self, wheres: Iterable[Key], grace: float) -> None:
-        """Let drivers reach a safe point; after `grace` seconds stop what they do. What is left
-        is handed over."""
+        """Let drivers reach a safe point; after `grace` seconds, halt them. Unfinished runs are
+        handed over."""
         wheres = [where for where in wheres if where in self._tasks]
         tasks = [self._tasks[where] for where in wheres]
         for where, task in zip(wheres, tasks, strict=True):
             self._again.discard(where)
             while where not in self._drives and not task.done():  # noqa: ASYNC110 - no event yet
-                await asyncio.sleep(0.001)  # it is about to take the lease
+                await asyncio.sleep(0.001)  # it is about to acquire the lease
             if (driving := self._drives.get(where)) is not None:
                 driving.stop()
         if not tasks:
@@ -151,12 +153,12 @@ class Drivers:
         await ended(*late)
 
     def forget(self, where: Key) -> None:
-        """A log is closed here: nothing of it is kept for later."""
+        """Drop what is kept about a log that was closed here."""
         self._alarms.clear(where)
         self._held.pop(where, None)
 
     async def aclose(self, grace: float) -> None:
-        """Take no more work, and stop."""
+        """Accept no more work, and stop all drivers."""
         self._closed = True
         self._alarms.close()
         if self._looker is not None:
@@ -176,13 +178,13 @@ class Drivers:
                     break
                 if self._closed or not _left(live.state):
                     break
-                await asyncio.sleep(SOON)  # who hands it over is about to let go
+                await asyncio.sleep(SOON)  # the previous driver is about to release the lease
             self._work.driven(key)
         except (SessionNotFound, HarnessClosed):
-            pass  # deleted or closed meanwhile
-        except Exception as error:  # nothing of one session may hurt the others
+            pass  # deleted or closed in the meantime
+        except Exception as error:  # an error in one session must not affect the others
             self._work.failed(key)
-            self._held[key] = int(self._config.ttl * 500)  # no sooner than the next look
+            self._held[key] = int(self._config.ttl * 500)  # not before the next search
             stuck = not getattr(error, "retryable", False)
             if stuck:
                 self._work.stuck(key, live.state.head)
@@ -202,13 +204,13 @@ class Drivers:
         elif not self._closed:
             self._held.pop(live.key, None)
             if not any(where.session == live.key.session for where in self._tasks):
-                for where in self._lives:  # a thread that is driven needs `main`
+                for where in self._lives:  # a driven thread needs `main`
                     if where.session == live.key.session:
                         self._lives.leave(where)
 
     def _plan(self, live: Live) -> None:
-        """Look at a log that is open here when its clock says so, or when its driver's lease has
-        lapsed, not only at the next look."""
+        """Schedule the next check of an open log: when it is due, or when another driver's lease
+        expires."""
         held, due = self._held.pop(live.key, 0), live.state.due
         if held:
             self._alarms.set(live, held / 1000)
@@ -220,13 +222,13 @@ class Drivers:
 
     def _due(self, live: Live) -> None:
         if self._closed or live.failure is not None or live.key in self._tasks:
-            return  # a driver that is there plans the next look when it ends
+            return  # an active driver schedules the next check when it ends
         if not self._work.vain(live.key, live.state.head) and wanting(live.state):
             self.wake(live)
 
     async def _room(self) -> None:
-        """Wait until more logs may be taken up. Those that wait for a person within a call, which
-        may last for days, leave their room to others."""
+        """Wait for free slots. Logs in which a call waits for a person, possibly for days, give up
+        their slots."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._config.ttl / 2):
@@ -247,12 +249,12 @@ class Drivers:
             try:
                 with cancellable():
                     await self._sweep()
-            except Exception as error:  # whatever it is, look again
+            except Exception as error:  # log any error, and search again
                 self._config.log.warning("look_failed", category="storage", error=error)
 
 
 class Alarms:
-    """When logs are to be looked at again: one time each, the last that was set."""
+    """Timers for the next check of logs: one per log, the last one set."""
 
     def __init__(self, due: Callable[[Live], None]) -> None:
         self._due = due
@@ -277,12 +279,12 @@ class Alarms:
 
 
 def wanting(state: State) -> bool:
-    """Whether a log wants a driver, now or at some time."""
+    """Whether a log needs a driver, now or later."""
     return state.due is not None or (state.active is not None and state.active.status == "running")
 
 
 def handed_over(event: Event) -> bool:
-    """Whether a driver that ends leaves its run to the others with this event."""
+    """Whether a driver handed its run over with this event."""
     payload = typed(event) if event.kind == "run.waiting" else None
     return isinstance(payload, RunWaiting) and payload.reason == "handover"
 
@@ -294,10 +296,11 @@ def _left(state: State) -> bool:
 
 
 def _told(error: Exception, key: Key) -> HoldfastError:
-    """What those who wait are told. The words of an error that is not ours may hold anything."""
+    """The error for waiters. The message of an exception that is not Holdfast's own may contain
+    secrets."""
     if isinstance(error, HoldfastError):
         return error
-    problem = f"the driver failed ({type(error).__name__}); the log of this program says more"
+    problem = f"the driver failed ({type(error).__name__}); see the program's log for details"
     return RunFailed(
         session=key.session, run="", status="failed", reason="runtime_failed", problem=problem
     )

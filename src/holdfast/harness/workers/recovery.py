@@ -1,5 +1,5 @@
-"""Work that nobody does: the logs that have something to do and no driver, but for those that
-cannot be driven here; and how many of them are taken up at once."""
+"""Recovery: finds logs that are due and have no driver, except those that cannot be driven here,
+and limits how many are taken up at once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...log.events import Key
 from ...stores.port import Store, wall_clock
 
 SWEEP = 10_000  # logs that are taken up without a pause of half a lease
-FREE = 4  # a fourth of the slots is free before the next look
+FREE = 4  # search again when a quarter of the slots is free
 
 
 class Slots:
-    """The logs that were taken up and are being driven, at most so many at once."""
+    """The logs that were taken up and are being driven, up to a maximum."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -31,7 +31,7 @@ class Slots:
         self._taken.add(where)
 
     def give(self, *wheres: Key) -> None:
-        """Logs are driven no more, or need not be counted; others change nothing."""
+        """Free the slots of logs; logs without a slot are ignored."""
         self._taken.difference_update(wheres)
         self._freed.set()
 
@@ -39,49 +39,49 @@ class Slots:
         return iter([*self._taken])
 
     async def some(self) -> None:
-        """Wait until there is room for several."""
+        """Wait until several slots are free."""
         while self.free < max(1, self._most // FREE):
             self._freed.clear()
             await self._freed.wait()
 
 
 class DueLogs:
-    """What is left undone of some agents. A log that cannot be driven is left alone until it
-    grows; in one sweep each log is taken up once."""
+    """The due logs of some agents. A log that cannot be driven is skipped until it grows. In one
+    sweep, each log is taken up once."""
 
     def __init__(self, store: Store, tenant: str, agents: Sequence[str]) -> None:
         self._store, self._tenant, self._agents = store, tenant, agents
         self._stuck: dict[Key, int] = {}
         self._tried: set[Key] = set()  # in this sweep
-        self._failed: set[Key] = set()  # of those: they are due still
-        self._cursor: str | None = None  # how far the sessions behind those were gone through
+        self._failed: set[Key] = set()  # of those: they are still due
+        self._cursor: str | None = None  # position in the list of sessions, see `_behind`
 
     def stuck(self, where: Key, head: int) -> None:
-        """A log cannot be driven as it is."""
+        """Record that a log cannot be driven in its current state."""
         self._stuck[where] = head
 
     def driven(self, where: Key) -> None:
-        """It can."""
+        """Record that a log can be driven."""
         self._stuck.pop(where, None)
 
     def vain(self, where: Key, head: int) -> bool:
-        """Whether a log is as it was when it could not be driven."""
+        """Whether a log has not changed since it could not be driven."""
         return self._stuck.get(where) == head
 
     def begin(self) -> None:
-        """A new sweep: what failed before may be tried again."""
+        """Start a new sweep, in which failed logs may be tried again."""
         self._tried.clear()
         self._failed.clear()
 
     def failed(self, where: Key) -> None:
-        """A log could not be opened or driven: it is left alone until the next sweep."""
+        """Record that a log could not be opened or driven; it is skipped until the next sweep."""
         self._tried.add(where)
         self._failed.add(where)
 
     async def due(self, room: int, busy: Collection[Key]) -> tuple[list[Key], bool]:
-        """The logs to drive now, those that have waited for longest first, and whether there may
-        be more: at most `room`, none that is `busy` and none twice in a sweep."""
-        # What is passed over must not hide the rest.
+        """The logs to drive now, longest waiting first, and whether there may be more. At most
+        `room`, none that is `busy`, and none twice in a sweep."""
+        # Skipped logs must not hide the others.
         passed = len(self._stuck) + len(self._failed) + len(busy)
         limit = min(LIMITS.page, room + passed)
         due = await self._store.runnable(self._tenant, agents=self._agents, limit=limit)
@@ -94,7 +94,7 @@ class DueLogs:
         return found, more and len(self._tried) < SWEEP
 
     async def _new(self, due: Sequence[Key], busy: Collection[Key]) -> list[Key]:
-        """Those that nobody drives here, and that were not tried in this sweep."""
+        """The logs that are not driven here, and were not tried in this sweep."""
         found = []
         for where in due:
             if where in busy or where in self._tried:
@@ -112,8 +112,9 @@ class DueLogs:
         return row is not None and self.vain(where, row.head)
 
     async def _behind(self, room: int, busy: Collection[Key]) -> list[Key]:
-        """What more stuck logs hide than a look shows: it is looked for session by session, a page
-        each time. Threads beside `main` are found when fewer are stuck."""
+        """The due logs that are hidden because a whole page of due logs is stuck. They are searched
+        session by session, one page at a time. Threads other than `main` are found once fewer logs
+        are stuck."""
         query = Query(tenant=self._tenant, order="created", newest_first=False)
         page = await self._store.find(query, cursor=self._cursor, limit=LIMITS.page)
         now = wall_clock()
@@ -123,6 +124,6 @@ class DueLogs:
             if row.agent in self._agents and is_due(row, now) and not self.vain(row.key, row.head)
         ]
         found = await self._new(due, busy)
-        if len(found) <= room:  # else the rest of this page is next
+        if len(found) <= room:  # otherwise continue with the rest of this page
             self._cursor = page.cursor
         return found

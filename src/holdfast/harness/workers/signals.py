@@ -1,5 +1,5 @@
-"""Hearing that the process is to end, beside whoever runs it: a server waits for its requests
-before it ends the app, and what reads on and on would keep it waiting."""
+"""Termination signals, handled in addition to the program's own handlers. A server waits for open
+requests before it shuts down, and subscriptions would keep it waiting."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 def on_shutdown(
     leave: Callable[[], None], signals: Iterable[signal.Signals] = ENDS
 ) -> Iterator[None]:
-    """Call `leave` on the loop when the process is told to end, and then whoever was told before.
-    Nothing where nobody listens to signals, or in another thread than the main one."""
+    """Context manager: call `leave` on the loop when the process receives a termination signal,
+    then the previous handler. Does nothing outside the main thread, or for signals without a
+    handler."""
     if not _in_main():
         yield
         return
     loop, before = asyncio.get_running_loop(), dict[signal.Signals, Any]()
 
     def heard(number: int, frame: FrameType | None) -> None:
-        if not loop.is_closed():  # others that were told may have kept this one in their chain
+        if (
+            not loop.is_closed()
+        ):  # a later handler may still call this one after the loop has closed
             loop.call_soon_threadsafe(leave)
         before[signal.Signals(number)](number, frame)
 
@@ -44,8 +47,8 @@ def on_shutdown(
 
 
 def ending() -> tuple[signal.Signals, ...]:
-    """The signals by which this process is told to end, as far as somebody here listens to them:
-    SIGTERM, and SIGINT where that means the same. A program may have another use for Ctrl-C."""
+    """The termination signals that this process handles: SIGTERM, and SIGINT if it has the same
+    handler. A program may use Ctrl-C for something else."""
     term, interrupt = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     if not _is_handled(term):
         return ()

@@ -1,7 +1,7 @@
-"""Rows, queries and pages: what lists show, and how events become it. Pure.
+"""Rows, queries and pages: what lists show, and how events produce it. Pure.
 
 `projection` turns one event into operations on its log's row, `rows` applies them, `queries`
-says which rows answer. A store runs these inside its transactions and knows no event kind.
+decides which rows match. A store runs these inside its transactions and knows no event kind.
 """
 
 from .phases import LIVE, MOVES, PHASES, Move, Phase

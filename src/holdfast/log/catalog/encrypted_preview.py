@@ -1,8 +1,8 @@
-"""What an encrypted event shows: as much of its payload as its log's row is made of.
+"""The part of an encrypted event that stays in clear text: what its log's row needs.
 
-The version of such an event is raised by `BOXED`. Its data are a `Box`: the encrypted payload, and
-beside it in clear what rows and lists go by. So a store projects rows and verifies logs without
-any key. Texts among it are encrypted by themselves. Pure.
+The version of such an event is raised by `BOXED`. Its data is a `Box`: the encrypted payload and,
+in clear text, the fields that rows and lists use. So a store projects rows and verifies logs
+without any key. Text fields among them are encrypted separately. Pure.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..codec import typed
 from ..events import Event, NewEvent
 
 BOXED = 1 << 30
-NEWER = 3 << 29  # what is raised beyond it is of a format that this version does not know
+NEWER = 3 << 29  # a version raised beyond it has a format that this program does not know
 PREVIEW = 200  # characters of a text that a row shows
 
-# The fields that are shown as they are, by kind; a kind of which nothing is shown needs no entry.
+# The fields in clear text, by kind; a kind without such fields needs no entry.
 CLEAR: dict[str, tuple[str, ...]] = {
     "session.created": ("agent", "user", "workspace", "ttl", "expiry", "labels", "metadata"),
     "session.pinned": ("pinned",),
@@ -43,7 +43,7 @@ CLEAR: dict[str, tuple[str, ...]] = {
     "pending.settled": ("id", "outcome"),
 }
 
-# The field that is shown encrypted, and what it is in the row, by kind.
+# The field that is stored encrypted, and its name in the row, by kind.
 TEXTS = {
     "session.created": ("title", "title"),
     "session.held": ("hold", "hold"),
@@ -54,16 +54,16 @@ TEXTS = {
     "pending.opened": ("title", "pending"),
 }
 CUT = ("first_message", "pending")
-LOST = "log.damaged"  # the kind of what stands for an event of which nothing is left
+LOST = "log.damaged"  # the kind of the placeholder for a lost event
 SEALED = 28  # bytes that encryption adds: nonce and tag
-ERASED, ERASED_MOST = b'{"erased":"box:', 600  # how the mark of an erasure begins; bytes it has
+ERASED, ERASED_MOST = b'{"erased":"box:', 600  # prefix of an erasure's mark; its length in bytes
 _ERASED = re.compile(re.escape(ERASED) + rb'[0-9a-f]{16}:([A-Za-z0-9+/]*)(=*)"\}')
-CALL = {"id": "", "name": ""}  # stands for a call, of which rows only know that there is one
+CALL = {"id": "", "name": ""}  # stands for a call, since rows only need to know that there is one
 
 
 class Box(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The data of an encrypted event, which had `size` bytes. `tie` binds it to its number
-    and time."""
+    """The data of an encrypted event, which had `size` bytes. `tie` binds it to its number and
+    time."""
 
     box: str
     size: int
@@ -75,7 +75,7 @@ _box = msgspec.json.Decoder(Box).decode
 
 
 def box_of(event: NewEvent) -> Box | None:
-    """The box in an event's data; None if that is not what they are."""
+    """The box in an event's data; None if the data is something else."""
     if event.v <= BOXED:
         return None
     try:
@@ -85,7 +85,7 @@ def box_of(event: NewEvent) -> Box | None:
 
 
 def size_of(event: NewEvent) -> int:
-    """How many bytes the data of an event have, or had before they were encrypted."""
+    """The size in bytes of an event's data, or its size before encryption."""
     if (box := box_of(event)) is not None:
         return box.size
     size = len(event.data)
@@ -99,8 +99,8 @@ def size_of(event: NewEvent) -> int:
 
 
 def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> dict[str, Any] | None:
-    """What an event is to show in clear; `encrypt` is given the name of a text in the row, that of
-    an item with its id, and the text. None where this version does not know the payload."""
+    """The clear-text part of an event. `encrypt` receives the name of a text in the row (for an
+    item, with its id) and the text. None if this version does not know the payload."""
     payload = typed(event)
     if payload is None:
         return None
@@ -118,8 +118,8 @@ def shown(event: NewEvent, encrypt: Callable[[tuple[str, ...], str], str]) -> di
 
 
 def as_shown(event: Event) -> Event:
-    """An encrypted event with what it shows in place of its data; one that was erased shows that
-    it was there."""
+    """An encrypted event with its clear-text part in place of its data; an erased event shows only
+    that it existed."""
     box = box_of(event)
     data = event.data if box is None else box.shown
     return msgspec.structs.replace(event, data=data, v=event.v - BOXED)

@@ -1,7 +1,7 @@
-"""The phases of a session, and which move leads from which to which: one table. Pure.
+"""The phases of a session and the allowed moves between them, as one table. Pure.
 
-`suspended` is stale, nothing more: whoever comes back finds it as it was. `expired` is the
-end; only a reopening leads out of it.
+`suspended` only means stale: a returning user finds the session as it was. `expired` is the end;
+only a reopening leads out of it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ Move: TypeAlias = Literal["touch", "revive", "suspend", "resume", "expire", "reo
 PHASES: tuple[Phase, ...] = ("created", "active", "suspended", "expired")
 LIVE: tuple[Phase, ...] = ("created", "active", "suspended")
 
-# What is not here is not a move: asked for, it is refused; found in a log, it changes nothing,
-# as when a touch and an expiry met and the expiry came first.
+# A move that is not listed is not allowed: a request for it is rejected; in a log it has no effect,
+# as when a touch and an expiry were concurrent and the expiry came first.
 MOVES: dict[Move, dict[Phase, Phase]] = {
     "touch": {"created": "active", "active": "active", "suspended": "active"},
     "revive": {"suspended": "active"},

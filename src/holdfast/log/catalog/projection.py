@@ -38,7 +38,7 @@ _TOUCH = Op("move", "phase", value="touch")
 
 
 def project(event: Event) -> RowChange:
-    """What one event changes in its log's row, with no need of the row before."""
+    """The changes of one event to its log's row, independent of the row before."""
     ops = [] if event.kind in QUIET else [Op("latest", "active", value=event.at // 1000)]
     change = _CHANGES.get(event.kind)
     said = event if event.v <= BOXED else as_shown(event)
@@ -52,13 +52,13 @@ def project(event: Event) -> RowChange:
 
 
 def _preview(event: Event, text: str) -> str:
-    """As much of a text as a row shows; an encrypted one was cut before."""
+    """A text, cut to the length that a row shows; an encrypted text was cut before."""
     return text[:PREVIEW] if event.v <= BOXED else text
 
 
 def _without_data(event: Event, ops: list[Op]) -> None:
-    """What an event still says after its data was erased: what was settled must not wait
-    again, and what was moved must not go on here."""
+    """What an erased event still changes: what was settled must not become pending again, and a
+    session that was moved must not continue here."""
     if event.kind == "pending.settled":
         ops.append(Op("drop", "pending", ids.settled_item(event.id)))
         ops.append(Op("set", "due", value=event.at))
@@ -169,7 +169,7 @@ def _message_completed(event: Event, p: ev.MessageCompleted, ops: list[Op]) -> N
     if p.calls:
         ops.append(Op("add", "counts", "calls", len(p.calls)))
     elif event.run is None:
-        # A log that nobody drives: the answer itself says that the input is done with.
+        # A log without a driver: the answer itself shows that the input is handled.
         ops.append(Op("set", "due", value=None))
 
 
@@ -197,7 +197,7 @@ def _run_resumed(event: Event, p: ev.RunResumed, ops: list[Op]) -> None:
 
 
 def _wanted(event: Event, p: Any, ops: list[Op]) -> None:
-    """A driver is to look at the log now."""
+    """A driver must look at the log now."""
     ops.append(Op("set", "due", value=event.at))
 
 
@@ -214,7 +214,7 @@ def _pending_opened(event: Event, p: ev.PendingOpened, ops: list[Op]) -> None:
         item["title"] = _preview(event, p.title)
     if p.approvals > 1:
         item["approvals"] = p.approvals
-    # Once: a question that a person has seen is not put differently under its id.
+    # Only once: a question that a person has seen does not change under the same id.
     ops.append(Op("put_once", "pending", p.id, item))
 
 

@@ -1,6 +1,6 @@
-"""Queries and pages: which rows and pending items answer, and the cursors between pages. Pure.
+"""Queries and pages: which rows and pending items match, and the cursors between pages. Pure.
 
-`matches` is the meaning that every store's index must have.
+`matches` defines the result that every store's index must give.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .rows import Pending, Row, surface_name
 
 T = TypeVar("T")
 
-LONGEST = 1 << 63  # numbers in a cursor are below it
+LONGEST = 1 << 63  # numbers in a cursor are below this
 
 
 class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which sessions to list, or with `session` which of its threads. Times as in `Row`;
     `_from` is inclusive, `_until` exclusive."""
 
-    named: ClassVar = "Query"  # in its cursors, whatever the class is called
+    named: ClassVar = "Query"  # in its cursors, whatever the name of the class
 
     tenant: str = "main"
     session: str | None = None
@@ -49,7 +49,7 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which pending items to list, oldest first. `user` is whose sessions they are in."""
+    """Which pending items to list, oldest first. `user` is the user of their sessions."""
 
     named: ClassVar = "PendingQuery"
 
@@ -61,7 +61,7 @@ class PendingQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
-    """Some of the answers; `cursor` continues behind them and is None at the end."""
+    """Some of the results; `cursor` continues after them and is None at the end."""
 
     items: list[T]
     cursor: str | None = None
@@ -79,7 +79,7 @@ def terms(query: Query) -> list[tuple[str, str, str]]:
 
 
 def row_terms(row: Row) -> set[tuple[str, str, str]]:
-    """What a row offers to conditions on maps; a surface counts by its name alone."""
+    """The terms of a row for conditions on maps; a surface counts by its name alone."""
     found = {("metadata", name, term(value)) for name, value in row.metadata.items()}
     found.update(("labels", name, term(True)) for name in row.labels)
     found.update(("surfaces", name, term(None)) for name in row.surfaces)
@@ -87,13 +87,13 @@ def row_terms(row: Row) -> set[tuple[str, str, str]]:
 
 
 def term(value: Any) -> str:
-    """A JSON value as short text that is equal exactly when the values are."""
+    """A JSON value as short text, equal exactly if the values are equal."""
     text = msgspec.json.encode(value, order="deterministic")
     return text.decode() if len(text) <= 128 else "sha256:" + hashlib.sha256(text).hexdigest()
 
 
 def matches(query: Query, row: Row) -> bool:
-    """Whether a row answers a query; the meaning that every store's index must have."""
+    """Whether a row matches a query; defines the result that every store's index must give."""
     if row.tenant != query.tenant or (query.session is None and row.thread != "main"):
         return False
     for name in ("session", "user", "workspace", "agent", "run"):
@@ -119,7 +119,7 @@ def _in_range(query: Query, row: Row) -> bool:
 
 
 def pending_matches(query: PendingQuery, item: Pending) -> bool:
-    """Whether a pending item answers a query, but for whose session it is in."""
+    """Whether a pending item matches a query, apart from the user of its session."""
     return item.tenant == query.tenant and all(
         (wanted := getattr(query, name)) is None or getattr(item, name) == wanted
         for name in ("session", "what", "assignee")
@@ -130,21 +130,21 @@ def pending_matches(query: PendingQuery, item: Pending) -> bool:
 
 
 def make_cursor(query: Query | PendingQuery, value: int, tie: int | str) -> str:
-    """A place in the answers to `query`, behind (value, tie)."""
+    """A cursor in the results of `query`, after (value, tie)."""
     text = msgspec.json.encode((_digest(query), value, tie))
     return base64.urlsafe_b64encode(text).decode()
 
 
 def read_cursor(query: Query | PendingQuery, cursor: str) -> tuple[int, int | str]:
-    """The place that `make_cursor` named; refuses one that belongs to another query."""
+    """The position in a cursor; rejects a cursor of another query."""
     try:
         text = base64.urlsafe_b64decode(cursor.encode())
         digest, value, tie = msgspec.json.decode(text, type=tuple[str, int, int | str])
         if not all(isinstance(n, str) or -LONGEST <= n < LONGEST for n in (value, tie)):
-            raise ValueError("a number that no cursor of ours has")
+            raise ValueError("the number is too large for a cursor")
     except (AttributeError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise InvalidValue(
-            field="cursor", problem="is not one of ours", remedy="pass a page's cursor unchanged"
+            field="cursor", problem="is not a valid cursor", remedy="pass a page's cursor unchanged"
         ) from error
     if digest != _digest(query):
         raise InvalidValue(
@@ -159,7 +159,7 @@ def _digest(query: Query | PendingQuery) -> str:
 
 
 def check_query(query: Query | PendingQuery, limit: int) -> None:
-    """Refuse empty strings, bad orders and bad limits instead of taking them for "all"."""
+    """Reject empty strings, bad orders and bad limits instead of treating them as "all"."""
     check_count("limit", limit, least=1, most=LIMITS.page)
     for name in (
         "tenant",
@@ -174,7 +174,7 @@ def check_query(query: Query | PendingQuery, limit: int) -> None:
     ):
         value = getattr(query, name, None)
         if value == "":
-            raise InvalidValue(field=name, problem="is empty", remedy="leave it out, or name one")
+            raise InvalidValue(field=name, problem="is empty", remedy="omit it, or pass a value")
         if value is not None:
             check_name(name, value)
     if isinstance(query, Query):

@@ -1,7 +1,7 @@
-"""Rows: what lists show of a log, the operations that change one, and how they apply. Pure.
+"""Rows: what lists show of a log, the operations that change a row, and how they apply. Pure.
 
-Operations are data, so that a store knows no event kind and can keep them in its files.
-What is derived from several fields (`stale_at`, `wake`) is derived in one place, here.
+Operations are data, so that a store knows no event kind and can keep them in its files. Fields that
+depend on several others (`stale_at`, `wake`) are derived here only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .phases import MOVES
 
 
 class Parent(Struct, frozen=True):
-    """Where a thread came from: a thread of the same session, and the number it left at."""
+    """The origin of a thread: a thread of the same session, and the number at which it was
+    forked."""
 
     thread: str
     at: int = 0
@@ -77,7 +78,7 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pending(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that a person or an outside system must answer, wherever it waits."""
+    """A question that a person or an external system must answer."""
 
     tenant: str
     session: str
@@ -108,7 +109,7 @@ class Op(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
 RowChange: TypeAlias = tuple[Op, ...]
 Project: TypeAlias = Callable[[Event], RowChange]
 
-SKEW = 5_000  # ms by which the clocks of those who share a store may differ
+SKEW = 5_000  # ms by which the clocks of processes that share a store may differ
 MAPS = ("labels", "metadata", "surfaces", "pending")
 LIMITED = (*MAPS, "usage")
 
@@ -116,8 +117,8 @@ LIMITED = (*MAPS, "usage")
 def apply(
     row: Row, events: Sequence[Event], changes: Sequence[RowChange], link: str | None = None
 ) -> Row:
-    """The row after `events`, the last of which has this link; refuses a map that would outgrow
-    its limit."""
+    """The row after `events`, the last of which has this link; rejects a map that would exceed its
+    limit."""
     new: dict[str, Any] = {}
     size = row.bytes
     active = row.active
@@ -177,7 +178,7 @@ def _operate(row: Row, new: dict[str, Any], op: Op) -> None:
 
 
 def _check_row(new: dict[str, Any]) -> None:
-    """Refuse what some store could not search by, and maps that would outgrow their limit."""
+    """Reject values that some store could not search by, and maps that would exceed their limit."""
     for name in ("agent", "user", "workspace"):
         if new.get(name) is not None:
             check_name(name, new[name])
@@ -210,8 +211,8 @@ def _check_map(name: str, entries: dict[str, Any]) -> None:
 
 
 def stale_at(row: Row) -> int | None:
-    """When a sweep may suspend the session, or expire a suspended one; None while anything is
-    going on in it."""
+    """When a sweep may suspend the session, or expire a suspended one; None while something is
+    active in it."""
     busy = row.run in ("running", "waiting") or row.pending or row.due is not None or row.pinned
     if busy or row.sealed is not None:
         return None
@@ -223,46 +224,46 @@ def stale_at(row: Row) -> int | None:
 
 
 def agrees(stored: Row, projected: Row) -> bool:
-    """Whether a stored row is what its log makes of it. Rows written before `changed` was
-    kept do not have it; links are no matter of what events say."""
+    """Whether a stored row matches its log. Rows written before `changed` existed do not have it;
+    links do not depend on the content of events."""
     changed = None if stored.changed is None else projected.changed
     return stored == replace(projected, changed=changed, link=stored.link)
 
 
 def wake(row: Row) -> int | None:
-    """From when on the log wants a driver: 0 for an open run, `due` for other work."""
+    """The time from which the log needs a driver: 0 for an open run, `due` for other work."""
     if row.sealed is not None:
         return None
     return 0 if row.run == "running" else row.due
 
 
 def ahead(now: int) -> int:
-    """The second after which a log cannot have been active yet; where one has been, the clock
+    """The latest second at which a log can have been active. If its activity is later, the clock
     was set back since."""
     return (now + SKEW) // 1000
 
 
 def is_due(row: Row, now: int) -> bool:
-    """Whether the log wants a driver now. Where its last activity lies ahead of the clock, what
-    was due by then is due: the clock was set back, and nobody is to wait until it is there
-    again. Timers that were set to a later time still wait for it."""
+    """Whether the log needs a driver now. If its last activity is ahead of the clock, the clock was
+    set back: then everything that was due at that activity is due now, so that nobody waits until
+    the clock catches up. Timers with a later time still wait for it."""
     if row.wake is None or row.wake <= now:
         return row.wake is not None
     return row.active > ahead(now) and row.wake < (row.active + 1) * 1000
 
 
 def unseals(change: RowChange) -> bool:
-    """Whether a change opens a sealed log again."""
+    """Whether a change reopens a sealed log."""
     return any(op.do == "seal" and op.value is None for op in change)
 
 
 def surface_name(surface: str, address: str) -> str:
-    """A surface binding as one name; a JSON array, so that no two can collide."""
+    """The name of a surface binding; a JSON array, so that no two can collide."""
     return msgspec.json.encode((surface, address)).decode()
 
 
 def bound(row: Row) -> list[str]:
-    """The surfaces whose claims a session must have: none when it is over, since others may have
+    """The surfaces whose claims a session must have: none if it has ended, since others may have
     taken them."""
     return [] if row.phase == "expired" or row.sealed is not None else list(row.surfaces)
 
@@ -271,17 +272,17 @@ SURFACE_CLAIM = "surface:"  # + surface_name: the claim that belongs to an attac
 
 
 def _known(item: dict[str, Any]) -> dict[str, Any]:
-    """What this version knows of an item; a newer one may have written more."""
+    """The fields of an item that this version knows; a newer version may have written more."""
     return {name: value for name, value in item.items() if name in Pending.__struct_fields__}
 
 
 def waiting(row: Row) -> dict[str, Any]:
-    """The open items of a log that somebody can answer: none of one that was moved."""
+    """The open items of a log that can be answered: none if it was moved."""
     return row.pending if row.sealed is None else {}
 
 
 def pending_items(row: Row) -> list[Pending]:
-    """What waits for an answer in one log, oldest first."""
+    """The pending items of one log, oldest first."""
     items = [
         Pending(tenant=row.tenant, session=row.session, thread=row.thread, id=name, **_known(item))
         for name, item in waiting(row).items()

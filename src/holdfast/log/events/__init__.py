@@ -1,4 +1,5 @@
-"""The words of the log: keys, events, ids, and the payload of each kind. Knows no store."""
+"""The vocabulary of the log: keys, events, ids, and the payload of each kind. Independent of
+stores."""
 
 from .envelope import Appended, Event, Key, NewEvent, Scope, key, new_id, to_json
 from .payloads import (

@@ -1,7 +1,7 @@
 """Event data with every default written out.
 
-A log leaves out fields that have their default value; a reader who does not have the payload types
-(an HTTP client, `jq`) cannot know them. What leaves the library therefore passes `complete`.
+A log omits fields that have their default value; a reader without the payload types (an HTTP
+client, `jq`) cannot know them. So `complete` is applied to all data that leaves the library.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _ERASED = "erased"  # the only field of the data of an event that was erased
 
 
 class PayloadShape(NamedTuple):
-    """What a payload type has beside its required fields: the encoded default of each optional
-    field, and the shape of each field that holds other payloads, one or a list."""
+    """The optional fields of a payload type: the encoded default of each, and the shape of each
+    field that holds other payloads, one or a list."""
 
     defaults: dict[str, Raw]
     nested: dict[str, PayloadShape]
 
 
 def complete(event: Event) -> Event:
-    """The event with the defaults of its kind in its data. Fields that are there stay as they are,
-    unknown ones included; an erased event, or one of an unknown kind or version, is unchanged."""
+    """The event with the defaults of its kind in its data. Existing fields stay as they are,
+    including unknown ones; an erased event, or one of an unknown kind or version, is unchanged."""
     if event.kind not in KINDS or event.v != 1:
         return event
     data = _filled(event.data, shape_of(KINDS[event.kind]))
@@ -38,8 +38,8 @@ def complete(event: Event) -> Event:
 
 
 def compact(event: Event) -> Event:
-    """The event as a log keeps it, without the fields that have their default: what a fold takes
-    that counts bytes. Undoes `complete`."""
+    """The event as a log stores it, without the fields that have their default, for folds that
+    count bytes. Reverses `complete`."""
     if event.kind not in KINDS or event.v != 1:
         return event
     data = _emptied(event.data, shape_of(KINDS[event.kind]))

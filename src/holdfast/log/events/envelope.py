@@ -1,7 +1,7 @@
 """Keys, ids and the envelope of an event.
 
-An event is one fact. Its envelope is closed; whatever may grow is in `data`, one
-line of JSON text that is kept as it was given.
+An event is one fact. Its envelope is fixed; everything that may grow is in `data`, one line of JSON
+text that is stored unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 MASK48 = (1 << 48) - 1
 
-# Our own, so that a program that seeds `random` does not repeat ids; nor does a fork.
+# Our own generator, so that ids do not repeat in a program that seeds `random`, or after a fork.
 _random = Random()  # noqa: S311 - ids must be unique, not secret
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
@@ -60,7 +60,7 @@ def new_id() -> str:
 
 
 def to_json(value: Any) -> Raw:
-    """One line of JSON; refuses what JSON cannot hold instead of changing it."""
+    """One line of JSON; rejects values that JSON cannot represent instead of changing them."""
     try:
         if isinstance(value, Raw):
             return Raw(msgspec.json.format(bytes(value), indent=-1))
@@ -70,10 +70,10 @@ def to_json(value: Any) -> Raw:
         raise InvalidValue(
             field="data", problem=f"cannot be written as JSON ({error})", remedy="use JSON values"
         ) from error
-    # msgspec writes NaN and the infinities as null without a word.
+    # msgspec silently writes NaN and the infinities as null.
     if b"null" in text and _not_a_number(value):
         raise InvalidValue(
-            field="data", problem="holds NaN or infinity", remedy="use a string or null for them"
+            field="data", problem="contains NaN or infinity", remedy="use a string or null for them"
         )
     return Raw(text)
 
@@ -111,8 +111,8 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
         return cls(kind=kind, data=to_json({} if payload is None else payload), **rest)
 
     def numbered(self, seq: int, at: int) -> Event:
-        """The event as it stands in a log. A store asks for this once it knows the number: what
-        is to be kept may depend on it."""
+        """The event as stored in a log. A store calls this once it knows the number, because the
+        stored data may depend on it."""
         return Event(
             kind=self.kind,
             data=self.data,
@@ -133,7 +133,7 @@ class Event(NewEvent, frozen=True, kw_only=True, gc=False):
     at: int
 
     def payload(self, type: type[T]) -> T:
-        """The data decoded as `type`; fields that `type` does not know are passed over."""
+        """The data decoded as `type`; fields that `type` does not have are ignored."""
         return msgspec.json.decode(self.data, type=type)
 
     def json(self) -> Any:
@@ -142,7 +142,7 @@ class Event(NewEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Appended(Struct, frozen=True, gc=False):
-    """What an append did: a number per input event, known or new; how many were new."""
+    """The result of an append: a number per input event, known or new, and how many were new."""
 
     seqs: tuple[int, ...]
     head: int

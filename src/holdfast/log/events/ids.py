@@ -1,12 +1,12 @@
-"""Derived ids: the ids of events and pending items that follow from what they are about. Whoever
-writes the same thing twice uses the same id, so it is stored once."""
+"""Derived ids of events and pending items. Writing the same thing twice uses the same id, so it is
+stored once."""
 
 from __future__ import annotations
 
 import hashlib
 
-CHILD = "!sub"  # ends the id of the item by which a call waits for its sub-agent
-# What ids derived from another id begin with; more than one may stand in front.
+CHILD = "!sub"  # suffix of the item by which a call waits for its sub-agent
+# Prefixes of ids that are derived from another id; there may be more than one.
 DERIVED = (
     "in",
     "settle",
@@ -33,7 +33,7 @@ def settled_item(event: str) -> str:
 
 
 def vote_id(item: str, actor: str) -> str:
-    """The id of one person's vote on a pending item; of one length, however long the names are."""
+    """The id of one person's vote on a pending item; its length does not depend on the names."""
     return "vote:" + hashlib.sha256(f"{item}\n{actor}".encode()).hexdigest()[:32]
 
 
@@ -43,12 +43,12 @@ def done_id(call: str) -> str:
 
 
 def done_call(event: str) -> str:
-    """The tool call whose outcome the event with this id is."""
+    """The tool call whose outcome is the event with this id."""
     return event.removeprefix("done:")
 
 
 def nest_id(call: str) -> str:
-    """The id of the event that starts a call within a call."""
+    """The id of the event that starts a nested call."""
     return f"nest:{call}"
 
 
@@ -73,12 +73,12 @@ def began_id(thread: str) -> str:
 
 
 def grant_id(thread: str, number: int) -> str:
-    """The id of a grant that a sub-agent's thread takes over from its parent."""
+    """The id of a grant that a sub-agent's thread inherits from its parent."""
     return f"grant:{thread}:{number}"
 
 
 def reported_id(item: str) -> str:
-    """The id of the event that a sub-agent has answered the call that it works for."""
+    """The id of the event that records that a sub-agent has answered its call."""
     return f"reported:{item}"
 
 
@@ -88,12 +88,12 @@ def timer_id(seq: int) -> str:
 
 
 def again_id(thread: str, number: int) -> str:
-    """The id of an event with which a message is asked again in a new thread."""
+    """The id of an event that asks a message again in a new thread."""
     return f"again:{thread}:{number}"
 
 
 def notice_id(source: str, name: str) -> str:
-    """The id of a notification from a source: by its key, or by what it is about."""
+    """The id of a notification from a source: by its key, or by its subject."""
     return f"notice:{source}:{name}"
 
 
@@ -108,5 +108,5 @@ def is_child(item: str) -> bool:
 
 
 def child_call(item: str) -> str:
-    """The call that waits for its sub-agent by this item."""
+    """The call that waits for its sub-agent with this item."""
     return item.removesuffix(CHILD)

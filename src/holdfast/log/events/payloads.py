@@ -1,7 +1,7 @@
 """The payload of each kind of event.
 
-Once released, a kind keeps its meaning for ever; a field may be added with a default. `KINDS` at
-the end is the list, before it stand the namespaces that are reserved.
+Once released, a kind keeps its meaning forever; fields may be added with a default. `KINDS` at the
+end lists all kinds; the reserved namespaces are before it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from msgspec import Struct
 
 
 class Payload(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The base of all payloads."""
+    """The base class of all payloads."""
 
 
 class Call(Payload, frozen=True, kw_only=True):
-    """One tool call of a model's message. The id is ours; the provider's is `provider_id`.
-    `fingerprint` is that of the tool, its version and its schema, as they were then."""
+    """One tool call of a model's message. The id is Holdfast's; the provider's is `provider_id`.
+    `fingerprint` identifies the tool, its version and its schema at that time."""
 
     id: str
     name: str
@@ -82,7 +82,7 @@ class SessionReopened(Payload, frozen=True, kw_only=True):
 
 class ThreadCreated(Payload, frozen=True, kw_only=True):
     """With `item`, the thread is a sub-agent's: `call` in the parent's log waits for it as that
-    pending item. `approval` is what the parent's mode said about tools then."""
+    pending item. `approval` is the parent's setting for tools at that time."""
 
     agent: str | None = None
     title: str | None = None
@@ -105,7 +105,7 @@ class ThreadForked(Payload, frozen=True, kw_only=True):
 
 
 class ThreadReported(Payload, frozen=True, kw_only=True):
-    """What a sub-agent came to stands in its parent's log, as the answer to `item`."""
+    """The result of a sub-agent is in its parent's log, as the answer to `item`."""
 
     item: str
     due: int | None = None
@@ -146,9 +146,9 @@ class SurfaceDetached(Payload, frozen=True, kw_only=True):
 
 
 class MessageReceived(Payload, frozen=True, kw_only=True):
-    """`how` says what it does to a run that is going: wait for its end, join it at the next
-    safe point, or end it. The rest are wishes for the run that it starts; `output` is
-    the name and JSON Schema of the answer."""
+    """`how` says what the message does to an active run: wait for its end, join it at the next safe
+    point, or end it. The other fields are options for the run that it starts; `output` is the name
+    and JSON Schema of the answer."""
 
     text: str = ""
     parts: list[Any] = []
@@ -160,8 +160,8 @@ class MessageReceived(Payload, frozen=True, kw_only=True):
 
 
 class MessageCompleted(Payload, frozen=True, kw_only=True):
-    """`parts` are what only `model` can read again, exactly as it gave them; `reason` says
-    why it stopped."""
+    """`parts` holds data that only `model` can read again, unchanged; `reason` says why it
+    stopped."""
 
     text: str = ""
     parts: list[Any] = []
@@ -174,8 +174,8 @@ class MessageCompleted(Payload, frozen=True, kw_only=True):
 
 
 class MessageInterrupted(Payload, frozen=True, kw_only=True):
-    """What a person saw of an answer that broke off. `shown` says whether a model is to
-    read it: not where the same answer was begun again."""
+    """The part of an interrupted answer that a person saw. `shown` says whether a model reads it:
+    not if the same answer was started again."""
 
     text: str = ""
     reason: str | None = None
@@ -184,9 +184,9 @@ class MessageInterrupted(Payload, frozen=True, kw_only=True):
 
 
 class RunStarted(Payload, frozen=True, kw_only=True):
-    """`driver` is who drives; the rest are the wishes of the input that started the run,
-    `output` the number of the message that says how its answer is to look. `chain` counts
-    the runs before it, each of which sent the message that started the next."""
+    """`driver` is the driver; the other fields are options from the input that started the run.
+    `output` is the number of the message that defines the form of the answer. `chain` counts the
+    runs before it, each of which sent the message that started the next."""
 
     driver: str | None = None
     inputs: list[int] = []
@@ -207,8 +207,8 @@ class RunWaiting(Payload, frozen=True, kw_only=True):
 
 
 class RunFinished(Payload, frozen=True, kw_only=True):
-    """`code` names what ended a run that was not done; `error` says it in words. `stack` is
-    there only where the error policy shows it."""
+    """`code` names what ended a run early; `error` describes it. `stack` is present only if the
+    error policy shows it."""
 
     status: Literal["done", "failed", "aborted", "interrupted"] = "done"
     due: int | None = None
@@ -218,7 +218,7 @@ class RunFinished(Payload, frozen=True, kw_only=True):
 
 
 class AbortRequested(Payload, frozen=True, kw_only=True):
-    """`run` is the run that is meant; None is the one that is going."""
+    """`run` is the run to abort; None means the active one."""
 
     run: str | None = None
     reason: str | None = None
@@ -233,9 +233,9 @@ class ModelCalled(Payload, frozen=True, kw_only=True):
 
 
 class ToolStarted(Payload, frozen=True, kw_only=True):
-    """`key` is the tool's idempotency key, `by` what allowed the call, `arguments` those of
-    a person who changed them. `repeat` and `tell` say what is to be done if the outcome
-    never comes: start again, or tell the model; neither: ask a person."""
+    """`key` is the tool's idempotency key, `by` what allowed the call, `arguments` those of a
+    person who changed them. `repeat` and `tell` say what to do if the outcome is lost: start again,
+    or tell the model; otherwise ask a person."""
 
     call: str
     name: str
@@ -247,15 +247,15 @@ class ToolStarted(Payload, frozen=True, kw_only=True):
 
 
 class ToolNested(Payload, frozen=True, kw_only=True):
-    """A call that another call makes; the model sees only what the outer one returns."""
+    """A call made by another call; the model sees only the result of the outer one."""
 
     call: Call
     parent: str
 
 
 class ToolFinished(Payload, frozen=True, kw_only=True):
-    """`result` is what a program reads, and the model too unless `content` stands beside it.
-    `code` names what went wrong."""
+    """`result` is for programs, and also for the model unless `content` is present. `code` names
+    the failure."""
 
     call: str
     outcome: Literal["ok", "failed", "denied", "cancelled", "unknown"] = "ok"
@@ -273,8 +273,8 @@ class ProgressReported(Payload, frozen=True, kw_only=True):
 
 
 class PendingOpened(Payload, frozen=True, kw_only=True):
-    """`parked`: the call asked this itself, and goes on with the answer, whatever it is. `risk`
-    is how much harm a call could do: a hint. `approvals` is how many people must say yes."""
+    """`parked`: the call itself asked this, and continues with the answer, whatever it is. `risk`
+    is a hint at the harm that a call could do. `approvals` is how many people must approve."""
 
     id: str
     what: Literal["approval", "question", "plan", "access", "external"]
@@ -289,7 +289,7 @@ class PendingOpened(Payload, frozen=True, kw_only=True):
 
 
 class PendingVoted(Payload, frozen=True, kw_only=True):
-    """The event's actor, one of several who must, said yes."""
+    """The event's actor approved, as one of several required approvals."""
 
     id: str
     reason: str | None = None
@@ -311,15 +311,15 @@ class PendingWarned(Payload, frozen=True, kw_only=True):
 
 
 class PendingExtended(Payload, frozen=True, kw_only=True):
-    """The item expires at another time; None is never."""
+    """The item expires at another time; None means never."""
 
     id: str
     expires: int | None = None
 
 
 class QueueChanged(Payload, frozen=True, kw_only=True):
-    """The queue of inputs by their numbers: which leave it, in which order the rest stand,
-    and which texts are to be read instead."""
+    """Changes of the input queue, by number: which inputs leave it, the order of the rest, and
+    replaced texts."""
 
     remove: list[int] = []
     order: list[int] = []
@@ -327,7 +327,7 @@ class QueueChanged(Payload, frozen=True, kw_only=True):
 
 
 class ModeChanged(Payload, frozen=True, kw_only=True):
-    """`left` is the mode that it was before."""
+    """`left` is the previous mode."""
 
     mode: str
     left: str | None = None
@@ -335,15 +335,15 @@ class ModeChanged(Payload, frozen=True, kw_only=True):
 
 
 class ModelChanged(Payload, frozen=True, kw_only=True):
-    """The thread's own choice of a model; None lifts it. It is remembered for a mode: `mode`,
-    or without that the one that is current."""
+    """The thread's own choice of a model; None removes it. It is remembered for a mode: `mode`, or
+    otherwise the current one."""
 
     model: str | None = None
     mode: str | None = None
 
 
 class StateChanged(Payload, frozen=True, kw_only=True):
-    """The user state: all of it replaced, or some entries set and dropped."""
+    """The user state: replaced as a whole, or some entries set and dropped."""
 
     set: dict[str, Any] = {}
     drop: list[str] = []
@@ -351,14 +351,14 @@ class StateChanged(Payload, frozen=True, kw_only=True):
 
 
 class PermissionChanged(Payload, frozen=True, kw_only=True):
-    """Rules of the whole session, by tool and by category of tools; None takes one away."""
+    """Rules for the whole session, by tool and by category of tools; None removes one."""
 
     tools: dict[str, Literal["allow", "ask", "deny"] | None] = {}
     categories: dict[str, Literal["allow", "ask", "deny"] | None] = {}
 
 
 class GrantGiven(Payload, frozen=True, kw_only=True):
-    """No more asking about this tool, or this category of tools, as long as `driver` drives."""
+    """Allows this tool, or this category of tools, without asking, while `driver` drives."""
 
     driver: str
     tool: str | None = None
@@ -366,14 +366,14 @@ class GrantGiven(Payload, frozen=True, kw_only=True):
 
 
 class GrantRevoked(Payload, frozen=True, kw_only=True):
-    """One of them is asked about again; without a name, all."""
+    """Revokes a grant; without a name, all grants."""
 
     tool: str | None = None
     category: str | None = None
 
 
 class Task(Payload, frozen=True, kw_only=True):
-    """One thing to do, in the imperative, and while it is being done (`active`)."""
+    """One task, in the imperative, and its wording while it is in progress (`active`)."""
 
     id: str
     content: str
@@ -382,13 +382,13 @@ class Task(Payload, frozen=True, kw_only=True):
 
 
 class TaskChanged(Payload, frozen=True, kw_only=True):
-    """All tasks of the thread, as they are now."""
+    """The current list of all tasks of the thread."""
 
     tasks: list[Task] = []
 
 
 class ContextBuilt(Payload, frozen=True, kw_only=True):
-    """What a model is shown beside the conversation, when it is not what it was before."""
+    """Changed context that a model sees in addition to the conversation."""
 
     hash: str
     mode: str | None = None
@@ -398,7 +398,7 @@ class ContextBuilt(Payload, frozen=True, kw_only=True):
 
 
 class ContextAdded(Payload, frozen=True, kw_only=True):
-    """Something to be shown to the model: from when (`on`, an event kind), for how long."""
+    """Context for the model: from when (`on`, an event kind) and for how long."""
 
     id: str
     content: str
@@ -414,8 +414,8 @@ class ContextRemoved(Payload, frozen=True, kw_only=True):
 
 
 class CompactionMade(Payload, frozen=True, kw_only=True):
-    """From here on a model reads `summary` in place of the events up to `upto`, but for the
-    messages in `carry`, which a later run took up. `tokens` and `turns` count what it reads."""
+    """From here on a model reads `summary` in place of the events up to `upto`, except for the
+    messages in `carry`, which a later run handled. `tokens` and `turns` count what it reads."""
 
     upto: int
     carry: list[int] = []
@@ -443,7 +443,7 @@ class TimerFired(Payload, frozen=True, kw_only=True):
 
 
 class TimerPlanned(Payload, frozen=True, kw_only=True):
-    """When a driver has to look at the log again; None: when something comes."""
+    """When a driver must look at the log again; None: when something arrives."""
 
     due: int | None = None
 
@@ -461,11 +461,11 @@ class CheckpointDropped(Payload, frozen=True, kw_only=True):
     id: str
 
 
-# The first words of event kinds that programs may not use for their own. The list is closed: a
-# later version adds kinds, and each begins with one of these, so that no kind of a program's own
-# ever becomes ours. A process that meets an unknown kind of the core would drive past what a
-# newer version meant by it, so it does not drive; an unknown kind of an adapter, or of any
-# other namespace, never stops it.
+# Reserved first words of event kinds, which programs may not use for their own. The list is closed:
+# a later version adds kinds, and each begins with one of these, so that a program's own kind never
+# becomes one of Holdfast's. A process that meets an unknown core kind does not drive, because a
+# newer version may mean something by it; an unknown kind of an adapter, or of any other namespace,
+# never stops it.
 CORE_NAMESPACES = frozenset(
     {
         *("abort", "checkpoint", "compaction", "context", "grant", "label", "message"),

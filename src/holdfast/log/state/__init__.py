@@ -1,7 +1,7 @@
 """State: what the events of one log add up to. Pure, and bounded however long the log is.
 
-`fold` reads no clock and does no I/O, so every process that has read the same events holds the
-same state. The transcript is no part of it.
+`fold` reads no clock and does no I/O, so every process that has read the same events has the same
+state. The transcript is not part of it.
 """
 
 from .fold import fold

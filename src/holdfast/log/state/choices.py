@@ -1,6 +1,5 @@
-"""What stands beside the runs: mode and model, user state, permissions, tasks, contexts, the
-window, timers, checkpoints: a step of the fold each.
-"""
+"""Fold steps for settings: mode and model, user state, permissions, tasks, contexts, the window,
+timers and checkpoints."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def _state_changed(work: StateDraft, event: Event, p: ev.StateChanged | None) ->
         return
     data = {} if p.replace else {k: v for k, v in work.data.items() if k not in p.drop}
     data.update(p.set)
-    if len(msgspec.json.encode(data)) <= LIMITS.map_bytes:  # the verb refuses what is larger
+    if len(msgspec.json.encode(data)) <= LIMITS.map_bytes:  # the verb rejects larger ones
         work.data = data
 
 
@@ -54,7 +53,7 @@ def _merged(known: dict[str, str], changes: Mapping[str, str | None]) -> dict[st
     for name, rule in changes.items():
         if rule is None:
             after.pop(name, None)
-        elif name in after or len(after) < LIMITS.map_entries:  # no rule that stands is dropped
+        elif name in after or len(after) < LIMITS.map_entries:  # no active rule is dropped
             after[name] = rule
     return after
 

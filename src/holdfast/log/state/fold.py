@@ -1,7 +1,6 @@
 """The fold: events to state. Pure: reads no clock, does no I/O.
 
-What each kind of event changes is a step, in the module of its matter; a kind without one changes
-nothing but the head.
+Each kind of event has a step, in the module of its topic; a kind without one changes only the head.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ STEPS: dict[str, Step] = {**life.STEPS, **runs.STEPS, **choices.STEPS}
 
 
 def fold(events: Iterable[Event], start: State | None = None) -> State:
-    """The state after `events`, which follow those of `start`; what `start` has seen is
-    passed over. Never raises for what an event holds."""
+    """The state after `events`, which follow those of `start`; events that `start` already includes
+    are skipped. Never raises for the content of an event."""
     work = StateDraft(start or State())
     for event in events:
         if event.seq > work.head:

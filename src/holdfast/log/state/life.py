@@ -1,4 +1,4 @@
-"""The life of a session and its threads, and how they are set up: a step of the fold each."""
+"""Fold steps for the life of a session and its threads, and their settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _thread_forked(work: StateDraft, event: Event, p: ev.ThreadForked | None) ->
         work.sub = Sub(p.agent, p.parent, p.item, forked=True, approval=p.approval)
     elif work.sub is not None:
         work.sub = replace(work.sub, item=None)
-    # As in the row of a fork: nothing of the parent's is open in it or spent by it.
+    # As in the row of a fork: nothing of the parent is open or counted in it.
     work.run, work.abort, work.due, work.queue = None, None, None, ()
     work.calls, work.pending, work.usage, work.timers = {}, {}, {}, {}
     work.total, work.cost, work.driven = 0, None, 0
@@ -59,7 +59,7 @@ def _metadata_changed(work: StateDraft, event: Event, p: ev.MetadataChanged | No
 def _set_up(work: StateDraft, entries: dict[str, Any], drop: Sequence[str] = ()) -> None:
     kept = {name: value for name, value in work.settings.items() if name not in drop}
     kept.update(entries)
-    # The row refuses more than this, but that of a fork does not count what it inherited.
+    # The row rejects more than this, but a fork's row does not count what it inherited.
     if len(kept) <= LIMITS.map_entries and len(msgspec.json.encode(kept)) <= LIMITS.map_bytes:
         work.settings = kept
 

@@ -1,8 +1,8 @@
-"""Messages, runs, calls, and what waits: a step of the fold each.
+"""Fold steps for messages, runs, calls and pending items.
 
-A payload is None where it was erased or cannot be read. What the envelope still says (the kind,
-the run, the ids behind `done:` and `settle:`) counts even then, so that an erasure neither opens
-again what was closed nor repeats what was begun.
+A payload is None if it was erased or cannot be read. The envelope (the kind, the run, the ids after
+`done:` and `settle:`) counts even then, so that an erasure neither reopens what was closed nor
+repeats what was started.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _message_received(work: StateDraft, event: Event, p: ev.MessageReceived | No
     work.queue = (queued, *work.queue) if first else (*work.queue, queued)
     if first and work.run is not None and work.run.open:
         work.abort = event.seq
-    # In a log that nobody has ever driven no run takes them up: then the oldest go.
+    # In a log that never had a driver, no run handles them: then the oldest are dropped.
     if work.run is None:
         work.queue = work.queue[-QUEUED:]
 
@@ -81,7 +81,7 @@ def _message_interrupted(work: StateDraft, event: Event, p: ev.MessageInterrupte
 def _open_calls(work: StateDraft, event: Event, calls: list[ev.Call]) -> None:
     for call in calls[:OPEN_CALLS]:
         work.calls.setdefault(call.id, OpenCall(call.name, event.seq, "proposed", event.seq))
-    # In a log that nobody drives outcomes may never come: then the oldest calls go.
+    # In a log without a driver, outcomes may never come: then the oldest calls are dropped.
     while len(work.calls) > OPEN_CALLS:
         del work.calls[next(iter(work.calls))]
     left = len(calls) - OPEN_CALLS
@@ -105,7 +105,7 @@ def _run_started(work: StateDraft, event: Event, p: ev.RunStarted | None) -> Non
     )
     work.abort = work.excess = None
     work.driven_by(p.driver)
-    # A driver that does not name its inputs takes all that are there.
+    # A driver that does not name its inputs takes all of them.
     work.take(p.inputs or [q.seq for q in work.queue])
     work.window = replace(work.window, turns=work.window.turns + 1)
 
@@ -113,7 +113,7 @@ def _run_started(work: StateDraft, event: Event, p: ev.RunStarted | None) -> Non
 def _run_resumed(work: StateDraft, event: Event, p: ev.RunResumed | None) -> None:
     if (run := work.run) is not None and run.open:
         lost = run.crashes + (run.status == "running")
-        # Its last driver was lost after its last event: since then nobody has driven it.
+        # Its last driver was lost after its last event: it had no driver since.
         driven = max(0, work.driven - run.since) if run.status == "running" else 0
         spent = run.spent + driven
         driver = p.driver if p else None
@@ -153,7 +153,7 @@ def _model_called(work: StateDraft, event: Event, p: ev.ModelCalled | None) -> N
 
 
 def _tool_started(work: StateDraft, event: Event, p: ev.ToolStarted | None) -> None:
-    # Which one was erased: any open call may have acted, but for those that were kept back.
+    # Which one was erased: any open call may have acted, except those that were held back.
     able = [id for id, call in work.calls.items() if call.status not in ("waiting", "denied")]
     more = {"repeat": p.repeat, "tell": p.tell} if p else {"repeat": False}
     for id in able if p is None else [p.call]:
@@ -213,8 +213,8 @@ def _pending_settled(work: StateDraft, event: Event, p: ev.PendingSettled | None
         return
     if item.call not in work.calls or work.calls[item.call].status != "waiting":
         return
-    # Never a yes that cannot be read, or that too few said, nor one while something else is asked;
-    # the first no stays.
+    # An approval never counts if it is unreadable, has too few votes, or while another question is
+    # open; the first denial stays.
     outcome: CallStatus = "abandoned" if p is None else p.outcome
     if outcome == "approved" and item.approvals > max(1, len(item.voters)):
         outcome = "abandoned"
@@ -225,7 +225,7 @@ def _pending_settled(work: StateDraft, event: Event, p: ev.PendingSettled | None
 
 
 def _answered_early(work: StateDraft, event: Event, id: str, p: ev.PendingSettled | None) -> None:
-    """A sub-agent may have ended before its call has come to wait for it."""
+    """A sub-agent may have ended before its call began to wait for it."""
     call = ids.child_call(id)
     if call != id and call in work.calls and work.calls[call].status == "started":
         outcome: CallStatus = "abandoned" if p is None else p.outcome

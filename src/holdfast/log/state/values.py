@@ -1,5 +1,5 @@
-"""What a state is made of: plain, bounded values. They keep numbers and names, never texts: a text
-is in the event whose number stands here."""
+"""The parts of a state: plain, bounded values. They hold numbers and names, never texts: a text is
+in the event with that number."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from .. import events as ev
 
-VERSION = "5"  # of this fold; snapshots made by another one are not used
+VERSION = "5"  # of this fold; snapshots of another version are not used
 
-OPEN_CALLS = 256  # that are kept one by one; what a message holds beyond them is `Excess`
+OPEN_CALLS = 256  # calls that are tracked one by one; the rest of a message is `Excess`
 QUEUED = 256  # a driver takes far fewer; see _message_received
 ENTRIES = 100  # timers, contexts, checkpoints and changed files that are kept, each
 OPERATIONS = 10  # on one file that are kept
@@ -20,8 +20,8 @@ FINAL = "final_result"  # the tool whose call is the answer of a run that wants 
 
 CallStatus: TypeAlias = Literal[
     "proposed",
-    "waiting",  # for an item that is pending
-    "approved",  # this and what follows: how that item was settled
+    "waiting",  # for a pending item
+    "approved",  # this and the following: how that item was settled
     "denied",
     "answered",
     "expired",
@@ -32,11 +32,11 @@ CallStatus: TypeAlias = Literal[
 
 
 class Run(Struct, frozen=True, omit_defaults=True):
-    """The latest run; `id` is None for a driver that does not name its runs. `seq` and `at`
-    are those of its start, `steps` counts model calls, `crashes` drivers that were lost
-    since the last step that succeeded, `spent` the ms that it was driven until `since`,
-    when it was taken up last; what a driver did after its last event is not known, and is not
-    counted. `answered`: its last message calls nothing."""
+    """The latest run; `id` is None for a driver that does not name its runs. `seq` and `at` are
+    those of its start, `steps` counts model calls, `crashes` counts drivers lost since the last
+    successful step. `spent` is the time in ms that it was driven until `since`, when it was last
+    resumed; what a driver did after its last event is unknown and not counted. `answered`: its last
+    message has no calls."""
 
     id: str | None
     status: Literal["running", "waiting", "done", "failed", "aborted", "interrupted"]
@@ -62,10 +62,10 @@ class Run(Struct, frozen=True, omit_defaults=True):
 
 
 class OpenCall(Struct, frozen=True, omit_defaults=True):
-    """A tool call without an outcome: its message is event `seq`, its status came with
-    event `since`, and `started` is the event that told of the latest start, if any did.
-    `item` is the pending item that decided on it, `parent` the call that made it. One that
-    is `parked` asked something itself; `answer` is the event with the latest answer."""
+    """A tool call without an outcome: its message is event `seq`, its status came with event
+    `since`, and `started` is the event of the latest start, if any. `item` is the pending item that
+    decided on it, `parent` the call that made it. A `parked` call asked something itself; `answer`
+    is the event with the latest answer."""
 
     name: str
     seq: int
@@ -81,16 +81,16 @@ class OpenCall(Struct, frozen=True, omit_defaults=True):
 
 
 class Excess(Struct, frozen=True):
-    """The calls at the end of message `seq` that are not kept one by one, since it holds more
-    than `OPEN_CALLS`: the last `left` of them have no outcome yet."""
+    """The calls at the end of message `seq` that are not tracked one by one, since it has more than
+    `OPEN_CALLS`: the last `left` of them have no outcome yet."""
 
     seq: int
     left: int
 
 
 class OpenItem(Struct, frozen=True, omit_defaults=True):
-    """Something that waits for an answer; its wording is in event `seq`. `voters` are those who
-    said yes, where `approvals` must."""
+    """A pending item; its wording is in event `seq`. `voters` are those who approved; `approvals`
+    is how many must."""
 
     what: str
     seq: int
@@ -103,8 +103,8 @@ class OpenItem(Struct, frozen=True, omit_defaults=True):
 
 
 class QueuedInput(Struct, frozen=True, omit_defaults=True):
-    """A message that no run has taken up; `text` is the event that changed its words, `run`
-    the run that sent it."""
+    """A message that no run has handled yet; `text` is the event that changed its text, `run` the
+    run that sent it."""
 
     seq: int
     how: Literal["queue", "steer", "interrupt"] = "queue"
@@ -113,7 +113,7 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
 
 
 class Shown(Struct, frozen=True, omit_defaults=True):
-    """Something that is added to what the model is shown; its words are in event `seq`."""
+    """Context that is added for the model; its text is in event `seq`."""
 
     seq: int
     scope: str
@@ -130,7 +130,7 @@ class Rules(Struct, frozen=True, omit_defaults=True):
 
 
 class Grants(Struct, frozen=True, omit_defaults=True):
-    """What is not asked about, as long as `driver` drives."""
+    """What is allowed without asking, while `driver` drives."""
 
     driver: str | None = None
     tools: tuple[str, ...] = ()
@@ -138,9 +138,9 @@ class Grants(Struct, frozen=True, omit_defaults=True):
 
 
 class Sub(Struct, frozen=True, omit_defaults=True):
-    """Whose thread this is, if it is a sub-agent's: `item` in the log of thread `parent` waits
-    for it, until it has `reported`; None in a fork of it, for which nobody waits. `forked` is
-    one that began as a copy of its parent."""
+    """The parent of a sub-agent's thread: `item` in the log of thread `parent` waits for it, until
+    it has `reported`; None in a fork of it, which has no waiting parent. `forked`: it began as a
+    copy of its parent."""
 
     agent: str
     parent: str
@@ -151,22 +151,22 @@ class Sub(Struct, frozen=True, omit_defaults=True):
 
 
 class Timer(Struct, frozen=True):
-    """A message to come at `at` (ms); its words are in event `seq`."""
+    """A message that is due at `at` (ms); its text is in event `seq`."""
 
     seq: int
     at: int
 
 
 class FileChanges(Struct, frozen=True, omit_defaults=True):
-    """A file that tools changed: what they did to it, oldest first, and when (ms) first."""
+    """A file that tools changed: the changes, oldest first, and when (ms) the first was made."""
 
     operations: tuple[str, ...]
     at: int
 
 
 class Window(Struct, frozen=True, omit_defaults=True):
-    """What a model reads of the conversation: what follows event `upto`, about so many
-    tokens and turns; event `seq` has the summary of what came before."""
+    """What a model reads of the conversation: what follows event `upto`, with estimated tokens and
+    turns; event `seq` has the summary of the part before."""
 
     upto: int = 0
     seq: int | None = None
@@ -175,12 +175,12 @@ class Window(Struct, frozen=True, omit_defaults=True):
 
 
 class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is so after event `head`. Open calls and pending items stand under their ids,
-    oldest first. `due` is when a driver has to look, as the row says it. `models` are the
-    models chosen in each mode, "" being the one that the log begins in; `model` is the latest
-    choice. `settings` are the metadata of the log. `abort` is the event that wants the run to
-    end, `driven` the time (ms) of the latest event of its driver. `too_new` is the first event
-    that this version does not understand: as long as it is set, do not drive."""
+    """The state after event `head`. Open calls and pending items are listed by id, oldest first.
+    `due` is when a driver must look, as in the row. `models` are the models chosen in each mode,
+    with "" for the initial mode; `model` is the latest choice. `settings` are the metadata of the
+    log. `abort` is the event that requests the end of the run, `driven` the time (ms) of the latest
+    event of its driver. `too_new` is the first event that this version does not understand: while
+    it is set, do not drive."""
 
     head: int = 0
     run: Run | None = None
@@ -215,23 +215,23 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def active(self) -> Run | None:
-        """The run that is going, or waits."""
+        """The run that is active or waits."""
         return self.run if self.run is not None and self.run.open else None
 
     def next_model(
         self, mode: str | None, own: str | None, default: str | None, run: str | None = None
     ) -> str | None:
         """The model of the next call: the run's, the one chosen in this mode, the mode's own, the
-        latest choice in any mode, the default."""
+        latest choice in any mode, or the default."""
         chosen = self.models.get("" if self.mode is None else mode or "")
         return run or chosen or own or self.model or default or None
 
     @property
     def owes(self) -> bool:
-        """Whether the parent of this thread is yet to be told what came of it."""
+        """Whether the parent of this thread has not received its result yet."""
         return self.sub is not None and self.sub.item is not None and not self.sub.reported
 
     @property
     def safe(self) -> bool:
-        """Whether nothing is open here: a place to fork at, or to begin a window."""
+        """Whether nothing is open here: a point to fork at, or to begin a window."""
         return not (self.active or self.calls or self.pending)

@@ -1,4 +1,4 @@
-"""The state while it is folded, and what the steps of the fold do to it."""
+"""The mutable state during a fold, and its helpers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .values import CallStatus, Grants, State
 
 
 class StateDraft:
-    """A state that may change: one copy per fold instead of one per event."""
+    """A mutable state: one copy per fold instead of one per event."""
 
     def __init__(self, start: State) -> None:
         self.head, self.too_new, self.expired = start.head, start.too_new, start.expired
@@ -39,12 +39,12 @@ class StateDraft:
             self.calls[call] = replace(self.calls[call], **changes)
 
     def amend(self, **changes: Any) -> None:
-        """Change the run that is going."""
+        """Change the active run."""
         if self.run is not None and self.run.open:
             self.run = replace(self.run, **changes)
 
     def driven_by(self, driver: str | None) -> None:
-        """Grants hold for the driver that they were given to."""
+        """Grants are valid for the driver that they were given to."""
         if driver != self.grants.driver:
             self.grants = Grants()
 

@@ -1,8 +1,8 @@
-"""Every vendor's models, through pydantic-ai's model classes.
+"""Models of every vendor, through pydantic-ai's model classes.
 
-They are asked for one streamed call at a time; their agents, tools and retries are not used.
-This module is light: pydantic-ai itself, and the vendor's package, are imported in a thread
-when a model is first called.
+They are used for single streamed calls; pydantic-ai's agents, tools and retries are not used.
+This module is light: pydantic-ai and the vendor's package are imported in a thread when a model is
+first called.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 PACKAGE = "pydantic_ai"
 
-# The vendors that pydantic-ai knows, so that others are refused without importing it.
+# The vendors that pydantic-ai knows, so that others are rejected without importing it.
 KINDS = frozenset(
     """
     alibaba anthropic azure azure-responses bedrock bedrock-mantle cerebras cohere crusoe deepseek
@@ -36,13 +37,13 @@ KINDS = frozenset(
 
 
 def installed() -> bool:
-    """Whether pydantic-ai is there; it is not imported."""
+    """Whether pydantic-ai is installed; does not import it."""
     return find_spec(PACKAGE) is not None
 
 
 def knows(kind: str) -> bool:
-    """Whether pydantic-ai has a vendor of this name: one in our list, or, in a later version,
-    one that has a module of its own."""
+    """Whether pydantic-ai has a vendor of this name: one in `KINDS` or, in a later version of
+    pydantic-ai, one with its own provider module."""
     if kind in KINDS:
         return True
     found = find_spec(PACKAGE)
@@ -54,13 +55,13 @@ def knows(kind: str) -> bool:
 
 
 class PydanticAIProvider:
-    """The models of one vendor: those that pydantic-ai knows under `kind`, which is the
-    namespace unless it is given (`openai`, `openai-chat`, `anthropic`, `google`, `groq` …).
+    """The models of one vendor. `kind` is pydantic-ai's name for it (`openai`, `openai-chat`,
+    `anthropic`, `google`, `groq` …); the default is the namespace.
 
-    Without `api_key` and `base_url` the vendor's own environment variables count. `settings`
+    Without `api_key` and `base_url` the vendor's own environment variables apply. `settings`
     are pydantic-ai's model settings, for every call. `timeout` is how many seconds the vendor
-    may be silent. `http_client` stays its owner's to close; `aclose` closes all else, and the
-    next call opens it again. To be used on one event loop at a time.
+    may send nothing. The caller closes `http_client`; `aclose` closes everything else, and the
+    next call opens it again. Use a provider on one event loop at a time.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class PydanticAIProvider:
         http_client: Any = None,
     ) -> None:
         if timeout <= 0:
-            raise InvalidValue(field="timeout", problem=f"is {timeout}", remedy="give seconds")
+            raise InvalidValue(field="timeout", problem=f"is {timeout}", remedy="pass more than 0")
         self.namespace = namespace
         self.names = names
         self.kind = kind or namespace
@@ -91,13 +92,13 @@ class PydanticAIProvider:
         return f"PydanticAIProvider({self.namespace!r})"
 
     def model(self, name: str) -> PydanticAIModel:
-        """The model of this name. Opens nothing, and does not ask whether it exists."""
+        """The model of this name. Opens no connection and does not check that it exists."""
         if not installed():
             raise MissingExtra(extra="models", needed_for=f"{self.namespace}/{name}")
         return PydanticAIModel(self, name)
 
     async def connection(self, name: str) -> VendorConnection:
-        """What calls go through on this event loop; `name` is the model that needs it."""
+        """The vendor's connection for this event loop; `name` is the model that needs it."""
         loop = asyncio.get_running_loop()
         connection = self._connection
         if connection is None or connection.loop is not loop:
@@ -108,7 +109,7 @@ class PydanticAIProvider:
     def _connect(self, name: str, loop: asyncio.AbstractEventLoop) -> VendorConnection:
         ref = f"{self.namespace}/{name}"
         try:
-            from .calls import connect  # noqa: PLC0415 - brings pydantic-ai, so only when used
+            connect = import_module(f"{__name__}.calls").connect  # imports pydantic-ai
         except ImportError as error:
             raise MissingExtra(extra="models", needed_for=ref) from error
         with self._lock:
@@ -124,7 +125,7 @@ class PydanticAIProvider:
 
 
 class PydanticAIModel:
-    """One model of a vendor. Nothing is retried here, so that the harness alone decides."""
+    """One model of a vendor. It retries nothing: the harness decides about retries."""
 
     def __init__(self, provider: PydanticAIProvider, name: str) -> None:
         self.ref = f"{provider.namespace}/{name}"
@@ -146,5 +147,5 @@ class PydanticAIModel:
 
 
 def provider(namespace: str) -> PydanticAIProvider:
-    """The vendor of this name, with its key from the environment."""
+    """The provider for the vendor of this name, with the API key from the environment."""
     return PydanticAIProvider(namespace)

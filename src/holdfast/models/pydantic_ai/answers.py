@@ -1,7 +1,7 @@
-"""A vendor's stream in the words of the port.
+"""Converts a vendor's stream into the chunks of the port.
 
-Text and reasoning go on at once. Calls wait for the end of the stream, since vendors may
-interleave them, and a call of a stream that was cut must never be seen.
+Text and reasoning are passed on at once. Calls wait for the end of the stream, since vendors may
+interleave them, and a call from an interrupted stream must never be seen.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ REASONS: dict[str | None, Reason] = {
     "content_filter": "filtered",
     "tool_call": "calls",
 }
-MADE_UP = "pyd_ai_"  # how pydantic-ai begins the id of a call that the vendor gave none
+MADE_UP = "pyd_ai_"  # prefix of the ids that pydantic-ai generates for calls without a vendor's id
 
 
 class VendorAnswer:
-    """One answer as it comes in."""
+    """One answer while it is received."""
 
     def __init__(self, ref: str) -> None:
         self._ref = ref
         self._text: list[str] = []
 
     def heard(self, event: Any) -> Iterator[Chunk]:
-        """What an event of the stream adds to the answer."""
+        """The chunks that an event of the stream adds to the answer."""
         if isinstance(event, PartStartEvent):
             if isinstance(event.part, TextPart) and event.part.content:
                 yield self._said(event.part.content)
@@ -64,11 +64,11 @@ class VendorAnswer:
         return TextChunk(text)
 
     def ending(self, stream: StreamedResponse) -> list[Chunk]:
-        """The calls, what is bound to the model, and the end; refuses a stream that was cut."""
+        """The calls, the data bound to the model, and the end; rejects an interrupted stream."""
         if _was_cut(stream):
             raise ModelUnavailable(model=self._ref, problem="the answer was cut short")
         if stream.finish_reason == "error":
-            raise ModelUnavailable(model=self._ref, problem="the provider broke the answer off")
+            raise ModelUnavailable(model=self._ref, problem="the provider interrupted the answer")
         response = stream.get()
         calls = [_call(part) for part in response.parts if isinstance(part, ToolCallPart)]
         bound = layout(response, "".join(self._text))
@@ -83,8 +83,8 @@ class VendorAnswer:
 
 
 def _was_cut(stream: StreamedResponse) -> bool:
-    """Whether the vendor never said why the model stopped. For OpenAI's chat protocol
-    pydantic-ai makes a reason up, so there only the vendor's own word counts."""
+    """Whether the vendor never said why the model stopped. For OpenAI's chat protocol pydantic-ai
+    invents a reason, so there only the vendor's own value counts."""
     told = (stream.provider_details or {}).get("finish_reason") is not None
     if stream.state == "incomplete":
         return True

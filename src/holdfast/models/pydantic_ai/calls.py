@@ -1,6 +1,6 @@
-"""One call of a vendor's model: opening it, reading it, and saying why it failed.
+"""One call of a vendor's model: opening it, reading it, and reporting why it failed.
 
-Brings pydantic-ai with it, so it is imported only when a model is called.
+Imports pydantic-ai, so this module is imported only when a model is called.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .answers import VendorAnswer
 from .failures import while_asking, while_reading
 from .prompts import messages, parameters
 
-VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")  # of the environment
-EXTRA = ("openai", "anthropic", "google")  # what the extra `models` brings
+VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")  # an environment variable
+EXTRA = ("openai", "anthropic", "google")  # packages of the extra `models`
 
-# Google's client forgets to hang up, so we keep hold of the responses of the call at hand.
+# Google's client does not close its connections, so we keep the responses of the current call.
 GOOGLE = ("google", "google-cloud")
 _responses: ContextVar[list[Any] | None] = ContextVar("_responses", default=None)
 
@@ -64,8 +64,8 @@ class VendorConnection:
     async def stream(
         self, ref: str, name: str, call: ModelCall, settings: Mapping[str, Any]
     ) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one call. Every failure is a `ModelError`, and a stream that ends before
-        the vendor said why it stopped is one too."""
+        """The chunks of one call. Every failure is a `ModelError`, including a stream that ends
+        before the vendor said why it stopped."""
         async with AsyncExitStack() as stack:
             with while_asking(ref):
                 model = self._model(name)
@@ -109,18 +109,20 @@ def connect(
         infer_model(f"{kind}:{ref.partition('/')[2]}", lambda _: provider)
     except ImportError as error:
         raise _missing(ref, kind) from error
-    except UserError as error:  # a key that is missing, and the variable that it could be in
+    except UserError as error:  # a missing key, and the variable that could hold it
         raise _unset(ref, kind, str(error)) from error
     except Exception as error:
-        problem = f"the provider {kind!r} cannot be made with {' and '.join(options) or 'nothing'}"
+        problem = (
+            f"the provider {kind!r} cannot be created with {' and '.join(options) or 'no options'}"
+        )
         remedy = f"check the environment variables for {kind!r}, or {_way(kind)}"
         raise ModelError(model=ref, problem=problem, remedy=remedy) from error
     return VendorConnection(kind, provider, loop, client)
 
 
 def _unset(ref: str, kind: str, said: str) -> ModelError:
-    """What a vendor's client lacks, from pydantic-ai's words; of these users read only the names of
-    variables."""
+    """The remedy for a vendor's client that lacks a setting, from pydantic-ai's message, of which
+    only the names of variables are shown."""
     way, problem = _way(kind), said.partition(". ")[0]
     if names := list(dict.fromkeys(VARIABLE.findall(said))):
         way, problem = f"set {' and '.join(names)}, or {way}", "the key or the address is missing"
@@ -128,7 +130,7 @@ def _unset(ref: str, kind: str, said: str) -> ModelError:
 
 
 def _way(kind: str) -> str:
-    """How a program gives a vendor's client what it needs."""
+    """How a program configures a vendor's client."""
     return f"pass providers=[PydanticAIProvider({kind!r}, api_key=…)]"
 
 
@@ -160,7 +162,7 @@ async def _ask(
 ) -> StreamedResponse:
     wanted = {**settings, "max_retries": 0}
     if call.output is not None and call.tools:
-        wanted["tool_choice"] = "none"  # of the ordinary tools: the output is what is left
+        wanted["tool_choice"] = "none"  # among the ordinary tools: only the output tool is left
     sent = {k: v for k, v in wanted.items() if k not in model.unsupported_settings}
     prompt = messages(call, model.profile.get("tool_call_id_length"))
     asked = model.request_stream(prompt, cast(ModelSettings, sent), parameters(call))
@@ -176,7 +178,7 @@ async def _ask(
 
 
 async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
-    """End the vendor's work on an answer that nobody waits for; nothing if it is whole."""
+    """Stop the vendor's work on an answer that is no longer needed; no effect if it is complete."""
     with suppress(Exception):  # some cannot, and then the connection just closes
         await stream.cancel()
     for response in responses:
@@ -184,7 +186,7 @@ async def _hang_up(stream: StreamedResponse, responses: list[Any]) -> None:
 
 
 def _silence(model: Model[Any], settings: Mapping[str, Any]) -> float | None:
-    """How long to wait for a chunk, where the vendor's client does not see to it itself."""
+    """How long to wait for a chunk, if the vendor's client has no timeout of its own."""
     if "timeout" not in model.unsupported_settings:
         return None
     return cast(float, settings["timeout"])

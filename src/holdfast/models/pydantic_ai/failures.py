@@ -1,5 +1,5 @@
-"""Why a vendor's call failed, in our words. The vendor's words may hold a key or what a
-person wrote, so they stay in `__cause__`."""
+"""Why a vendor's call failed, in Holdfast's own words. The vendor's text may contain a key or text
+of a person, so it stays in `__cause__`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from pydantic_ai.exceptions import (
 
 from ...errors import HoldfastError, ModelError, ModelRateLimited, ModelTimeout, ModelUnavailable
 
-WORD = re.compile(r"[a-z][a-z_]{2,39}")  # what a vendor calls a failure, and no key looks like
+WORD = re.compile(r"[a-z][a-z_]{2,39}")  # the form of a vendor's error code, which no key has
 AGAIN = (409,)  # besides 408, 429 and 5xx
 
 
 @contextmanager
 def while_asking(ref: str) -> Iterator[None]:
-    """An unforeseen error here is about what was asked: the same call would fail again."""
+    """An unexpected error here is about the request: the same call would fail again."""
     try:
         yield
     except HoldfastError:
@@ -43,7 +43,7 @@ def while_asking(ref: str) -> Iterator[None]:
 
 @contextmanager
 def while_reading(ref: str) -> Iterator[None]:
-    """An unforeseen error here is about what was answered: the next answer may be well."""
+    """An unexpected error here is about the answer: the next answer may be valid."""
     try:
         yield
     except HoldfastError:
@@ -57,10 +57,10 @@ def while_reading(ref: str) -> Iterator[None]:
 def _told(ref: str, error: Exception) -> ModelError | None:
     if isinstance(error, TimeoutError):
         return ModelTimeout(model=ref, problem="no answer in time")
-    if isinstance(error, UserError):  # pydantic-ai's own words, about the model and the tools
-        return ModelError(model=ref, problem=f"cannot be asked so: {str(error)[:200]}")
+    if isinstance(error, UserError):  # pydantic-ai's own message, about the model and the tools
+        return ModelError(model=ref, problem=f"does not support this call: {str(error)[:200]}")
     if isinstance(error, UnexpectedModelBehavior):
-        return ModelUnavailable(model=ref, problem="the answer makes no sense")
+        return ModelUnavailable(model=ref, problem="the answer is invalid")
     if isinstance(error, ModelAPIError):
         return _answered(ref, error, getattr(error, "status_code", None))
     return None
@@ -69,7 +69,7 @@ def _told(ref: str, error: Exception) -> ModelError | None:
 def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
     said = _with_code(error, status)
     if isinstance(error, ModelQuotaExceededError):
-        return ModelError(model=ref, problem=f"the account is used up{said}", status=status)
+        return ModelError(model=ref, problem=f"the account's quota is used up{said}", status=status)
     if isinstance(error, ModelRateLimitError) or status == 429:
         return ModelRateLimited(
             model=ref,
@@ -80,7 +80,7 @@ def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
     if isinstance(error, (ModelTimeoutError, ModelRequestTimeout)) or status == 408:
         return ModelTimeout(model=ref, problem=f"no answer in time{said}", status=status)
     if isinstance(error, ModelConnectionError):
-        return ModelUnavailable(model=ref, problem="the connection failed or was cut")
+        return ModelUnavailable(model=ref, problem="the connection failed or was lost")
     refused = isinstance(error, ModelRequestRejectedError) or (status or 500) < 500
     if refused and status not in AGAIN:
         problem, remedy = _refusal(ref, error)
@@ -89,17 +89,17 @@ def _answered(ref: str, error: ModelAPIError, status: int | None) -> ModelError:
 
 
 def _refusal(ref: str, error: ModelAPIError) -> tuple[str, str | None]:
-    """What is wrong, and what to do where the configuration is."""
+    """The problem, and the remedy if the configuration is wrong."""
     vendor, _, name = ref.partition("/")
     if isinstance(error, ModelAuthenticationError):
-        remedy = f"check the API key for {vendor!r}, and what it may use"
-        return "the provider refused the key", remedy
+        remedy = f"check the API key for {vendor!r} and its permissions"
+        return "the provider rejected the API key", remedy
     if isinstance(error, ModelContextWindowExceededError):
         return "the prompt is too long for the model", None
     if isinstance(error, ModelNotFoundError):
         remedy = f"check the model name {name!r}, and the base URL of {vendor!r}"
-        return "the provider has no such model", remedy
-    return "the provider refused the call", None
+        return "the provider does not have this model", remedy
+    return "the provider rejected the call", None
 
 
 def _with_code(error: ModelAPIError, status: int | None) -> str:

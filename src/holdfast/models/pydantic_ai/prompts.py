@@ -1,8 +1,8 @@
-"""A `ModelCall` in pydantic-ai's words. Pure, and the same for the same call.
+"""Converts a `ModelCall` into pydantic-ai's messages. Pure and deterministic.
 
-What only the model can read again is kept as one layout per message: all parts in their
-order with whatever is bound to them, but not the text and the arguments, which stand in the
-message. So they are put back exactly, and nothing is stored twice.
+What only the model can read again is stored as one layout per message: all parts in their order
+with the data bound to them, but without text and arguments, which the message itself has. So the
+parts are restored exactly, and nothing is stored twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PLAIN = {"part_kind", "content", "provider_name", *OF_CALL}
 
 
 def messages(call: ModelCall, id_length: int | None = None) -> list[ModelMessage]:
-    """The prompt. `id_length` is how long call ids must be, where the vendor minds."""
+    """The prompt. `id_length` is the required length of call ids, if the vendor has one."""
     made: list[ModelMessage] = []
     for message in call.messages:
         if isinstance(message, FromModel):
@@ -115,7 +115,9 @@ def _response(message: FromModel, id_length: int | None) -> ModelResponse:
     calls = [_call(call, id_length) for call in message.calls]
     for bound in message.bound:
         if isinstance(bound, dict) and bound.get("form") == FORM:
-            with suppress(LookupError, TypeError, ValueError):  # a form that we cannot read now
+            with suppress(
+                LookupError, TypeError, ValueError
+            ):  # a format that this version cannot read
                 return _laid_out(bound, message.text, calls)
     parts: list[ModelResponsePart] = [TextPart(content=message.text)] if message.text else []
     return ModelResponse(parts=[*parts, *calls])
@@ -138,7 +140,7 @@ def _fit(id: str, length: int | None) -> str:
 
 
 def layout(response: ModelResponse, text: str) -> dict[str, Any] | None:
-    """What must be put back beside `text` and the calls, as JSON; None if that is nothing."""
+    """What must be restored in addition to `text` and the calls, as JSON; None if nothing."""
     whole = msgspec.json.decode(ModelMessagesTypeAdapter.dump_json([response]))[0]
     parts = [part for part in whole["parts"] if _kept(part)]
     texts = [part["content"] for part in parts if part["part_kind"] == "text"]
@@ -146,7 +148,7 @@ def layout(response: ModelResponse, text: str) -> dict[str, Any] | None:
         return None
     facts = {name: whole[name] for name in OF_RESPONSE if whole.get(name) is not None}
     if "@" in facts.get("provider_url", "") or "?" in facts.get("provider_url", ""):
-        del facts["provider_url"]  # it may hold a secret
+        del facts["provider_url"]  # it may contain a secret
     return {"form": FORM, "response": facts, "parts": [_without_content(part) for part in parts]}
 
 
@@ -155,7 +157,7 @@ def _extras(part: dict[str, Any]) -> set[str]:
 
 
 def _kept(part: dict[str, Any]) -> bool:
-    """Reasoning that carries nothing bound need not go back, nor an empty text."""
+    """Reasoning without bound data, and empty text, need not be sent back."""
     if part["part_kind"] == "thinking":
         return bool(_extras(part))
     return part["part_kind"] != "text" or bool(part["content"] or _extras(part))
@@ -178,7 +180,7 @@ def _without_content(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _laid_out(bound: dict[str, Any], text: str, calls: list[ToolCallPart]) -> ModelResponse:
-    """The message as it was; `ValueError` if its text or calls are not those it was made with."""
+    """The original message; `ValueError` if its text or calls are not those it was made with."""
     parts: list[dict[str, Any]] = []
     place, left = 0, iter(calls)
     for part in bound["parts"]:
@@ -189,11 +191,11 @@ def _laid_out(bound: dict[str, Any], text: str, calls: list[ToolCallPart]) -> Mo
         elif part["part_kind"] == "tool-call":
             call = next(left, None)
             if call is None:
-                raise ValueError("fewer calls than there were")
+                raise ValueError("the message has fewer calls than its layout")
             own = {name: getattr(call, name) for name in OF_CALL}
         parts.append({**part, **own})
     if place != len(text) or next(left, None) is not None:
-        raise ValueError("another text, or more calls than there were")
+        raise ValueError("the message has another text, or more calls than its layout")
     whole = {**bound["response"], "kind": "response", "parts": parts}
     [response] = ModelMessagesTypeAdapter.validate_json(msgspec.json.encode([whole]))
     assert isinstance(response, ModelResponse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...errors import HoldfastError, SessionMoved
-from ...harness.sandbox.removal import WORK_FOLDER
+from ...harness import WORK_FOLDER
 from ...log.catalog import Row
 from ...log.events import Event, Scope, to_json
 from ...log.events.defaults import complete

@@ -15,7 +15,7 @@ from litestar.params import HeaderParameter, QueryParameter
 from msgspec.structs import replace
 
 from ...errors import InvalidValue, LogReplaced
-from ...harness.live.subscribers import is_stub, stub_size
+from ...harness import is_stub, stub_size
 from ...log.catalog import Pending, PendingQuery, Row
 from ...log.events import Event
 from ...stores.port import Store

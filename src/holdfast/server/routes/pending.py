@@ -9,9 +9,7 @@ from litestar import get, post
 from litestar.params import JSONBody, PathParameter
 
 from ...errors import AlreadyDecided, Forbidden
-from ...harness.session.pending_answers import settle_item
-from ...harness.session.session import Session, core_of
-from ...harness.session.subagents import thread_of_item
+from ...harness import Session, core_of, settle_item, thread_of_item
 from ...log.catalog import Parent
 from ...log.codec import typed
 from ...log.events import (

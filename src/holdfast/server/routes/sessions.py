@@ -11,8 +11,7 @@ from litestar.params import FromQuery, JSONBody
 from msgspec.structs import replace
 
 from ...errors import HoldfastError, InvalidValue, SessionExists, SessionNotFound
-from ...harness.sandbox.removal import clear_sandbox, mark_for_removal
-from ...harness.session.session import core_of
+from ...harness import clear_sandbox, core_of, mark_for_removal
 from ...log import events as ev
 from ...log.catalog import Phase, Query, Row
 from ...log.codec import check_name

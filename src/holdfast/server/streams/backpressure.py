@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from ...cancellation import cancellable, ended
 from ...errors import HoldfastError, StoreError, StoreUnavailable, Unauthorized
-from ...harness.live.subscribers import is_stub, stub_size
-from ...harness.live.subscribers import item_size
+from ...harness import is_stub, item_size, stub_size
 from ...log.events import Event
 from ...values.delta import Delta
 from ...values.stream_items import CaughtUp, Trouble

@@ -25,9 +25,7 @@ from ...errors import (
     StoreError,
     UnknownAgent,
 )
-from ...harness.live.log import Live
-from ...harness.live.subscribers import is_stub
-from ...harness.session.session import Session, core_of
+from ...harness import Live, Session, core_of, is_stub
 from ...log.catalog import Row
 from ...log.events import Event, Scope
 from ...values.delta import Delta

@@ -1,4 +1,4 @@
-"""The port on a folder of JSON lines."""
+"""The store on a folder of JSON lines."""
 
 from .store import FileStore
 

@@ -1,8 +1,8 @@
 """The files of a file store: where they are, and how they change durably.
 
-Names are ids and hashes that we made, never a caller's. Every change can be taken back
-until the index is committed: appended bytes are cut off again, and a file is removed
-only once the index agrees.
+File names are ids and hashes generated here, never text from a caller. Every change can be rolled
+back until the index is committed: appended bytes are truncated, and a file is removed only after
+the commit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 from ...log.events import Scope
 
 OPEN_FILES = 128
-GONE = ".gone-"  # in the name of a folder that a delete has set aside
+GONE = ".gone-"  # in the name of a folder that a delete has renamed
 
 
 class StoreFolder:
-    """One store's folder. Used by the writer's thread; readers only ask for paths."""
+    """One store's folder. Used by the writer's thread; readers only use the paths."""
 
     def __init__(self, root: Path, *, sync: bool) -> None:
         self.root = root
@@ -49,7 +49,7 @@ class StoreFolder:
         text = msgspec.json.encode((scope.tenant, scope.session))
         return self.root / "blobs" / hashlib.sha256(text).hexdigest()
 
-    # Changes, each taken back by `roll_back`
+    # Changes; `roll_back` undoes each of them
 
     def size(self, path: Path) -> int:
         """How many bytes a log's file has; 0 if it does not exist."""
@@ -63,7 +63,7 @@ class StoreFolder:
             return 0
 
     def append(self, path: Path, data: bytes) -> int:
-        """Add bytes at the end of a file; where they begin."""
+        """Append bytes to a file; return the offset at which they begin."""
         file = self._file(path, make=True)
         start = os.fstat(file).st_size
         self._grown.setdefault(path, start)
@@ -76,12 +76,13 @@ class StoreFolder:
         return start
 
     def cut(self, path: Path, size: int) -> None:
-        """Cut a file off where its good part ends. Not taken back: what it cuts is no event."""
+        """Truncate a file after its last intact line. Not rolled back: the removed bytes are no
+        event."""
         os.ftruncate(self._file(path, make=False), size)
         self._grown.setdefault(path, size)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Make a new file, under its name only when it is whole."""
+        """Create a file; it gets its name only when it is complete."""
         self._make_folder(path.parent)
         new = path.with_name(f"{path.name}.new")
         self._made += [new, path]
@@ -90,7 +91,7 @@ class StoreFolder:
         self._new_names.add(path.parent)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Put a file in place of one, whole or not at all."""
+        """Replace a file atomically."""
         new, old = (path.with_name(f"{path.name}{end}") for end in (".new", ".old"))
         self._made.append(new)
         self._write(new, data)
@@ -103,15 +104,15 @@ class StoreFolder:
         self._new_names.add(path.parent)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file its name."""
+        """Rename a file to its final name."""
         self._close(old)
         os.replace(old, new)
         self._renamed.append((old, new))
         self._new_names.add(new.parent)
 
     def set_aside(self, path: Path, name: str) -> bool:
-        """Hide a folder under another name, and remove it once the index agrees; whether there
-        is such a folder."""
+        """Hide a folder under another name, and remove it after the commit. Returns whether it
+        existed."""
         if not path.exists():
             return False
         aside = path.with_name(f"{path.name}{GONE}{name}")
@@ -120,7 +121,7 @@ class StoreFolder:
         return True
 
     def bring_back(self, aside: Path) -> Path:
-        """Give a folder that was set aside its name again, with what it holds."""
+        """Restore the name and content of a folder that `set_aside` renamed."""
         path = aside.with_name(aside.name.partition(GONE)[0])
         self._make_folder(path)
         for child in aside.iterdir():
@@ -130,20 +131,21 @@ class StoreFolder:
         return path
 
     def remove(self, path: Path) -> None:
-        """Remove a file or a folder with all in it, once the index agrees."""
+        """Remove a file, or a folder with its content, after the commit."""
         self._removing.append(path)
 
     # The end of a transaction
 
     def make_durable(self) -> None:
-        """Everything that was appended, written or renamed, with its names."""
+        """Sync everything that was appended, written or renamed, and the names of the files."""
         if self._sync:
             for path in self._grown:
                 os.fsync(self._file(path, make=False))
         self.make_names_durable()
 
     def make_removals_durable(self) -> None:
-        """What was removed, from the folders and by the index, cannot come back by a power cut."""
+        """Ensure that a power loss cannot bring back what was removed from folders and from the
+        index."""
         wal = self.root / "index.db-wal"
         if self._sync and wal.exists():
             _sync_path(wal)
@@ -152,15 +154,15 @@ class StoreFolder:
         self.make_names_durable()
 
     def make_names_durable(self) -> None:
-        """The names of files and folders that are new. What a line refers to must be on the
-        disk before the line can be, so this comes before lines that refer to other files."""
+        """Sync the names of new files and folders. Files must be on disk before a line that refers
+        to them, so call this before writing such lines."""
         if self._sync:
             for folder in self._new_names:
                 _sync_path(folder)
         self._new_names.clear()
 
     def done(self) -> None:
-        """After the commit: what was replaced is gone, what was to go goes."""
+        """After the commit: remove the replaced files, and what was marked for removal."""
         for path in [*self._removing, *(old for _, old in self._replaced)]:
             self._close(path)
             if path.is_dir():
@@ -170,7 +172,7 @@ class StoreFolder:
         self._forget()
 
     def roll_back(self) -> None:
-        """Take back what was appended or written."""
+        """Undo everything that was appended, written or renamed."""
         for path, old in self._replaced:
             self._close(path)
             os.replace(old, path)
@@ -178,7 +180,7 @@ class StoreFolder:
             try:
                 os.ftruncate(self._file(path, make=False), size)
             except OSError:
-                continue  # the next look at the file cuts what stands behind its last line
+                continue  # the next catch-up truncates what follows the last line
         for path in self._made:
             path.unlink(missing_ok=True)
         for old, new in self._renamed:

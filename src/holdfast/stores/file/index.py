@@ -1,8 +1,8 @@
-"""The index of a file store, and how it is kept true to the files.
+"""The index of a file store, and how it is kept consistent with the files.
 
-The files are the truth. Where the index is behind them (a process crashed between the two) it
-catches up; where it says more than they hold (somebody damaged them) it gives way, and the damage
-is written down; where it is gone it is rebuilt from all of them.
+The files are authoritative. If the index is behind them (a process crashed between the two writes),
+it catches up. If it has more than the files (they were damaged), it is corrected, and the damage is
+recorded. If it is missing, it is rebuilt from all files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .lines import Placed, Scanned, parse_line, scan, unfinished
 logger = logging.getLogger("holdfast.file")
 
 TABLES = "CREATE TABLE IF NOT EXISTS files (log INTEGER PRIMARY KEY, size INTEGER NOT NULL)"
-JOURNAL = 0  # the journal's line in `files`
+JOURNAL = 0  # the journal's row in `files`
 UNREADABLE = b"x"
 
 _place = struct.Struct(">cQQ")
@@ -43,7 +43,7 @@ _place = struct.Struct(">cQQ")
 
 class JournalEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change that is not part of a log; a line of `journal.jsonl` is a list of them. A claim
-    without a session was given up; `deleted` is a log, or the new name of a folder of deleted
+    without a session was released; `deleted` is a log, or the new name of a folder of deleted
     blobs."""
 
     claim: tuple[str, str] | None = None
@@ -59,7 +59,7 @@ _said = msgspec.json.Decoder(list[JournalEntry]).decode
 
 
 def place(offset: int, length: int) -> bytes:
-    """What the index holds of a line."""
+    """The position of a line, as the index stores it."""
     return _place.pack(b"f", offset, length)
 
 
@@ -69,16 +69,16 @@ def unpack(column: bytes) -> tuple[int, int]:
 
 
 class Index:
-    """Keeps the tables true to the files of one folder."""
+    """Keeps the tables consistent with the files of one folder."""
 
     def __init__(self, folder: StoreFolder, project: Project) -> None:
         self._folder = folder
         self._project = project
         self._saying: list[JournalEntry] = []
-        self._journal: int | None = None  # its size as the index has it, while that is known
+        self._journal: int | None = None  # its size according to the index, if known
 
     def forget(self) -> None:
-        """Somebody else may have written."""
+        """Drop what is cached: another process may have written."""
         self._journal = None
 
     # Sizes
@@ -96,13 +96,13 @@ class Index:
         return found[0] if found else 0
 
     def lines(self, conn: sqlite3.Connection, log: int, path: Path) -> dict[int, bytes]:
-        """The lines of a file by number, the damaged ones as they are."""
+        """The lines of a file by number; damaged ones unchanged."""
         text = path.read_bytes()
         start = text.find(b"\n") + 1
         (shared,) = conn.execute("SELECT shared FROM logs WHERE id = ?", (log,)).fetchone()
         scanned = scan(text[start:], offset=start, seq=shared)
         found = {p.seq: text[p.offset : p.offset + p.length] for p in scanned.lines}
-        # What the index can still find is whole, also where a neighbour's line end is gone.
+        # A line that the index still finds is intact, even if its neighbour lost its line end.
         for seq, column in conn.execute("SELECT seq, data FROM events WHERE log = ?", (log,)):
             if column[:1] == b"f":
                 offset, length = unpack(column)
@@ -118,8 +118,8 @@ class Index:
         self._saying.append(said)
 
     def write_down(self, conn: sqlite3.Connection) -> None:
-        """The journal entries of this transaction as one line, so that a crash leaves all or none
-        of them."""
+        """Write the journal entries of this transaction as one line, so that a crash leaves all or
+        none of them."""
         if self._saying:
             line = msgspec.json.encode(self._saying) + b"\n"
             start = self._folder.append(self._folder.journal, line)
@@ -127,12 +127,12 @@ class Index:
             self._saying.clear()
 
     def unsay(self) -> None:
-        """The transaction failed."""
+        """Drop the entries of a failed transaction."""
         self._saying.clear()
 
     def catch_up_journal(self, conn: sqlite3.Connection) -> list[JournalEntry]:
-        """Apply journal entries of a crashed process, cut off an unfinished line, and return the
-        entries: their deletes and erasures are still to be carried out."""
+        """Apply journal entries of a crashed process, truncate an unfinished line, and return the
+        entries: their deletes and erasures are not done yet."""
         size = self._folder.size(self._folder.journal)
         if size == self._journal:
             return []
@@ -143,7 +143,7 @@ class Index:
         end = text.rfind(b"\n") + 1
         if end < size:
             self._folder.cut(self._folder.journal, end)
-        # Shorter than the index knew: written anew meanwhile, so all of it holds.
+        # Shorter than the index knew: it was rewritten meanwhile, so read all of it.
         said = heard(text[known if known <= end else 0 : end])
         for one in said:
             self._take_in(conn, one)
@@ -159,7 +159,7 @@ class Index:
         return said
 
     def write_anew(self, conn: sqlite3.Connection, said: list[JournalEntry]) -> None:
-        """Replace the journal by one with these entries."""
+        """Replace the journal with one that has these entries."""
         text = b"".join(msgspec.json.encode([one]) + b"\n" for one in said)
         self._folder.replace(self._folder.journal, text)
         self.grown(conn, JOURNAL, len(text))
@@ -184,7 +184,7 @@ class Index:
             conn.execute("DELETE FROM claims WHERE tenant = ? AND name = ?", said.claim)
 
     def damages(self) -> list[Damage]:
-        """What was found damaged and cut, since the last purge."""
+        """The damage that was found and truncated since the last purge."""
         return [said.damage for said in self._heard() if said.damage]
 
     # Catching up
@@ -192,8 +192,8 @@ class Index:
     def catch_up(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, doubt: bool = False
     ) -> SqliteLogEntry:
-        """The log as its file has it. With `doubt` the size alone does not tell that the index
-        agrees with the file: one may have been rewritten, and the other taken back."""
+        """The log according to its file. With `doubt`, equal size does not prove that index and
+        file agree: the file may have been rewritten, and the index rolled back."""
         path = self._folder.log(entry.row.log)
         size, known = self._folder.size(path), self._size(conn, entry.id)
         if size == known and not (doubt and size and self._has_moved(conn, entry, path)):
@@ -208,7 +208,7 @@ class Index:
     def _ends_at(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path, offset: int
     ) -> bool:
-        """Whether the file still ends a line where the index says so. If not, a process rewrote the
+        """Whether a line of the file still ends where the index says. If not, a process rewrote the
         file and crashed before it updated the index."""
         found = conn.execute(
             "SELECT id, data FROM events WHERE log = ? AND seq = ?", (entry.id, entry.row.head)
@@ -239,7 +239,7 @@ class Index:
         return any(p.line is not None and (p.seq, p.line.id) == last for p in placed)
 
     def _index_again(self, conn: sqlite3.Connection, entry: SqliteLogEntry, path: Path) -> None:
-        """Forget what the index has of a log's events, and read its file from the start."""
+        """Drop the events of a log from the index, and read its file from the start."""
         for table in ("events", "pending", "terms"):
             conn.execute(f"DELETE FROM {table} WHERE log = ?", (entry.id,))
         history.drop_snapshots(conn, entry.id)
@@ -254,7 +254,7 @@ class Index:
                 entry,
                 Damage(
                     problem="torn",
-                    detail=f"the file ends at {after.head}, the index knew {entry.row.head}",
+                    detail=f"the file ends at event {after.head}, the index at {entry.row.head}",
                     key=entry.row.key,
                     seq=after.head + 1,
                     repaired=True,
@@ -272,8 +272,8 @@ class Index:
         listed: Row | None,
         salvage: bool = True,
     ) -> None:
-        """Index the lines of a file from `offset` on, behind what is `listed` of the log; what is
-        interrupted is cut off. Without `salvage`, so is all of an unfinished transaction."""
+        """Index the lines of a file from `offset` on, after the row `listed`, and truncate an
+        unfinished line. Without `salvage`, truncate the whole unfinished transaction."""
         scanned = scan(text, offset=offset, seq=entry.row.head)
         if not salvage:
             scanned = unfinished(scanned, offset, entry.row.head)
@@ -303,7 +303,8 @@ class Index:
     def _shared_but_gone(
         self, conn: sqlite3.Connection, entry: SqliteLogEntry, scanned: Scanned
     ) -> list[Placed]:
-        """Numbers that forks share and the file no longer has; they are never given again."""
+        """Numbers that forks share but that are missing in the file; they are never assigned
+        again."""
         last = scanned.lines[-1].seq if scanned.lines else entry.row.head
         (upto,) = conn.execute(
             "SELECT max(shared) FROM logs WHERE base = ?", (entry.id,)
@@ -316,7 +317,7 @@ class Index:
         events: list[Event] = []
         changes: list[RowChange] = []
         records = []
-        apart = 0  # bytes that are in no line
+        apart = 0  # bytes stored outside the lines
         taken: set[str] = set()
         for placed in self._without_doubles(lines):
             line = placed.line
@@ -366,7 +367,7 @@ class Index:
             return catalog.apply(row, events, [self._project(event) for event in events])
 
     def _without_doubles(self, lines: Iterable[Placed]) -> Iterable[Placed]:
-        """Of lines with the same id, those that agree with their hash."""
+        """Of lines with the same id, keep those that match their hash."""
         lines = list(lines)
         times = Counter(placed.line.id for placed in lines if placed.line is not None)
         for placed in lines:
@@ -384,13 +385,13 @@ class Index:
         self.say(JournalEntry(damage=damage, log=entry.row.log))
 
     def check_line(self, conn: sqlite3.Connection, key: Key) -> None:
-        """Look at a log's file, and at those of the logs that it was forked from."""
+        """Catch up with a log's file, and with those of the logs that it was forked from."""
         if (entry := logs.lookup(conn, key)) is not None:
             for id, _, _ in logs.segments(conn, entry):
                 self.catch_up(conn, logs.entry_by_id(conn, id))
 
     def take_file(self, conn: sqlite3.Connection, entry: SqliteLogEntry, *, salvage: bool) -> None:
-        """Index all lines of a log that the index has just begun."""
+        """Index all lines of a log that was just added to the index."""
         path = self._folder.log(entry.row.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
@@ -398,7 +399,7 @@ class Index:
 
 
 def lost(seq: int) -> Event:
-    """The placeholder of an event that cannot be read at all."""
+    """The placeholder for an event that cannot be read at all."""
     event = NewEvent.of(LOST, id=f"damaged:{seq}")
     return event.numbered(seq, 0)
 
@@ -410,7 +411,7 @@ def heard(text: bytes) -> list[JournalEntry]:
         try:
             found += _said(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            logger.error("a line of the journal is unreadable")
+            logger.error("journal.jsonl has an unreadable line, which is skipped")
     return found
 
 

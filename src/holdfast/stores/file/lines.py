@@ -1,7 +1,7 @@
 """The lines of a log file: a header, then one line per event, with its row change.
 
-The format is documented in `docs/formats/log.md`; a file can be followed with
-`tail -f` and read by any program that reads JSON.
+The format is documented in `docs/formats/log.md`; you can follow a file with `tail -f` and read it
+with any JSON tool.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ...log.catalog import RowChange
 from ...log.events import Event, Key
 
 FORMAT = 1
-MOST_MISSING = 10_000  # a number further on than this is itself taken for damage
+MOST_MISSING = 10_000  # a larger gap than this means that the number itself is damaged
 
-LINE = b'{"seq":'  # how each begins
+LINE = b'{"seq":'  # the beginning of each line
 
 
 class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line. `base` and `shared` say where a fork's earlier events are; a
-    deleted log that forks still need has no key."""
+    """The first line. `base` and `shared` say where a fork's earlier events are. A deleted log that
+    forks still need has no key."""
 
     holdfast: int
     log: str
@@ -42,11 +42,11 @@ class Header(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as it stands in the file. With `apart`, the data is in a separate file and stands
-    here as size and hash. `link` binds the event to those before it; beside it is the `salt` of its
-    mark, or the `mark` itself where the data are erased. `first` is the number at which its
-    transaction began in this log, `last` the one at which its append ended; left out where that is
-    its own. Behind the rest stands the CRC-32 of all bytes before it."""
+    """An event as stored in the file. With `apart`, the data is in a separate file, and this line
+    has its size and hash. `link` binds the event to those before it. It is stored with the `salt`
+    of its mark, or with the `mark` itself if the data is erased. `first` is the number at which the
+    event's transaction began in this log, `last` the one at which its append ended; each is omitted
+    if it is the event's own. The CRC-32 of all preceding bytes comes last."""
 
     seq: int
     at: int
@@ -68,14 +68,14 @@ class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kept(self) -> bytes | None:
-        """What is kept of its link, as the index has it."""
+        """The stored form of its link, as in the index."""
         if self.link is None:
             return None
         tag = b"w" if self.salt is not None else b"e" if self.mark is not None else b"x"
         try:
             return tag + bytes.fromhex(self.salt or self.mark or "") + bytes.fromhex(self.link)
         except ValueError:
-            return tag  # which nothing follows from
+            return tag  # matches no next event
 
     def event(self) -> Event:
         return Event(
@@ -106,7 +106,7 @@ def _with_crc(text: bytes) -> bytes:
 
 
 def _whole(text: bytes) -> bool:
-    """Whether every byte of a line is what it was."""
+    """Whether every byte of a line is unchanged."""
     end = text.rfind(b',"crc":')
     try:
         return text[-2:] == b"}\n" and crc32(text[:end]) == int(text[end + 7 : -2])
@@ -124,7 +124,7 @@ def event_line(
     first: int = 0,
     last: int = 0,
 ) -> bytes:
-    """The line of an event; `stub` replaces data that is kept apart."""
+    """The line of an event; `stub` replaces data that is stored apart."""
     line = LogLine(
         seq=event.seq,
         at=event.at,
@@ -157,7 +157,7 @@ def parse_header(text: bytes) -> Header | None:
 
 
 def parse_line(text: bytes) -> LogLine | None:
-    """The event of a line, or None if a byte of it is not what it was."""
+    """The event of a line, or None if a byte of it changed."""
     try:
         return _decode(text) if _whole(text) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -174,7 +174,7 @@ class Placed(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What a part of a file holds: its lines by number, and where the good part ends."""
+    """The lines in a part of a file by number, and where the intact part ends."""
 
     lines: list[Placed]
     end: int
@@ -182,11 +182,11 @@ class Scanned(NamedTuple):
 
 
 def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
-    """Read the lines of a file from `offset` on, behind number `seq`.
+    """Read the lines of a file from `offset` on, after number `seq`.
 
-    A damaged line never hides its neighbours: the number of the next good line tells how
-    many stood between; a number that the next good line contradicts is itself damage. A
-    rest without a line end is a write that was cut.
+    A damaged line never hides its neighbours: the number of the next intact line shows how many are
+    missing. A number that the next intact line contradicts is itself damaged. A rest without a line
+    end is an interrupted write.
     """
     placed: list[Placed] = []
     bad: list[tuple[int, int]] = []
@@ -200,7 +200,7 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
         if line is None or not _follows(line.seq, seq, coming[-1] if coming else None):
             bad.append((start, len(raw)))
             continue
-        # One damaged stretch may cover several numbers, or hold less than one.
+        # One damaged stretch may cover several numbers, or less than one line.
         for number in range(seq + 1, line.seq):
             placed.append(Placed(number, None, *(bad.pop(0) if bad else (start, 0))))
         bad.clear()
@@ -211,8 +211,8 @@ def scan(text: bytes, *, offset: int, seq: int) -> Scanned:
 
 
 def unfinished(scanned: Scanned, offset: int, seq: int) -> Scanned:
-    """What was scanned without the transaction at its end, if that was cut: of an append that
-    was never acknowledged a power cut may leave any part, with holes."""
+    """The scan without its last transaction, if that one is incomplete. After a power loss, any
+    part of an append that was never acknowledged may remain, with gaps."""
     sound = {placed.seq: placed.line for placed in scanned.lines if placed.line is not None}
     keep = seq
     if sound:
@@ -237,7 +237,7 @@ def _split(text: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
     while at < len(text):
         stop = text.find(b"\n", at) + 1
         if stop == 0:
-            return  # no line end: the write was cut
+            return  # no line end: the write was interrupted
         raw = text[at:stop]
         if (second := _second(raw)) > 0:
             yield offset + at, raw[:second]
@@ -246,7 +246,8 @@ def _split(text: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _second(raw: bytes) -> int:
-    """Where in a damaged line a whole one begins, whose neighbour lost its line end; or 0."""
+    """Where an intact line begins inside a damaged one, because the line before it lost its end; or
+    0."""
     at = raw.find(LINE, 1)
     if at < 0 or parse_line(raw) is not None:
         return 0

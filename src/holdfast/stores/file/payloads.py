@@ -1,8 +1,8 @@
-"""The bodies of a file store: events as lines of JSON, large data and blobs as files.
+"""The payload storage of a file store: events as JSON lines, large data and blobs as files.
 
-The tables of the SQLite store serve as an index that can be rebuilt: `events.data`
-says where a line is (`f`, offset, length), that the data is in a file of its own (`p`),
-or that nothing can be read (`x`).
+The tables of the SQLite store serve as an index that can be rebuilt. `events.data` is the position
+of a line (`f`, offset, length), or says that the data is in a separate file (`p`) or unreadable
+(`x`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Staged:
 
 
 class FilePayloads:
-    """`PayloadStorage` in a folder; see `index.py` for how the index is kept true to it."""
+    """`PayloadStorage` in a folder. See `index.py` for how the index stays consistent with it."""
 
     lossy = True
 
@@ -53,7 +53,7 @@ class FilePayloads:
         self._project = project
         self._index = index
         self._recent: dict[int, tuple[Path, int]] = {}  # files of logs, and their sizes
-        self._first: dict[int, int] = {}  # where this transaction began in each log
+        self._first: dict[int, int] = {}  # the first number of this transaction in each log
         self._staged: Staged | None = None
 
     # Transactions
@@ -128,8 +128,8 @@ class FilePayloads:
         if staged.size:
             self._folder.append(staged.path, bytes(staged.text))
         else:
-            # Its name comes with all of it: a first line that is not whole is damage, never
-            # what a power cut left of a log that was about to begin.
+            # The file appears under its name only when complete, so an incomplete first line is
+            # damage, and never the remains of a log whose creation a power loss interrupted.
             self._folder.write(staged.path, bytes(staged.text))
         size = staged.size + len(staged.text)
         self._index.grown(conn, staged.log, size)
@@ -149,7 +149,7 @@ class FilePayloads:
         )
 
     def put_header(self, conn: sqlite3.Connection, key: Key) -> None:
-        """Rewrite a log's first line, from what the index knows."""
+        """Rewrite a log's first line from the index."""
         entry = logs.existing(conn, key)
         path = self._path(conn, entry.id)
         lines = self._index.lines(conn, entry.id, path)
@@ -184,14 +184,14 @@ class FilePayloads:
             return b""
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
-        # Files are replaced one after the other, so what is meant is written down first.
+        # Files are replaced one by one, so the erasure is recorded in the journal first.
         names = {_name(conn, log): seqs for log, seqs in parts.items()}
         self._index.say(JournalEntry(erased=names, reason=reason))
         self._index.write_down(conn)
         self._folder.make_durable()
 
     def erase_again(self, conn: sqlite3.Connection, said: JournalEntry) -> None:
-        """Carry out an erasure from the journal that may not be complete."""
+        """Carry out an erasure from the journal that may be incomplete."""
         for name, seqs in said.erased.items():
             found = conn.execute("SELECT id FROM logs WHERE log = ?", (name,)).fetchone()
             if found is None or not self._folder.log(name).exists():
@@ -204,7 +204,7 @@ class FilePayloads:
                 history.drop_snapshots(conn, entry.id)
 
     def _holds(self, conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int, data: Raw) -> bool:
-        """Whether an event that is still there has this data."""
+        """Whether an existing event has this data."""
         records = logs.records_of(conn, entry.id, seq - 1, seq, 1, False, 0)
         try:
             return all(e.data == data for e in self.get(conn, entry.id, entry.row.key, records))
@@ -235,7 +235,7 @@ class FilePayloads:
     def _rewrite(
         self, conn: sqlite3.Connection, log: int, path: Path, header: bytes, lines: dict[int, bytes]
     ) -> None:
-        """Rewrite a log's file, and where its lines are now."""
+        """Rewrite a log's file, and update the positions of its lines."""
         at = len(header)
         places = []
         for seq, text in sorted(lines.items()):
@@ -249,7 +249,7 @@ class FilePayloads:
         conn.executemany("UPDATE events SET data = ? WHERE log = ? AND seq = ?", places)
         self._index.grown(conn, log, at)
 
-    # Logs that come and go
+    # Creating and removing logs
 
     def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
         log = entry.row.log
@@ -310,7 +310,7 @@ def _name(conn: sqlite3.Connection, log: int) -> str:
 
 
 def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
-    """The key of a log that is not deleted."""
+    """The key of a log, if it is not deleted."""
     found = conn.execute(
         "SELECT tenant, session, thread FROM logs WHERE log = ? AND state = ?", (log, LIVE)
     ).fetchone()
@@ -318,7 +318,7 @@ def live_key(conn: sqlite3.Connection, log: str) -> Key | None:
 
 
 def _data(text: bytes, record: Record) -> bytes:
-    """The data of a line; empty if the line is not the one that the index knows."""
+    """The data of a line; empty if it is not the line that the index expects."""
     line = parse_line(text)
     if line is None or line.sha256 != record[9].hex():
         return b""

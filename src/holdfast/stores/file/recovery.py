@@ -1,9 +1,8 @@
-"""The index of a file store made true to a whole folder: after it was lost, after a process
-died, and when a purge tidies up.
+"""Recovery of a file store's index from the whole folder: after the index was lost, after a crash,
+and during a purge.
 
-A power cut may take back what the index knew, but never a file that was acknowledged:
-so a log that the index does not know is adopted, unless the journal says that it was
-deleted.
+A power loss may roll back the index, but never an acknowledged file. So a log that is missing in
+the index is adopted, unless the journal says that it was deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ BLOBS = "[0-9a-f]" * 64
 
 
 class Recovery:
-    """What is done with all files of a folder at once."""
+    """Operations on all files of a folder."""
 
     def __init__(self, folder: StoreFolder, index: Index, payloads: FilePayloads) -> None:
         self._folder = folder
@@ -40,12 +39,12 @@ class Recovery:
         self._payloads = payloads
 
     def rebuild(self, conn: sqlite3.Connection) -> None:
-        """Fill empty tables with everything that can be read: it is unknown which events were
-        acknowledged."""
+        """Fill empty tables with everything that is readable: which events were acknowledged is
+        unknown."""
         self._make_true(conn, salvage=True)
 
     def recover(self, conn: sqlite3.Connection) -> None:
-        """Catch up after a crash or power loss: each append is there completely or not at all."""
+        """Catch up after a crash or power loss: each append is present completely or not at all."""
         self._make_true(conn, salvage=False)
 
     def _make_true(self, conn: sqlite3.Connection, *, salvage: bool) -> None:
@@ -68,12 +67,12 @@ class Recovery:
             self._index.catch_up(conn, entry, doubt=entry.row.log in rewritten)
 
     def tidy(self, conn: sqlite3.Connection) -> None:
-        """Rewrite the journal with what still holds, and remove what nobody owns."""
+        """Rewrite the journal with its valid entries, and remove orphans."""
         said = [
             JournalEntry(claim=(tenant, name), session=session)
             for tenant, name, session in conn.execute("SELECT tenant, name, session FROM claims")
         ]
-        # Until its file is gone for good, a deleted log must stay known as deleted.
+        # Until its file is removed durably, a deleted log must stay known as deleted.
         deleted = self._index.deleted()
         self._adopt_blobs(conn, deleted)
         self._folder.make_removals_durable()
@@ -89,7 +88,7 @@ class Recovery:
     # Logs
 
     def _adopt(self, conn: sqlite3.Connection, deleted: set[str], *, salvage: bool) -> None:
-        """Take in the logs that the index does not know, and forget those that are deleted."""
+        """Adopt the logs that the index does not have, and drop those that are deleted."""
         self._forget_restored(conn)
         ids = dict(conn.execute("SELECT log, id FROM logs"))
         new = [h for h in self._headers(ids) if self._has_begun(h, salvage=salvage)]
@@ -106,8 +105,8 @@ class Recovery:
                 self._index.take_file(conn, entry, salvage=salvage or _is_trimmed(header))
 
     def _forget_restored(self, conn: sqlite3.Connection) -> None:
-        """Forget restores that were complete, by the name of their file, before the index could
-        say so; they are adopted like other logs that it does not know."""
+        """Drop restores from the index whose file already has its final name: they were complete.
+        They are adopted like other logs that the index does not have."""
         restoring = conn.execute("SELECT id, log FROM logs WHERE state = ?", (RESTORING,))
         for id, log in restoring.fetchall():
             if self._folder.log(log).exists():
@@ -116,7 +115,7 @@ class Recovery:
                 self._index.gone(conn, id)
 
     def _has_begun(self, header: Header, *, salvage: bool) -> bool:
-        """Whether a log has an event; one that has none was cut while it was made."""
+        """Whether a log has an event. A log without events was interrupted while it was created."""
         path = self._folder.log(header.log)
         text = path.read_bytes()
         start = text.find(b"\n") + 1
@@ -137,7 +136,7 @@ class Recovery:
             if path.name.partition(".")[0] in known:
                 continue
             if path.suffix != ".jsonl":
-                path.unlink()  # a restore or a rewrite that was cut
+                path.unlink()  # an interrupted restore or rewrite
                 continue
             header = _header_of(path)
             if header is None:
@@ -150,7 +149,7 @@ class Recovery:
     ) -> None:
         key = header.key if header.key and not dead else Key("", "", "")
         if not dead and (older := logs.lookup(conn, key)) is not None:
-            # Only the newest can be meant; the older file stays where it is.
+            # Only the newest can be valid; the older file stays where it is.
             logger.error("log %s has the key of log %s: skipped", older.row.log, header.log)
             conn.execute("DELETE FROM logs WHERE id = ?", (older.id,))
             ids.pop(older.row.log, None)
@@ -204,10 +203,10 @@ class Recovery:
             scope = _owner_of(folder)
             is_aside, name = _set_aside(folder)
             if scope is None or name in deleted or not remove.has_threads(conn, scope):
-                self._folder.remove(folder)  # left by a delete that was cut
+                self._folder.remove(folder)  # left by an interrupted delete
                 continue
             if is_aside:
-                # The delete that set it aside was never carried out.
+                # The delete that renamed it was never committed.
                 folder = self._folder.bring_back(folder)  # noqa: PLW2901 - it is the same one
             names = (scope.tenant, scope.session)
             conn.execute("INSERT OR IGNORE INTO owners (tenant, session) VALUES (?, ?)", names)
@@ -217,7 +216,7 @@ class Recovery:
                 [(b.name, b.stat().st_size, b"f", *names) for b in folder.glob(BLOBS)],
             )
 
-    # What nobody owns
+    # Orphans
 
     def _remove_orphans(self, conn: sqlite3.Connection) -> None:
         for path in self._folder.root.glob("journal.jsonl.*"):
@@ -245,7 +244,7 @@ class Recovery:
                 self._folder.remove(path)
 
     def _remove_unowned(self, conn: sqlite3.Connection, folder: Path) -> None:
-        """Remove blobs that no session has."""
+        """Remove blobs that belong to no session."""
         scope = _owner_of(folder)
         kept = {
             sha256
@@ -263,8 +262,8 @@ class Recovery:
 
 
 def _is_trimmed(header: Header) -> bool:
-    """Whether a file is what was left of a deleted log for its forks: it was put in place whole,
-    and may end in the midst of an append because a fork does not share the rest of it."""
+    """Whether a file holds the rest of a deleted log that its forks need. It was replaced as a
+    whole, and may end within an append because a fork does not share the rest."""
     return header.key is None
 
 
@@ -275,7 +274,7 @@ def _header_of(path: Path) -> Header | None:
 
 
 def _set_aside(folder: Path) -> tuple[bool, str]:
-    """Whether a delete has set this folder of blobs aside, and under which name."""
+    """Whether a delete has renamed this folder of blobs, and to which name."""
     _, aside, name = folder.name.partition(GONE)
     return bool(aside), name
 

@@ -1,8 +1,8 @@
-"""`FileStore`: the port on a folder of JSON lines, for any number of processes.
+"""`FileStore`: a store on a folder of JSON lines, for any number of processes.
 
-The lines are the truth; `index.db` next to them answers everything that is not a plain read, and
-can be deleted at any time: who has the folder open notices, and it is rebuilt. All but that is the
-SQLite store.
+The lines are authoritative. `index.db` next to them serves everything except plain reads. It can be
+deleted at any time: processes that have the folder open notice that, and rebuild it. The rest is
+the SQLite store.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from .recovery import Recovery
 logger = logging.getLogger("holdfast.file")
 
 VERSION = 1
-TRIES = 5  # to make an index that others remove meanwhile
-MADE = "CREATE TABLE IF NOT EXISTS made (inode TEXT NOT NULL)"  # tells an index from a copy of it
+TRIES = 5  # attempts to create an index that other processes remove meanwhile
+MADE = "CREATE TABLE IF NOT EXISTS made (inode TEXT NOT NULL)"  # detects copies
 
 Page = tuple[str, list[Event], LogDamaged | None]
 
@@ -75,7 +75,7 @@ class FileStore(SqliteStore):
         project: Project = catalog.project,
         clock: Callable[[], int] = wall_clock,
     ) -> FileStore:
-        """Open the folder, making it if need be; safe for many processes at once."""
+        """Open the folder, and create it if it does not exist; safe for many processes at once."""
         level: Durability = read_option("file", "durability", durability)
         location = check_path(os.fspath(path))
         root = Path(await asyncio.to_thread(os.path.abspath, location))
@@ -105,8 +105,8 @@ class FileStore(SqliteStore):
     async def _page(self, key: Key, **bounds: Any) -> Page:
         page = await super()._page(key, **bounds)
         if page[2] is not None:
-            # The file may have been written anew between the look at the index and the
-            # read; ask again, after the index was held against the file.
+            # The file may have been rewritten between the lookup in the index and the read; try
+            # again, after the index was compared with the file.
             await self._writer.run(lambda conn: self._index.check_line(conn, key))
             page = await super()._page(key, **bounds)
         return page
@@ -118,7 +118,7 @@ class FileStore(SqliteStore):
         if index and repair:
             await self._writer.rebuild(StoreDamaged(problem=index[0].detail))
         for damage in index:
-            detail = f"{self._file.path}: {damage.detail}; it can be deleted at any time"
+            detail = f"{self._file.path}: {damage.detail}; you can delete this file at any time"
             yield msgspec.structs.replace(damage, detail=detail, repaired=repair)
         await self._writer.run(self._recovery.check_all)
         for damage in await self._readers.run(lambda conn: self._index.damages()):
@@ -142,7 +142,7 @@ class FileStore(SqliteStore):
     def _left_behind(self) -> tuple[Remains, ...]:
         journal = Remains(
             where=str(self._folder.journal),
-            what="names that were claimed",
+            what="claimed names",
             remedy="holdfast purge",
         )
         return (journal, *super()._left_behind())
@@ -155,21 +155,21 @@ class FileStore(SqliteStore):
         self._folder.close()
 
     def _leave(self) -> None:
-        # While somebody is known to have it open, all files of the index are there.
+        # While another process is known to have it open, all files of the index exist.
         with self._lock:
             super()._leave()
             self._presence.end()
 
 
 class Presence:
-    """Shows whether every process that had the folder open closed it properly: each holds a locked
-    file in `open/`, and a file without a lock is left from a crash."""
+    """Shows whether every process that had the folder open closed it properly. Each process holds a
+    locked file in `open/`; a file without a lock is left from a crash."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "open" / new_id()
         self._lock = FileLock(str(self._path))
         self._lock.__enter__()
-        sync_folder(str(self._path))  # or a power cut could take the mark and leave the index
+        sync_folder(str(self._path))  # or a power loss could drop the mark but not the index
 
     def end(self) -> None:
         self._path.unlink(missing_ok=True)
@@ -177,7 +177,7 @@ class Presence:
 
 
 class FolderOpener:
-    """Opens the folder and its index; the index again when its files were replaced."""
+    """Opens the folder and its index, and reopens the index when its files were replaced."""
 
     def __init__(
         self, root: Path, file: DatabaseFile, recovery: Recovery, payloads: FilePayloads
@@ -188,7 +188,7 @@ class FolderOpener:
         self._payloads = payloads
 
     def open(self) -> tuple[sqlite3.Connection, FileLock, Presence]:
-        """Open the folder, making it if it does not exist."""
+        """Open the folder, and create it if it does not exist."""
         root = self._root
         with schema.translated(self._file.path), ExitStack() as undo:
             schema.folder_of(str(root))
@@ -204,7 +204,7 @@ class FolderOpener:
                 for folder in (root / "logs", root / "blobs", root / "open"):
                     folder.mkdir(exist_ok=True, mode=0o700)
                 live, dead = _present(root)
-                # While one of the living has it open, all files of the index are there.
+                # While a live process has it open, all files of the index exist.
                 conn = self._index(
                     rebuild=bool(live) and not self._file.is_whole(), recover=False, dead=dead
                 )
@@ -214,9 +214,8 @@ class FolderOpener:
         return conn, lock, presence
 
     def reopen(self, lock: FileLock, rebuild: bool) -> sqlite3.Connection:
-        """Open the index again, under the lock. The index at the path is updated from the files; it
-        is rebuilt if only some of its files were replaced, because then they do not belong
-        together."""
+        """Reopen the index, under the lock. The index at the path is updated from the files. If
+        only some of its files were replaced, they do not belong together, and it is rebuilt."""
         root = self._root
         if not lock.is_at(str(root)) or not (root / "format.json").exists():
             raise replaced(str(root))
@@ -228,8 +227,8 @@ class FolderOpener:
         return conn
 
     def _index(self, *, rebuild: bool, recover: bool, dead: list[Path]) -> sqlite3.Connection:
-        """The index. It is rebuilt with `rebuild`, or if it is missing, unreadable or of another
-        version; it is updated with `recover`, after a crash, or if it is a copy."""
+        """Open the index. It is rebuilt with `rebuild`, or if it is missing, unreadable or of
+        another version; it is updated with `recover`, after a crash, or if it is a copy."""
         conn = None if rebuild else self._whole(recover=recover, dead=bool(dead))
         for left in reversed(range(TRIES)):
             if conn is None:
@@ -240,7 +239,7 @@ class FolderOpener:
         return conn
 
     def _whole(self, *, recover: bool, dead: bool) -> sqlite3.Connection | None:
-        """The index that is there; None if it cannot be used."""
+        """The existing index; None if it cannot be used."""
         before = inode(self._file.path)
         if before is None:
             return None
@@ -257,7 +256,7 @@ class FolderOpener:
                 conn.execute(MADE)
                 is_copy = not _is_made_here(conn, before)
                 if is_copy and has_log:
-                    return None  # which may be the log of another file
+                    return None  # it may belong to another file
                 if dead or recover or is_copy:
                     fill = self._recovery.recover if dead else self._recovery.rebuild
                     _fill(conn, self._payloads, fill, before)
@@ -272,7 +271,7 @@ class FolderOpener:
         return conn
 
     def _new(self, *, dead: bool, last: bool) -> sqlite3.Connection | None:
-        """An index that is filled from all files; None if it was removed meanwhile, unless this is
+        """An index that is filled from all files. None if it was removed meanwhile, unless this is
         the `last` try. A full disk looks the same: files of the index are missing."""
         self._file.remove()
         self._file.make(0o600)
@@ -303,9 +302,9 @@ class FolderOpener:
 
 
 def _locked(root: Path) -> FileLock:
-    """A lock on the folder, which is held; the folder is made if it does not exist, or was removed
-    while this waited. No file in it is locked: that would go with the index where all of its names
-    are removed."""
+    """A lock on the folder, acquired. The folder is created if it does not exist, or was removed
+    during the wait. The lock is on the folder and not on a file in it, which could be removed
+    together with the index."""
     while True:
         root.mkdir(exist_ok=True, mode=0o700)
         try:
@@ -326,7 +325,7 @@ def _check_format(root: Path) -> None:
             raise InvalidValue(
                 field="url",
                 problem=f"{str(root)!r} has logs or an index but no format.json",
-                remedy='name another folder or, if it is a store, restore it: {"holdfast": 1}',
+                remedy='name another folder or, if it is a store, write it: {"holdfast": 1}',
             )
         StoreFolder(root, sync=True).replace(path, msgspec.json.encode({"holdfast": VERSION}))
         sync_folder(str(path))
@@ -341,15 +340,15 @@ def _check_format(root: Path) -> None:
         ) from error
     if found > VERSION:
         raise StoreTooNew(
-            problem=f"{str(root)!r} has format {found}, this program knows {VERSION}",
+            problem=f"{str(root)!r} has format {found}, but this program knows only {VERSION}",
             found=found,
             known=VERSION,
         )
 
 
 def _present(root: Path) -> tuple[list[Path], list[Path]]:
-    """The files of processes that have the folder open, and of those that did not leave in
-    order."""
+    """The files of processes that have the folder open, and of those that did not close it
+    properly."""
     found: tuple[list[Path], list[Path]] = ([], [])
     for path in (root / "open").iterdir():
         found[not held(str(path))].append(path)
@@ -357,13 +356,13 @@ def _present(root: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _is_made_here(conn: sqlite3.Connection, file: Inode) -> bool:
-    """Whether an index was filled in this file, which a copy was not."""
+    """Whether the index was built in this very file; a copy was not."""
     return conn.execute("SELECT inode FROM made").fetchall() == [(str(file[1]),)]
 
 
 def _is_no_index(error: sqlite3.OperationalError) -> bool:
-    """Whether a table is missing; a database that is busy or cannot be opened is no reason to
-    replace it."""
+    """Whether a table is missing. A database that is busy or cannot be opened must not be
+    replaced."""
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_ERROR
 
 
@@ -373,7 +372,7 @@ def _fill(
     fill: Callable[[sqlite3.Connection], None],
     file: Inode | None,
 ) -> None:
-    """Make the index true to all files, in one transaction."""
+    """Update the index from all files, in one transaction."""
     conn.execute("BEGIN IMMEDIATE")
     try:
         payloads.begun(conn)

@@ -1,4 +1,4 @@
-"""The URL of a MongoDB store: our own options, the driver's options, and the part that may be
+"""The URL of a MongoDB store: Holdfast's options, the driver's options, and the part that may be
 shown."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .entry import Document
 
 DATABASE = "holdfast"
 
-# Where the URL does not say otherwise: a server that is silent is noticed in time, and no
-# connection is kept so long that something between forgets it.
+# Defaults, unless the URL sets them: a server that does not respond is detected in time, and idle
+# connections are closed before a firewall or proxy drops them.
 DEFAULTS = {
     "serverSelectionTimeoutMS": 3_000,
     "connectTimeoutMS": 5_000,
@@ -32,7 +32,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class MongoAddress:
-    """Where a database is. Only `location` is fit to be shown."""
+    """The address of a database. Only `location` may be shown."""
 
     url: str = field(repr=False)
     location: str
@@ -41,13 +41,13 @@ class MongoAddress:
 
     @classmethod
     def of(cls, url: str) -> MongoAddress:
-        """The address that a URL gives, without our own options in it."""
+        """The address in a URL, without Holdfast's options."""
         base, _, query = url.partition("?")
         scheme, _, rest = base.partition("://")
         hosts, slash, database = rest.partition("/")
         hosts = hosts.rpartition("@")[2]
         if "@" in database or "@" in query:
-            raise _unusable("has a character in its user or password that must be escaped")
+            raise _unusable("has a character in its user name or password that must be escaped")
         ours: list[str] = []
         theirs: list[str] = []
         for part in filter(None, query.split("&")):
@@ -69,8 +69,8 @@ class MongoAddress:
         )
 
     async def connect(self) -> AsyncMongoClient[Document]:
-        """A client of our own; it connects when it is used. Made in a thread, since the driver
-        looks at files for it."""
+        """A client owned by the store; it connects when it is first used. Created in a thread,
+        since the driver reads files for it."""
         return await asyncio.to_thread(self._client)
 
     def _client(self) -> AsyncMongoClient[Document]:
@@ -84,13 +84,13 @@ class MongoAddress:
         try:
             return AsyncMongoClient(self.url, driver=DriverInfo("holdfast"), **defaults)
         except (ConfigurationError, ValueError, TypeError) as error:
-            # Without the driver's text, which may quote what it could not read.
-            problem = f"is not one that the driver can use ({type(error).__name__})"
+            # Without the driver's text, which may quote part of the URL.
+            problem = f"is rejected by the driver ({type(error).__name__})"
         raise _unusable(problem)
 
 
 def _check_option(option: str) -> None:
-    """Reject an option that the driver would pass over with a warning."""
+    """Reject an option that the driver would ignore with a warning."""
     try:
         split_options(option, validate=True, warn=False)
         return

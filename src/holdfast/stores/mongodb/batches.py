@@ -1,7 +1,7 @@
 """Events in documents of their own: moved there from tails, looked up by id, read by number.
 
-A batch is inserted once and named by its log and first number; a second insert of it is
-passed over. Only erasing and removing change it afterwards.
+A batch is inserted once and identified by its log and first number; a second insert is ignored.
+Only erasures and deletes change it afterwards.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PAGE_DOCUMENTS = 16
 
 
 def named(scope: Scope, **more: Any) -> Document:
-    """A question about one session; all lead with its names, as sharding wants it."""
+    """A filter for one session; all filters begin with its names, as sharding requires."""
     return {"tenant": scope.tenant, "session": scope.session, **more}
 
 
 async def insert_once(collection: Collection, documents: Sequence[Document]) -> None:
-    """Insert documents, passing over those that are there already."""
+    """Insert documents, ignoring those that already exist."""
     try:
         if len(documents) == 1:
             await collection.insert_one(documents[0])
@@ -42,7 +42,7 @@ async def insert_once(collection: Collection, documents: Sequence[Document]) -> 
 
 
 def batch_document(scope: Scope, log: str, batch: Batch) -> Document:
-    """A batch as `batches` holds it."""
+    """A batch as stored in `batches`."""
     return named(
         scope,
         _id=batch_id(log, batch.first),
@@ -57,8 +57,8 @@ def batch_document(scope: Scope, log: str, batch: Batch) -> Document:
 async def roll(db: MongoDatabase, entry: MongoLogEntry) -> None:
     """Copy the frozen part of a tail into `batches`.
 
-    What is frozen does not change until it is dropped, so whoever copies it copies the
-    same, and one who comes late finds it done and changes nothing, erased events included.
+    The frozen part does not change until it is dropped, so all processes copy the same content. A
+    late copy finds the documents and changes nothing, erased events included.
     """
     whole = merged(entry.tail[: entry.frozen])
     await insert_once(db.batches, [batch_document(entry.scope, entry.log, whole)])
@@ -68,7 +68,7 @@ async def roll(db: MongoDatabase, entry: MongoLogEntry) -> None:
 
 
 def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
-    """The numbers of those ids that a tail holds."""
+    """The numbers of those of these ids that are in a tail."""
     wanted = set(ids)
     return {
         id: seq
@@ -81,7 +81,7 @@ def known_in_tail(entry: MongoLogEntry, ids: Iterable[str]) -> dict[str, int]:
 async def known_in_batches(
     db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
-    """The numbers of those ids that are in `batches`, the shared ones included."""
+    """The numbers of those of these ids that are in `batches`, including shared events."""
     upto = {part.log: part.upto for part in segments(entry) if part.after < part.upto}
     wanted = set(perhaps_known(ids, entry.newest)) if upto else set()
     if not wanted:
@@ -97,7 +97,7 @@ async def known_in_batches(
 
 
 async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """The numbers of those ids that the log has."""
+    """The numbers of those of these ids that are in the log."""
     return {**await known_in_batches(db, entry, ids), **known_in_tail(entry, ids)}
 
 
@@ -107,11 +107,11 @@ async def known_ids(db: MongoDatabase, entry: MongoLogEntry, ids: Sequence[str])
 async def found_events(
     db: MongoDatabase, entry: MongoLogEntry, after: int, upto: int, limit: int, reverse: bool
 ) -> list[FoundEvent]:
-    """Some events with after < seq <= upto, in order of number; large ones end them early.
+    """Some events with after < seq <= upto, in order of number; large ones end the page early.
 
-    The head document was read before: what its tail does not hold any more has been in
-    `batches` since before it left, so nothing is missed; and what a tail still holds is
-    taken from there alone, so nothing is seen twice.
+    The head document was read first. Events leave a tail only after they are in `batches`, so
+    nothing is missed; events that are still in the tail are read from there alone, so nothing is
+    returned twice.
     """
     parts: list[Segment | None] = [*segments(entry), None]
     found: list[FoundEvent] = []
@@ -137,7 +137,7 @@ async def found_events(
             low, high = (low, batches[-1].first - 1) if reverse else (batches[-1].last, high)
         reached = found[-1].seq if found else None
         if low < high and reached != (low + 1 if reverse else high):
-            break  # what is missing here must not be passed over
+            break  # a gap here must not be skipped
     return found
 
 
@@ -152,7 +152,7 @@ def _between(batches: Iterable[Batch], low: int, high: int, reverse: bool) -> It
 async def _documents(
     db: MongoDatabase, scope: Scope, log: str, low: int, high: int, limit: int, reverse: bool
 ) -> tuple[list[Batch], bool]:
-    """Some batches of a log, from `low` up or from `high` down; whether there may be more."""
+    """Some batches of a log, from `low` up or from `high` down, and whether there may be more."""
     most = min(limit, PAGE_DOCUMENTS)
     if not reverse:
         docs = await _page(db, named(scope, log=log, last={"$gt": low}), 1, most)
@@ -160,7 +160,7 @@ async def _documents(
         return batches, bool(batches) and len(docs) == most and batches[-1].last < high
     docs = await _page(db, named(scope, log=log, last={"$gt": low, "$lte": high}), -1, most)
     if not docs or docs[0]["last"] < high:
-        # `high` stands within a batch.
+        # `high` lies within a batch.
         docs = await _page(db, named(scope, log=log, last={"$gt": high}), 1, 1) + docs
     batches = [batch_in(doc) for doc in docs if doc["first"] <= high]
     return batches, bool(batches) and len(docs) >= most and batches[-1].first > low + 1

@@ -1,7 +1,7 @@
-"""The clock of a store: the caller's, or the server's as far as it can be known from here.
+"""The clock of a store: the caller's, or an estimate of the server's.
 
-Leases of two machines agree only by one clock. It is asked now and then, and goes on
-between by this machine's monotonic clock, so that setting the wall clock does no harm.
+Leases of two machines agree only by one clock. The server's clock is read now and then; in between,
+this machine's monotonic clock is added, so that setting the wall clock does no harm.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Protocol
 
 from .entry import Document
 
-AGE = 60.0  # seconds for which the last answer holds
-SLOW = 1.0  # an answer that took longer tells too little
+AGE = 60.0  # seconds for which the last reading is valid
+SLOW = 1.0  # a reading that took longer is too imprecise
 
 
 class Clock(Protocol):
@@ -23,7 +23,7 @@ class Clock(Protocol):
     async def now(self) -> int: ...
 
     async def asked(self) -> int:
-        """The same, asked for at this moment: this machine may have slept since the last time."""
+        """The same, read now: this machine may have slept since the last reading."""
         ...
 
 
@@ -69,6 +69,6 @@ class ServerClock:
 
 
 def _ms(at: datetime) -> float:
-    # The driver gives UTC without saying so, unless the caller's client says so.
+    # The driver returns UTC without a time zone, unless the caller's client sets one.
     epoch = datetime(1970, 1, 1, tzinfo=at.tzinfo)
     return (at - epoch).total_seconds() * 1000

@@ -1,9 +1,9 @@
-"""The head document of a log: what it holds, and what a change makes of it. Pure.
+"""The head document of a log: its content, and how a change updates it. Pure.
 
-It holds the log's key, state and version, its lease, the whole `Row` as JSON in `doc`
-(so that the order of keys, NUL and large numbers survive), the fields that lists search
-by, and in `tail` the newest batches. Every change increments `version` and is made by
-comparing it, so that a change decided on an old copy is never carried out.
+It holds the log's key, state and version, its lease, the whole `Row` as JSON in `doc` (so that the
+order of keys, NUL and large numbers survive), the fields that lists search by, and in `tail` the
+newest batches. Every change increments `version` and compares it, so that a change decided on an
+outdated copy is never carried out.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Document = dict[str, Any]
 # The states of a log.
 LIVE, RESTORING, DEAD, FORKING = 0, 1, 2, 3
 
-TAIL_BATCHES = 8  # from so many on, a tail is frozen, to be moved into `batches`
+TAIL_BATCHES = 8  # from this size on, a tail is frozen, to be moved into `batches`
 TAIL_BYTES = 256 << 10
-TAIL_MOST = 2 * TAIL_BATCHES  # no append goes on before what was frozen is moved
+TAIL_MOST = 2 * TAIL_BATCHES  # at this size, appends wait until the frozen part is moved
 
 _COLUMNS = ("user", "workspace", "agent", "phase", "run", "created", "active", "stale_at", "wake")
 _LISTED = (*_COLUMNS, "terms", "waits", "waits_to", "whats", "assignees")
@@ -51,20 +51,20 @@ class MongoLogEntry(NamedTuple):
     row: Row
     lease: LeaseState = LeaseState()
     by: str | None = None
-    """Marks the acquisition that the lease came from."""
+    """Identifies the acquisition of the lease."""
     base: str | None = None
     shared: int = 0
     chain: tuple[Segment, ...] = ()
-    """Who holds the numbers up to `shared`, oldest first; all of it is in `batches`."""
+    """Which logs hold the numbers up to `shared`, oldest first; all of them are in `batches`."""
     tail: tuple[Batch, ...] = ()
     frozen: int = 0
-    """So many batches of the tail change no more and are on their way into `batches`."""
+    """How many batches of the tail are frozen and being moved into `batches`."""
     newest: str = ""
-    """The greatest rising id that is in no tail any more."""
+    """The greatest time-ordered id that is no longer in a tail."""
     drafts: bool = False
-    """Whether there may be some."""
+    """Whether the log may have drafts."""
     erasures: int = 0
-    """How often the row was made anew, since what it was made of had changed."""
+    """How often the row was rebuilt because its events changed."""
     listed: Document = {}
     state: int = LIVE
 
@@ -78,7 +78,7 @@ class MongoLogEntry(NamedTuple):
 
     @property
     def rolled(self) -> int:
-        """Up to this number all is in `batches`."""
+        """All numbers up to this one are in `batches`."""
         return self.tail[0].first - 1 if self.tail else self.row.head
 
     @property
@@ -161,12 +161,12 @@ def encoded(entry: MongoLogEntry) -> Document:
 
 
 def stored(batch: Batch) -> Document:
-    """A batch as a tail holds it."""
+    """A batch as stored in a tail."""
     return {"first": batch.first, "ids": batch.ids, "events": batch.events}
 
 
 def listing(row: Row) -> Document:
-    """The fields that lists search by; one that is not there is left out."""
+    """The fields that lists search by; empty ones are left out."""
     fields = {name: value for name in _COLUMNS if (value := getattr(row, name)) is not None}
     if terms := catalog.row_terms(row):
         fields["terms"] = sorted(digest(*term) for term in terms)
@@ -180,15 +180,15 @@ def listing(row: Row) -> Document:
 
 
 def digest(map: str, key: str, term: str) -> bytes:
-    """A condition on a map in 16 bytes."""
+    """A condition on a map, hashed to 16 bytes."""
     return hashlib.sha256(msgspec.json.encode((map, key, term))).digest()[:16]
 
 
 def extended(
     entry: MongoLogEntry, row: Row, batch: Batch, moved: bool
 ) -> tuple[MongoLogEntry, Document]:
-    """The log after an append, and the update that makes it so. With `moved`, what was
-    frozen is in `batches`, and leaves the tail."""
+    """The log after an append, and the update that stores it. With `moved`, the frozen part is in
+    `batches` and is removed from the tail."""
     kept, frozen, newest = entry.tail, entry.frozen, entry.newest
     if moved:
         kept, frozen, newest = kept[frozen:], 0, _newest_without(entry)
@@ -208,7 +208,7 @@ def extended(
 
 
 def _newest_without(entry: MongoLogEntry) -> str:
-    """`newest` once the frozen part of the tail has left it."""
+    """`newest` after the frozen part of the tail is removed."""
     ids = [id for batch in entry.tail[: entry.frozen] for id in batch.ids]
     return max(entry.newest, newest_of(ids))
 
@@ -216,8 +216,8 @@ def _newest_without(entry: MongoLogEntry) -> str:
 def listed(
     entry: MongoLogEntry, after: MongoLogEntry, *, anew: bool = False
 ) -> tuple[MongoLogEntry, Document]:
-    """The log with the row of `after`, and an update that writes it, touching a field that
-    lists search by only where it changed, or with `anew` wherever it is not as it should be."""
+    """The log with the row of `after`, and the update that writes it. The update sets a search
+    field only if it changed, or with `anew` if it is not correct."""
     new = entry.listed
     if anew or entry.row != after.row:
         new = listing(after.row)
@@ -243,7 +243,7 @@ def renewed(entry: MongoLogEntry, row: Row) -> tuple[MongoLogEntry, Document]:
 def leased(
     entry: MongoLogEntry, state: LeaseState, by: str | None
 ) -> tuple[MongoLogEntry, Document]:
-    """The log under another lease, and the update that makes it so."""
+    """The log with another lease, and the update that stores it."""
     after = entry._replace(lease=state, by=by, version=entry.version + 1)
     fields = {**msgspec.structs.asdict(state), "by": by, "version": after.version}
     return after, {"$set": fields}
@@ -256,7 +256,7 @@ def frozen(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
 
 
 def dropped(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
-    """The log without the part of its tail that was frozen."""
+    """The log without the frozen part of its tail."""
     kept = entry.tail[entry.frozen :]
     newest = _newest_without(entry)
     after = entry._replace(tail=kept, frozen=0, newest=newest, version=entry.version + 1)
@@ -270,8 +270,8 @@ def dropped(entry: MongoLogEntry) -> tuple[MongoLogEntry, Document]:
 
 
 def buried(mark: str, now: int, whole: bool) -> Document:
-    """The update that leaves of a log only what its forks need, marked by who deleted it.
-    `owned` stays until what belongs to the session is dealt with."""
+    """The update that reduces a log to what its forks need, marked with the delete that did it.
+    `owned` stays until everything that belongs to the session is removed."""
     gone = ("thread", "doc", "tail", "owner", "since", "by", "chain", "drafts", *_LISTED)
     return {
         "$set": {
@@ -287,7 +287,7 @@ def buried(mark: str, now: int, whole: bool) -> Document:
     }
 
 
-# Shared pasts
+# Shared history
 
 
 def segments(entry: MongoLogEntry) -> list[Segment]:
@@ -296,7 +296,7 @@ def segments(entry: MongoLogEntry) -> list[Segment]:
 
 
 def chain_at(entry: MongoLogEntry, at: int) -> tuple[Segment, ...]:
-    """Who holds the numbers up to `at` of this log, for a fork that leaves there."""
+    """Which logs hold the numbers up to `at` of this log, for a fork at that number."""
     parts = [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]
     return tuple(part._replace(upto=min(part.upto, at)) for part in parts if part.after < at)
 
@@ -307,8 +307,8 @@ def newborn(row: Row, *, state: int = LIVE) -> MongoLogEntry:
 
 
 def forked(parent: MongoLogEntry, row: Row, at: int, state: int) -> MongoLogEntry:
-    """A log that is not in the database yet and shares the numbers up to `at`, all of which
-    have left the parent's tail."""
+    """A log that is not in the database yet and shares the numbers up to `at`, all of which have
+    been moved out of the parent's tail."""
     chain = chain_at(parent, at)
     return MongoLogEntry(
         log=row.log,

@@ -1,8 +1,8 @@
-"""Events as documents hold them, and payloads cut into chunks. Pure.
+"""Events as stored in documents, and payloads split into chunks. Pure.
 
-A batch is a run of events with dense numbers: `first`, their `ids`, and next to them the rest of
-each as a record. The data of a record are framed (`frames`); behind the format byte `p` is the stub
-that stands for a payload kept apart, whose place `apart` names.
+A batch is a run of events with dense numbers: `first`, their `ids`, and the rest of each as a
+record. The data of a record is framed (`frames`). After the format byte `p`, it is the stub of a
+payload that is stored apart, at the location `apart`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ Record = dict[str, Any]
 _RISING = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 CHUNK = 1 << 20  # bytes of payload in one document
-INLINE = 128 << 10  # bytes of payload that the batch of one append holds itself
-ENVELOPE = 256  # bytes that an event is taken to have beside its data
+INLINE = 128 << 10  # bytes of payload that the batch of one append may contain itself
+ENVELOPE = 256  # estimated bytes of an event without its data
 
 _OPTIONAL = ("run", "actor", "cause")
 
 
 class PayloadRef(NamedTuple):
-    """Where a payload is: `pieces` chunks of a write from number `n`, in each at place `i`."""
+    """The location of a payload: `pieces` chunks of the write that begins at number `n`, at place
+    `i` in each."""
 
     write: str
     n: int
@@ -44,13 +45,13 @@ class PayloadRef(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some events of one log, as a document has them."""
+    """Some events of one log, as a document stores them."""
 
     first: int
     ids: list[str]
     events: list[Record]
     size: int
-    """About how many bytes it has."""
+    """Its approximate size in bytes."""
 
     @classmethod
     def of(cls, first: int, ids: list[str], events: list[Record]) -> Batch:
@@ -63,7 +64,7 @@ class Batch(NamedTuple):
 
 
 class FoundEvent(NamedTuple):
-    """One event where it was found: its number, its id, and its record."""
+    """One stored event: its number, its id, and its record."""
 
     seq: int
     id: str
@@ -76,7 +77,7 @@ def chunk_id(write: str, n: int) -> str:
 
 
 def batch_id(log: str, first: int) -> str:
-    """The `_id` of a batch: what a frozen tail becomes is known by its first number alone."""
+    """The `_id` of a batch. The batch of a frozen tail is identified by its first number alone."""
     return f"{log}/{first}"
 
 
@@ -84,13 +85,13 @@ def batch_id(log: str, first: int) -> str:
 
 
 def newest_of(ids: Iterable[str]) -> str:
-    """The greatest of those ids that rise with time (UUIDv7); empty if none does."""
+    """The greatest time-ordered id (UUIDv7) among these; empty if there is none."""
     return max((id for id in ids if _RISING.fullmatch(id)), default="")
 
 
 def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
-    """The ids that may be among those of which `newest` is the greatest that rises: all but
-    those that rise and are greater, which none of them can be."""
+    """The ids that may be in a set whose greatest time-ordered id is `newest`: all except
+    time-ordered ids that are greater."""
     return [id for id in ids if id <= newest or not _RISING.fullmatch(id)]
 
 
@@ -98,7 +99,7 @@ def perhaps_known(ids: Iterable[str], newest: str) -> list[str]:
 
 
 def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict[str, PayloadRef]]:
-    """Which chunks hold the payloads of events, and where each is."""
+    """Which chunks hold the payloads of events, and the location of each payload."""
     chunks: list[list[bytes]] = []
     refs: dict[str, PayloadRef] = {}
     room = 0
@@ -120,8 +121,8 @@ def cut(events: Iterable[NewEvent], write: str) -> tuple[list[list[bytes]], dict
 
 
 def kept_apart(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """The events whose payloads go into chunks: the large ones, or all when the batch would
-    be too much for its log's head document."""
+    """The events whose payloads go into chunks: the large ones, or all if the batch would be too
+    large for the head document."""
     small = sum([len(event.data) for event in events if len(event.data) <= APART])
     if small > INLINE:
         return list(events)
@@ -156,7 +157,7 @@ def recorded(
 
 
 def batch_of(plan: Extension, refs: dict[str, PayloadRef]) -> Batch:
-    """Events of dense numbers as one batch."""
+    """Events with dense numbers as one batch."""
     events = plan.fresh
     records = [
         recorded(event, hash, link, refs.get(event.id))
@@ -166,7 +167,7 @@ def batch_of(plan: Extension, refs: dict[str, PayloadRef]) -> Batch:
 
 
 def merged(batches: Sequence[Batch]) -> Batch:
-    """Batches that follow each other as one."""
+    """Merge consecutive batches into one."""
     return Batch.of(
         batches[0].first,
         [id for batch in batches for id in batch.ids],
@@ -183,23 +184,23 @@ def numbered(batch: Batch) -> list[FoundEvent]:
 
 
 def ref_of(record: Record) -> PayloadRef | None:
-    """Where the payload of a record is kept apart, if it is."""
+    """The location of a record's payload, if it is stored apart."""
     place = record.get("apart")
     return None if place is None else PayloadRef(*place)
 
 
 def size_of(record: Record) -> int:
-    """How many bytes of data reading a record brings."""
+    """How many bytes of data reading a record loads."""
     return int(record.get("size", len(record["data"])))
 
 
 def stubbed(record: Record) -> bool:
-    """Whether `inline=False` gives a stub instead of the data."""
+    """Whether `inline=False` returns a stub instead of the data."""
     return bool(record["data"][:1] == b"p" and record.get("size", 0) > APART)
 
 
 def event_of(found: FoundEvent, data: bytes) -> Event:
-    """An event from where it was found and its data."""
+    """An event, from its stored record and its data."""
     record = found.record
     return Event(
         kind=record["kind"],
@@ -215,8 +216,8 @@ def event_of(found: FoundEvent, data: bytes) -> Event:
 
 
 def blank(found: FoundEvent, data: Raw, damaged: bool) -> Record:
-    """The record after its data were replaced. Where a payload was kept apart it says so
-    until that is gone too."""
+    """The record with its data replaced. It keeps the location of a payload that was stored apart
+    until that is removed too."""
     event = event_of(found, bytes(data))
     link = links.erased(found.record.get("link"), found.record["hash"], damaged=damaged)
     record = recorded(event, fingerprint(event), link)

@@ -1,5 +1,5 @@
 """The driver's errors: which are temporary, and which Holdfast error each becomes. No message
-repeats a URL. The driver's error is the cause; its text names hosts and commands, never a
+contains a URL. The driver's error is the cause; its text has hosts and commands, never a
 credential."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LABELS = ("RetryableWriteError", "TransientTransactionError", "ResumableChangeS
 
 
 def passing(error: Exception) -> bool:
-    """Whether the same call may go through a little later."""
+    """Whether the same call may succeed soon."""
     if isinstance(error, BulkWriteError):
         return _bulk_passing(error)
     if isinstance(error, OperationFailure) and _codes(error) & (_FULL | _DENIED):
@@ -77,13 +77,13 @@ def passing(error: Exception) -> bool:
 
 
 def _mistaken(error: OperationFailure) -> bool:
-    """Whether the driver took a standalone server for a replica set, which it may while
-    connections break; nothing was done then."""
+    """Whether the driver mistook a standalone server for a replica set, which can happen while
+    connections break; nothing was written then."""
     return error.code == _ILLEGAL and "Transaction numbers" in str(error)
 
 
 def _codes(error: OperationFailure) -> set[int]:
-    """The codes that an answer carries: its own, and that of its write concern."""
+    """The codes in a reply: its own, and that of its write concern."""
     concern = (error.details or {}).get("writeConcernError") or {}
     return {code for code in (error.code, concern.get("code")) if code is not None}
 
@@ -95,7 +95,7 @@ def _bulk_passing(error: BulkWriteError) -> bool:
 
 
 def only_duplicates(error: BulkWriteError) -> bool:
-    """Whether the only thing wrong with an insert is that it was done before."""
+    """Whether an insert failed only because the document already exists."""
     details = error.details
     codes = {failed.get("code") for failed in details.get("writeErrors", ())}
     return codes == {_DUPLICATE} and not details.get("writeConcernErrors")
@@ -118,22 +118,22 @@ def _ours(error: Exception) -> StoreError:
         codes |= {failed.get("code") for failed in error.details.get("writeErrors", ())}
     if codes & _DENIED:
         return StoreError(
-            problem=f"the server refused: {_text(error)}; "
+            problem=f"the server rejected the request: {_text(error)}; "
             "check the user's name and password, and grant it readWrite on the database"
         )
     if codes & _FULL:
         return StoreUnavailable(
-            problem="the server's disk is full: nothing was written; make room, then send it again"
+            problem="the server's disk is full and nothing was written: free some space, then retry"
         )
     if isinstance(error, ConfigurationError):
         return StoreError(problem=f"the driver cannot use this server: {_text(error)}")
     if passing(error):
-        return StoreUnavailable(problem=f"the store cannot be used now: {_text(error)}")
+        return StoreUnavailable(problem=f"the database is unavailable: {_text(error)}")
     return StoreError(problem=f"the store failed: {_text(error)}")
 
 
 def _text(error: Exception) -> str:
-    """What happened, in one line; the server's whole answer is with the cause."""
+    """The error in one line; the server's full reply is in the cause."""
     if isinstance(error, OperationFailure) and error.details:
         name = error.details.get("codeName")
         text = error.details.get("errmsg") or str(error)

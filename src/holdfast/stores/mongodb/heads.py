@@ -1,8 +1,7 @@
-"""The head documents: read, kept at hand, and changed by compare-and-set.
+"""The head documents: read, cached, and changed by compare-and-set.
 
-A process decides on its copy of a head, and the server carries the change out only if
-that copy was the newest. Within a process the writers of one log take turns, so that it
-never races with itself.
+A process decides on its copy of a head, and the server applies the change only if that copy is
+current. Within a process the writers of one log take turns, so that it never races with itself.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from .writes import Writes
 
 T = TypeVar("T")
 
-RECENT = 1_024  # heads kept at hand
+RECENT = 1_024  # heads in the cache
 RECENT_BYTES = 32 << 20
-LONGEST = 0.004  # seconds to wait at most after losing a race
+LONGEST = 0.004  # the longest wait in seconds after a lost race
 
 
 class Missed:
-    """The head was not what it was taken for: read it again and decide again."""
+    """The head had changed: read it again and decide again."""
 
 
 MISSED: Final = Missed()
@@ -45,7 +44,7 @@ Attempt = Callable[[MongoLogEntry | None, bool], Awaitable[T | Missed]]
 
 
 class MongoHeads:
-    """The heads that this process works with."""
+    """The heads that this process uses."""
 
     def __init__(self, db: MongoDatabase, *, patience: float) -> None:
         self.db = db
@@ -59,7 +58,7 @@ class MongoHeads:
     # Reading
 
     async def read(self, key: Key) -> MongoLogEntry | None:
-        """The log that has this key now, if one does."""
+        """The log that has this key now, if it exists."""
         where = named(key.scope, thread=key.thread, state=LIVE)
         doc = await self.db.logs.find_one(where, hint="key")
         if doc is None:
@@ -70,18 +69,18 @@ class MongoHeads:
         return entry
 
     async def existing(self, key: Key, log: str | None = None) -> MongoLogEntry:
-        """The log that has this key, and is the incarnation that the caller knows."""
+        """The log with this key, if it is the incarnation that the caller expects."""
         entry = await self.read(key)
         rules.found(key, entry.row if entry else None, log)
         assert entry is not None
         return entry
 
     async def by_log(self, scope: Scope, log: str) -> MongoLogEntry | None:
-        """A log by its incarnation, in whatever state."""
+        """A log by its incarnation, in any state."""
         doc = await self.db.logs.find_one(named(scope, _id=log), hint="_id_")
         return None if doc is None else entries.decoded(doc)
 
-    # Keeping at hand
+    # Cache
 
     def _keep(self, entry: MongoLogEntry) -> None:
         there = self._recent.get(entry.key)
@@ -95,7 +94,7 @@ class MongoHeads:
             self._size -= oldest.size
 
     def forget(self, key: Key) -> None:
-        """What is known of this log may not hold any more."""
+        """Drop a log from the cache: it may be outdated."""
         entry = self._recent.pop(key, None)
         if entry is not None:
             self._size -= entry.size
@@ -116,11 +115,11 @@ class MongoHeads:
     # Changing
 
     async def settle(self, key: Key, attempt: Attempt[T]) -> T:
-        """What `attempt` returns, made with the head at hand or, if that was not the newest
-        or led to a refusal, with the head as it is.
+        """The result of `attempt` with the cached head or, if that was outdated or led to a
+        rejection, with the current one.
 
-        After a lost race nobody waits longer for having lost more often: the writers of
-        many processes all have the same chance, and one of them always gets through.
+        The wait after a lost race does not grow: the writers of many processes all have the same
+        chance, and one of them always succeeds.
         """
         async with self._turn(key):
             entry = self._recent.get(key)
@@ -137,7 +136,7 @@ class MongoHeads:
                         return done
                     if time.monotonic() > end:
                         raise StoreUnavailable(
-                            problem="too many others change this log at once; send it again"
+                            problem="too many writers change this log at once: retry"
                         )
                     if fresh:
                         await asyncio.sleep(random.uniform(0, LONGEST))  # noqa: S311
@@ -145,14 +144,14 @@ class MongoHeads:
                     if fresh:
                         raise
                 except BaseException:
-                    # Whether the change was made is not known.
+                    # It is unknown whether the change was made.
                     self.forget(key)
                     raise
                 entry = await self.read(key)
                 fresh = True
 
     async def begin(self, entry: MongoLogEntry) -> bool:
-        """Insert the head of a new log; False if its key, or it itself, is there."""
+        """Insert the head of a new log; False if the log or another one with its key exists."""
         try:
             await self.db.logs.insert_one(entries.encoded(entry))
         except DuplicateKeyError:
@@ -162,7 +161,7 @@ class MongoHeads:
         return True
 
     async def swap(self, old: MongoLogEntry, new: MongoLogEntry, update: Document) -> bool:
-        """Carry a change out if `old` is still the newest."""
+        """Apply a change if `old` is still current."""
         where = named(old.scope, _id=old.log, version=old.version, state=old.state)
         grown = new.tail[-1].size if new.tail else 0
         if not await self._writes.change(where, update, grown):
@@ -175,7 +174,7 @@ class MongoHeads:
     # Moving tails
 
     async def extend(self, old: MongoLogEntry, row: Row, batch: Batch) -> MongoLogEntry | None:
-        """Append a batch, and drop from the tail what was moved; None if that missed."""
+        """Append a batch, and drop the moved part of the tail; None if the head had changed."""
         moved = old.frozen > 0 and await self._moved(old)
         new, update = entries.extended(old, row, batch, moved)
         if not await self.swap(old, new, update):
@@ -185,7 +184,7 @@ class MongoHeads:
         return new
 
     async def _moved(self, entry: MongoLogEntry) -> bool:
-        """Whether what is frozen is in `batches`; waits for it only if the tail is too long."""
+        """Whether the frozen part is in `batches`; waits for it only if the tail is too long."""
         task = self._rolling(entry)
         if not task.done() and len(entry.tail) < TAIL_MOST and entry.size < 2 * entries.TAIL_BYTES:
             return False
@@ -215,7 +214,8 @@ class MongoHeads:
             del self._rolls[idle]
 
     async def settled(self, entry: MongoLogEntry, upto: int) -> MongoLogEntry | None:
-        """The log with all numbers up to `upto` in `batches` and in no tail; None if missed."""
+        """The log after all numbers up to `upto` were moved from its tail into `batches`; None if
+        the head had changed."""
         while entry.rolled < upto:
             if not entry.frozen:
                 new, update = entries.frozen(entry)
@@ -230,7 +230,7 @@ class MongoHeads:
         return entry
 
     async def aclose(self) -> None:
-        """Wait for what is on its way."""
+        """Wait for the moves in progress."""
         await self._writes.aclose()
         await asyncio.gather(*self._rolls.values(), return_exceptions=True)
         self._recent.clear()

@@ -1,4 +1,4 @@
-"""Logs as wholes: fork, restore, erase, and rebuilding a row."""
+"""Operations on whole logs: fork, restore, erase, and rebuilding a row."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from .payloads import Spill, blank_chunks, put_chunks
 from .remove import finish
 from .schema import MongoDatabase
 
-RESTORE_MS = 60_000  # after so long without a word, a restore or fork counts as cut
-BATCH_BYTES = 512 << 10  # of the documents that a restore writes
+RESTORE_MS = 60_000  # after this time without progress, a restore or fork counts as interrupted
+BATCH_BYTES = 512 << 10  # size of the documents that a restore writes
 BATCH_EVENTS = 256
 
 
@@ -44,8 +44,8 @@ BATCH_EVENTS = 256
 class Fork:
     """One fork, over all its attempts.
 
-    The new log is hidden until its parent was seen alive behind it: a delete of the
-    session either meets it, or makes it fail.
+    The new log is hidden until the parent was seen alive after it was inserted: a delete of the
+    session either finds the new log, or makes the fork fail.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Fork:
         self._new: MongoLogEntry | None = None
 
     async def run(self) -> None:
-        """Begin a thread that shares the numbers up to `at`."""
+        """Create a thread that shares the numbers up to `at`."""
         parent = await self._heads.settle(self._key, self._attempt)
         if parent is not None:
             await self._show()
@@ -86,19 +86,21 @@ class Fork:
         known = await known_ids(self._db, parent, [self._first.id])
         if known.get(self._first.id, self._at + 1) <= self._at:
             raise InvalidValue(
-                field="first", problem="has the id of a shared event", remedy="use a new id"
+                field="first",
+                problem="has the id of an event in the shared history",
+                remedy="use a new id",
             )
         settled = await self._heads.settled(parent, self._at)
         if settled is None:
             return MISSED
         await self._begin(settled)
-        # The parent changes no more than its version, which tells that it is alive.
+        # Only the parent's version changes, which shows that it still exists.
         after = settled._replace(version=settled.version + 1)
         touched = await self._heads.swap(settled, after, {"$inc": {"version": 1}})
         return after if touched else MISSED
 
     async def _done(self) -> bool:
-        """Whether the thread is there, made by this very call or one like it."""
+        """Whether the thread exists, created by this call or an identical one."""
         there = await self._heads.read(self._target)
         if there is None:
             return False
@@ -113,7 +115,7 @@ class Fork:
         if self._new is not None:
             if self._new.chain == entries.chain_at(parent, self._at):
                 return
-            await discard(self._db, self._new)  # the parent was deleted and grown again
+            await discard(self._db, self._new)  # the parent was deleted and created again
         await finish(self._db, self._key.scope)
         now = await self._db.clock.now()
         event = self._first.numbered(self._at + 1, now)
@@ -139,7 +141,7 @@ class Fork:
 
 
 async def show(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> bool:
-    """Let a hidden log be seen; False if another has its key, or it was removed."""
+    """Make a hidden log visible; False if another log has its key, or it was removed."""
     where = named(entry.scope, _id=entry.log, state=entry.state)
     _, update = entries.listed(entry._replace(listed={}), entry, anew=True)
     update["$set"].update(state=LIVE, until=0, newest=entry.newest)
@@ -156,7 +158,7 @@ async def show(db: MongoDatabase, heads: MongoHeads, entry: MongoLogEntry) -> bo
 
 
 async def discard(db: MongoDatabase, entry: MongoLogEntry) -> None:
-    """Give a hidden log up; the next sweep removes it."""
+    """Abandon a hidden log; the next sweep removes it."""
     dead = {"$set": {"state": entries.DEAD}, "$inc": {"version": 1}}
     await db.logs.update_one(named(entry.scope, _id=entry.log, state=entry.state), dead)
 
@@ -183,7 +185,7 @@ async def begin_restore(
         settled = await heads.settled(base, parent.at)
         if settled is None:
             return MISSED
-        # A log of its own for each attempt: the parent may be another one by then.
+        # A new log for each attempt: the parent may have been replaced meanwhile.
         row = rules.new_row(key, now, at=parent.at, base=await left_at(db, settled, parent.at))
         new = entries.forked(settled, row, parent.at, RESTORING)
         await heads.begin(new._replace(lease=LeaseState(until=now + RESTORE_MS)))
@@ -202,8 +204,8 @@ async def _check_free(heads: MongoHeads, key: Key) -> None:
 
 
 class Restoring:
-    """Some events of a restore, over all attempts to write them: numbers, ids and times as
-    given."""
+    """Some events of a restore, over all attempts to write them, with the given numbers, ids and
+    times."""
 
     def __init__(
         self, db: MongoDatabase, project: Project, entry: MongoLogEntry, events: Sequence[Event]
@@ -227,7 +229,7 @@ class Restoring:
         changes = [self._project(event) for event in events]
         plan = rules.extended(row, events, self._seals, changes)
         groups = grouped(plan)
-        # Named by the numbers, so that another attempt writes the same.
+        # Identified by the numbers, so that another attempt writes the same.
         write = f"{entry.log}-{events[0].seq}"
         chunks, refs = cut([event for some in groups for event in large(some.fresh)], write)
         await put_chunks(self._db, entry.scope, entry.log, write, chunks)
@@ -244,7 +246,7 @@ class Restoring:
             raise InvalidValue(field="id", problem="occurs twice", remedy="pass each event once")
 
     async def _go_on(self) -> None:
-        """Say that this restore is alive."""
+        """Record that this restore is alive."""
         where = named(self._entry.scope, _id=self._entry.log, state=RESTORING)
         until = await self._db.clock.now() + RESTORE_MS
         if (await self._db.logs.update_one(where, {"$set": {"until": until}})).matched_count == 0:
@@ -252,12 +254,12 @@ class Restoring:
 
 
 def large(events: Sequence[Event]) -> list[Event]:
-    """The events whose payloads are kept apart; the documents of a restore hold the rest."""
+    """The events whose payloads are stored apart; the documents of a restore hold the rest."""
     return [event for event in events if len(event.data) > rules.APART]
 
 
 def grouped(plan: Extension) -> list[Extension]:
-    """Events in groups that each make one document."""
+    """Events in groups that make one document each."""
     groups = [Extension((), [], [], plan.row)]
     size = 0
     for event, hash, link in zip(plan.fresh, plan.hashes, plan.links, strict=True):
@@ -300,8 +302,8 @@ async def erase(
     reason: str,
     fence: Lease | None,
 ) -> dict[str, int]:
-    """Replace the data of events; rows are rebuilt, snapshots are dropped. Interrupted, it is
-    finished by being repeated."""
+    """Replace the data of events; rows are rebuilt, snapshots are dropped. Repeat the call to
+    complete an interrupted one."""
 
     async def attempt(
         entry: MongoLogEntry | None, fresh: bool
@@ -330,7 +332,7 @@ async def erase(
 
 
 async def _settle_base(heads: MongoHeads, scope: Scope, log: str, upto: int) -> None:
-    """See to it that no tail of another log holds what is about to be erased there."""
+    """Ensure that no tail of another log still holds the events that are about to be erased."""
     while True:
         entry = await heads.by_log(scope, log)
         if entry is None or await heads.settled(entry, upto) is not None:
@@ -346,7 +348,7 @@ async def blank_events(
     *,
     damaged: bool = False,
 ) -> None:
-    """Put `{"erased": reason}` in place of the data of events that are in `batches`."""
+    """Replace the data of events in `batches` with `{"erased": reason}`."""
     data = erased(reason)
     todo = sorted(seqs)
     while todo:
@@ -370,9 +372,9 @@ async def blank_events(
 async def project_anew(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> None:
-    """Write the row that a log's own events make. What is appended meanwhile is added to
-    it, so that it comes to an end however busy the log is; after an erasure it is made anew,
-    since it may hold what is erased now."""
+    """Write the row that results from a log's own events. Events that are appended meanwhile are
+    added, so that it completes however busy the log is. After an erasure it starts again, since the
+    row may contain what is erased now."""
     row: Row | None = None
     erasures = 0
     while True:
@@ -389,7 +391,7 @@ async def project_anew(
 async def projected(
     db: MongoDatabase, project: Project, entry: MongoLogEntry, row: Row | None = None
 ) -> Row:
-    """The row as the log's own events make it, from where `row` stands."""
+    """The row that results from the log's own events, starting from `row`."""
     if row is None:
         row = rules.empty_row(entry.row, entry.shared)
     async for events in all_events(db, entry, row.head):
@@ -404,7 +406,7 @@ async def kept_of(db: MongoDatabase, entry: MongoLogEntry, seq: int) -> bytes | 
 
 
 async def link_of(heads: MongoHeads, key: Key, seq: int, *, log: str | None = None) -> str | None:
-    """The link of an event, shared or its own."""
+    """The link of an event, shared or own."""
     entry = await heads.existing(key, log)
     rules.check_at(entry.row, seq, "seq")
     return links.ending(await kept_of(heads.db, entry, seq))
@@ -416,7 +418,7 @@ async def left_at(db: MongoDatabase, entry: MongoLogEntry, at: int) -> bytes:
 
 
 async def family(db: MongoDatabase, scope: Scope, log: str) -> list[str]:
-    """A log and all that were forked from it, directly or not."""
+    """A log and all its direct and indirect forks."""
     found, newest = [log], [log]
     while newest:
         where = named(scope, base={"$in": newest})
@@ -426,6 +428,6 @@ async def family(db: MongoDatabase, scope: Scope, log: str) -> list[str]:
 
 
 async def drop_snapshots(db: MongoDatabase, scope: Scope, log: str) -> int:
-    """Drop the snapshots of a log and of all that were forked from it; how many there were."""
+    """Drop the snapshots of a log and of all its forks; returns how many there were."""
     where = named(scope, log={"$in": await family(db, scope, log)})
     return (await db.snapshots.delete_many(where)).deleted_count

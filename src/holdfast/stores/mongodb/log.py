@@ -1,7 +1,7 @@
 """The log: append and read.
 
-`rules.extend` decides what an append writes on a copy of the head; one update of the head document
-carries it out, if the copy was the newest.
+`rules.extend` decides an append on a copy of the head; one update of the head document applies it,
+if the copy is current.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .schema import MongoDatabase
 
 
 class Guards(NamedTuple):
-    """What an append is to be refused by."""
+    """The conditions of an append."""
 
     expected: int | None
     fence: Lease | None
@@ -64,7 +64,7 @@ class MongoAppend:
         self.written: Extension | None = None
 
     async def run(self) -> Appended:
-        """Append, or find that it was done."""
+        """Append, or find that it was already done."""
         try:
             appended = await self._heads.settle(self._key, self._attempt)
         except HoldfastError:
@@ -75,8 +75,8 @@ class MongoAppend:
         return appended
 
     async def _take_back(self, but: Batch | None) -> None:
-        """Remove the chunks that nothing points to. After a lost reply that is not known, and
-        they are left to `purge`."""
+        """Remove the chunks that nothing refers to. After a lost reply that is unknown, and they
+        are left to `purge`."""
         if not self._unsure:
             await self._spill.take_back(but=but)
 
@@ -130,8 +130,8 @@ class MongoAppend:
         return after if await self._heads.begin(after) else None
 
     async def _known_ids(self, entry: MongoLogEntry) -> dict[str, int]:
-        """The numbers of those ids that the log has. After a lost race only the tail has to
-        be looked at again, if it holds all that came since."""
+        """The numbers of those of these ids that are in the log. After a lost race only the tail is
+        searched again, if it holds everything appended since."""
         log, upto = self._looked
         if log != entry.log or entry.rolled > upto:
             self._known = await known_in_batches(self._db, entry, self._ids)
@@ -155,7 +155,7 @@ async def drop_drafts(
 
 
 class MongoPage(NamedTuple):
-    """Some events, and what stopped them, if something did."""
+    """Some events, and what stopped the read, if anything."""
 
     entry: MongoLogEntry
     events: list[Event]
@@ -163,7 +163,7 @@ class MongoPage(NamedTuple):
 
 
 class ReadBounds(NamedTuple):
-    """What a read is to give."""
+    """The range and options of a read."""
 
     after: int
     before: int | None
@@ -172,7 +172,7 @@ class ReadBounds(NamedTuple):
     inline: bool
 
     def behind(self, events: Sequence[Event]) -> ReadBounds:
-        """The bounds that go on after these events."""
+        """The bounds that continue after these events."""
         limit = None if self.limit is None else self.limit - len(events)
         if self.reverse:
             return self._replace(before=events[-1].seq, limit=limit)
@@ -187,9 +187,9 @@ async def read_page(
     log: str | None,
     entry: MongoLogEntry | None,
 ) -> MongoPage:
-    """One page. `entry` is the head as the page before knew it: it serves as long as what is
-    wanted is in `batches`. Damage is believed only of a head that was read again: a log
-    that is deleted or erased while it is read looks damaged too."""
+    """One page. `entry` is the head from the previous page, which is used as long as the requested
+    events are in `batches`. Damage is reported only after the head was read again: a log that is
+    deleted or erased during a read looks damaged too."""
     if entry is not None and (bounds.reverse or bounds.after < entry.rolled):
         page = await _page(db, entry, bounds)
         if page.damage is None and page.events:
@@ -215,8 +215,8 @@ async def _page(db: MongoDatabase, entry: MongoLogEntry, bounds: ReadBounds) -> 
 async def all_events(
     db: MongoDatabase, entry: MongoLogEntry, after: int
 ) -> AsyncGenerator[list[Event], None]:
-    """The events of a head that was read, after a number, page by page; a damaged one is
-    there without its data, and nothing follows what is missing."""
+    """The events of a head that was read, after a number, page by page. A damaged event comes
+    without its data, and the first gap ends the read."""
     while after < entry.row.head:
         found = await found_events(db, entry, after, entry.row.head, PAGE_EVENTS, False)
         whole, _ = dense(entry.key, after, entry.row.head, found, reverse=False)

@@ -1,4 +1,4 @@
-"""Methods of the store that are one job each, repeated while the server is unavailable."""
+"""Store methods that consist of one job, repeated while the server is unavailable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 def on_database(
     job: Callable[Concatenate[MongoDatabase, P], Awaitable[T]], *, long: bool = False
 ) -> Method[P, T]:
-    """The method of a store that runs `job` on its database; a `long` one has more time."""
+    """A store method that runs `job` on its database; a `long` one has more time."""
 
     @wraps(job)
     async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:
@@ -29,7 +29,7 @@ def on_database(
 
 
 def on_heads(job: Callable[Concatenate[MongoHeads, P], Awaitable[T]]) -> Method[P, T]:
-    """The method of a store that runs `job` on the heads of its logs."""
+    """A store method that runs `job` on the heads of its logs."""
 
     @wraps(job)
     async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:

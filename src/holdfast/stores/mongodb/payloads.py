@@ -1,4 +1,4 @@
-"""Payloads kept apart, in chunks that are written before anything points to them."""
+"""Payloads stored apart, in chunks that are written before anything refers to them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SEND_BYTES = 8 << 20
 
 
 class Spill:
-    """The payloads of one call that are kept apart: written once, whatever the number of its
-    attempts, and taken back if nothing points to them in the end."""
+    """The payloads of one call that are stored apart: written once, however many attempts it takes,
+    and removed if nothing refers to them in the end."""
 
     def __init__(self, db: MongoDatabase) -> None:
         self._db = db
@@ -37,7 +37,7 @@ class Spill:
         self._refs: dict[str, PayloadRef] = {}
 
     async def batch(self, key: Key, log: str, plan: Extension) -> Batch:
-        """The events of an append as a batch, whose large payloads are in chunks by now."""
+        """The events of an append as a batch, after its large payloads were written to chunks."""
         apart = kept_apart(plan.fresh)
         if apart and (self._home != (key.scope, log) or any(e.id not in self._refs for e in apart)):
             await self.take_back()
@@ -47,7 +47,7 @@ class Spill:
         return batch_of(plan, self._refs)
 
     async def take_back(self, *, but: Batch | None = None) -> None:
-        """Remove what was written, but for what a batch points to."""
+        """Remove the written chunks, except those that a batch refers to."""
         if self._home is None:
             return
         used = {ref for record in (but.events if but else ()) if (ref := ref_of(record))}
@@ -62,7 +62,7 @@ class Spill:
 async def put_chunks(
     db: MongoDatabase, scope: Scope, log: str | None, write: str, chunks: Sequence[Sequence[bytes]]
 ) -> None:
-    """Write the chunks of one write, some megabytes at a time."""
+    """Write the chunks of one write, a few megabytes at a time."""
     at = await db.clock.now()
     some: list[Document] = []
     size = 0
@@ -84,7 +84,7 @@ async def drop_chunks(db: MongoDatabase, scope: Scope, write: str) -> None:
 
 
 async def blank_chunks(db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRef]) -> None:
-    """Empty the places of some payloads, leaving their neighbours."""
+    """Clear some payloads, and keep their neighbours in the same chunks."""
     for ref in refs:
         await db.chunks.update_many(
             named(scope, _id={"$in": ref.chunks}), {"$set": {f"parts.{ref.i}": b""}}
@@ -92,11 +92,12 @@ async def blank_chunks(db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRe
 
 
 async def used_writes(db: MongoDatabase, scope: Scope, log: str | None) -> set[str]:
-    """The writes whose chunks events of a log point to; without a log, blobs of the session."""
+    """The writes whose chunks the events of a log refer to; without a log, the blobs of the
+    session."""
     if log is None:
         return {doc["write"] async for doc in db.blobs.find(named(scope), {"write": 1})}
     used: set[str] = set()
-    # The head before the batches, as in every read.
+    # The head is read before the batches, as in every read.
     head = await db.logs.find_one(named(scope, _id=log), {"tail.events.apart": 1})
     for batch in (head or {}).get("tail", ()):
         used |= {ref.write for event in batch["events"] if (ref := ref_of(event))}
@@ -108,7 +109,7 @@ async def used_writes(db: MongoDatabase, scope: Scope, log: str | None) -> set[s
 async def fetched(
     db: MongoDatabase, scope: Scope, refs: Sequence[PayloadRef]
 ) -> dict[PayloadRef, bytes]:
-    """The bytes of payloads kept apart; empty where they are gone."""
+    """The bytes of payloads stored apart; empty where they are missing."""
     ids = list(dict.fromkeys(id for ref in refs for id in ref.chunks))
     parts: dict[str, list[bytes]] = {}
     if ids:
@@ -125,7 +126,7 @@ async def fetched(
 async def events_of(
     db: MongoDatabase, key: Key, found: Sequence[FoundEvent], *, inline: bool
 ) -> tuple[list[Event], Exception | None]:
-    """The events that were found, up to the first that is damaged, and what to raise then."""
+    """The events up to the first damaged one, and the error for that one."""
     refs = [
         ref
         for event in found

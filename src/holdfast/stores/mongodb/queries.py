@@ -1,7 +1,7 @@
-"""Queries over many sessions: find, the inbox, what is runnable.
+"""Queries over many sessions: `find`, the inbox, and runnable logs.
 
-Each kind of query has its index named outright, so that its plan is the same at a
-thousand sessions and at a hundred thousand.
+Each kind of query names its index explicitly, so that its plan is the same at a thousand sessions
+and at a hundred thousand.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from .. import rules
 from .entry import LIVE, Document, digest, row_of
 from .schema import MongoDatabase
 
-MANY = 200  # heads whose sessions' users are looked up at once
+MANY = 200  # heads whose sessions' users are looked up at a time
 
-# What `row_of` needs of a head document.
+# The fields of a head document that `row_of` needs.
 _ROW = dict.fromkeys(("doc", "tenant", "session", "thread", "head", "created"), 1)
 
 
 async def find(
     db: MongoDatabase, query: Query, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Row]:
-    """One page of rows, and the number of all if the query asks for it."""
+    """One page of rows, and the total count if the query asks for it."""
     where, index = conditions(query)
     place = query.order
     behind = where
@@ -49,7 +49,7 @@ async def find(
 
 
 def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
-    """What comes after (value, tie) in the order of a query."""
+    """The condition for what comes after (value, tie) in the order of a query."""
     sign = "lt" if newest_first else "gt"
     return {
         place: {f"${sign}e": value},
@@ -58,7 +58,7 @@ def _behind(place: str, value: int, tie: str, newest_first: bool) -> Document:
 
 
 def conditions(query: Query) -> tuple[Document, str]:
-    """What a query asks for, and the index that it uses."""
+    """The filter of a query, and the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant}
     if query.session is None:
         where["thread"] = "main"
@@ -99,8 +99,8 @@ async def pending(
 ) -> Page[Pending]:
     """One page of the inbox, oldest first.
 
-    Heads come in the order of their oldest item. No item of a later head is older than
-    that, so whatever is older can be given.
+    Heads come in the order of their oldest item. No item of a later head is older than that, so all
+    older items can be returned.
     """
     start: tuple[int, str] = (0, "")
     where, index = inbox_conditions(query)
@@ -127,7 +127,7 @@ async def pending(
 async def _of_user(
     db: MongoDatabase, query: PendingQuery, heads: AsyncIterable[Document]
 ) -> AsyncGenerator[Document, None]:
-    """Those heads whose sessions are of the user who is asked for; many are looked up at once."""
+    """The heads whose sessions belong to the requested user; looked up in batches."""
     some: list[Document] = []
     async for doc in heads:
         if query.user is None:
@@ -155,7 +155,7 @@ def _place(found: tuple[int, str, Pending]) -> tuple[int, str]:
 
 
 def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
-    """What a question to the inbox asks for, and the index that it uses."""
+    """The filter of an inbox query, and the index that it uses."""
     where: Document = {"state": LIVE, "tenant": query.tenant, "waits": {"$exists": True}}
     index = "waits"
     if query.assignee is not None:
@@ -172,7 +172,7 @@ def inbox_conditions(query: PendingQuery) -> tuple[Document, str]:
 async def runnable(
     db: MongoDatabase, tenant: str, *, agents: Sequence[str], limit: int = 100
 ) -> list[Key]:
-    """Logs of these agents that want a driver and have no live lease."""
+    """Logs of these agents that need a driver and have no live lease."""
     if not agents:
         return []
     live = rules.live_leases(await db.clock.now())
@@ -188,7 +188,7 @@ async def runnable(
     ahead = {"active": {"$gt": catalog.ahead(live.now)}}
     was = {"tenant": tenant, "state": LIVE, "thread": "main", **ahead}
     if await db.logs.find_one(was, {"_id": 1}, hint="active"):
-        # What was due before the clock was set back: `catalog.is_due`.
+        # Logs that were due before the clock was set back: `catalog.is_due`.
         by_then = {"$multiply": [{"$add": ["$active", 1]}, 1000]}
         due = {"wake": {"$gt": live.now}, **ahead, "$expr": {"$lt": ["$wake", by_then]}}
         docs += await _wanting(db, {**where, **due}, limit)

@@ -23,8 +23,8 @@ from .schema import MongoDatabase
 
 
 class Leasing:
-    """One change of a lease, over all its attempts. `by` marks what it set, so that after a
-    lost reply it knows its own work."""
+    """One change of a lease, over all its attempts. `by` marks what it set, so that it recognises
+    its own write after a lost reply."""
 
     def __init__(self, db: MongoDatabase, heads: MongoHeads) -> None:
         self._db = db
@@ -91,7 +91,7 @@ class Leasing:
 async def put_draft(
     heads: MongoHeads, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
-    """Keep a piece. Stored with its token, so that one that comes late does no harm."""
+    """Store a piece. It is stored with its token, so that a late piece does no harm."""
     entry = await heads.existing(key)
     rules.check_fence(entry.row, entry.lease, fence)
     if not entry.drafts:
@@ -100,12 +100,12 @@ async def put_draft(
     piece = named(key.scope, _id=id, log=entry.log, message=message, token=fence.token, text=text)
     try:
         await heads.db.drafts.replace_one(named(key.scope, _id=id), piece, upsert=True)
-    except DuplicateKeyError:  # two at once, and the other was first
+    except DuplicateKeyError:  # two inserts at once, and the other was first
         await heads.db.drafts.replace_one(named(key.scope, _id=id), piece)
 
 
 async def _mark_drafts(heads: MongoHeads, key: Key, entry: MongoLogEntry | None) -> Missed | None:
-    """Say in the head that there may be drafts, so that an append knows to drop them."""
+    """Record in the head that there may be drafts, so that appends know to drop them."""
     rules.found(key, entry.row if entry else None)
     assert entry is not None
     if entry.drafts:
@@ -134,7 +134,7 @@ async def drafts(heads: MongoHeads, key: Key) -> list[Draft]:
 
 
 async def save_snapshot(heads: MongoHeads, key: Key, snapshot: Snapshot, *, fence: Lease) -> None:
-    """Keep a snapshot, unless one further on or of a newer lease is there."""
+    """Store a snapshot, unless there is one that is further on or from a newer lease."""
     entry = await heads.existing(key)
     rules.check_snapshot(entry.row, snapshot)
     rules.check_fence(entry.row, entry.lease, fence)
@@ -153,7 +153,7 @@ async def save_snapshot(heads: MongoHeads, key: Key, snapshot: Snapshot, *, fenc
     try:
         await heads.db.snapshots.update_one({**where, "$or": older}, {"$set": fields}, upsert=True)
     except DuplicateKeyError:
-        # It is there and not older; or it was made at this moment, and may be.
+        # It exists and is not older; or it was just created, and may be older.
         await heads.db.snapshots.update_one({**where, "$or": older}, {"$set": fields})
 
 
@@ -175,7 +175,7 @@ def _blob_id(scope: Scope, sha256: str) -> dict[str, str]:
 
 
 async def put_blob(db: MongoDatabase, scope: Scope, data: bytes, sha256: str) -> BlobRef:
-    """Keep a blob: its bytes first, then the document that makes it visible."""
+    """Store a blob: first its bytes, then the document that makes it visible."""
     await check_session(db, scope)
     ref = BlobRef(sha256, len(data))
     id = _blob_id(scope, sha256)
@@ -194,7 +194,7 @@ async def put_blob(db: MongoDatabase, scope: Scope, data: bytes, sha256: str) ->
         if there is None or there["write"] != write:
             await drop_chunks(db, scope, write)
     if not await has_threads(db, scope):
-        # Deleted meanwhile, and perhaps before this came to be: it must not stay behind.
+        # The session was deleted meanwhile, perhaps before this insert: remove the blob again.
         await db.blobs.delete_one(named(scope, _id=id, write=write))
         await drop_chunks(db, scope, write)
         await check_session(db, scope)
@@ -244,14 +244,14 @@ async def claim(
             return owner
         if holder not in (instead_of, owner):
             return holder
-        # Also the owner's own, so that a delete on its way takes it for a new one.
+        # Also if the owner already holds it, so that a delete in progress treats the claim as new.
         taken = await db.claims.update_one({"_id": id, "session": holder.session}, {"$set": fields})
         if taken.matched_count:
             return owner
 
 
 async def claimed(db: MongoDatabase, tenant: str, name: str) -> Scope | None:
-    """Who holds a name."""
+    """The holder of a name."""
     doc = await db.claims.find_one({"_id": {"tenant": tenant, "name": name}})
     return None if doc is None else Scope(tenant, doc["session"])
 

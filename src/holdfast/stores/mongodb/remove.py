@@ -1,8 +1,9 @@
-"""Deleting: hide at once, then remove in steps that can be cut anywhere.
+"""Deleting: hide at once, then remove in steps that can be interrupted anywhere.
 
-A deleted log's head document stays, dead and bare, until nothing of the log is left; what
-its forks share stays as long as they do. What a session owns goes with its last thread:
-the dead head says so (`owned`) until that is done, and no log of the session begins before.
+A deleted log's head document stays, marked as dead and reduced, until nothing of the log is left;
+events that its forks share stay as long as the forks do. What a session owns is removed with its
+last thread: the dead head records that (`owned`) until it is done, and no log of the session can
+begin before.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from .heads import MISSED, Missed, MongoHeads
 from .payloads import blank_chunks, drop_chunks, used_writes
 from .schema import MongoDatabase
 
-STEP = 64  # batches looked at a time
+STEP = 64  # batches read at a time
 
 
 class Delete:
-    """One delete, over all its attempts: what it hid carries its mark."""
+    """One delete, over all its attempts: the logs that it hid carry its mark."""
 
     def __init__(
         self, db: MongoDatabase, heads: MongoHeads, target: Scope | Key, fence: Lease | None
@@ -73,8 +74,8 @@ class Delete:
             )
             self._heads.forget(self._target)
             return
-        # By an index that none of this moves anything in. A fork that began before its
-        # parent was hidden is there by now, and is met here; one that begins later fails.
+        # Uses an index in which none of this moves entries. A fork that began before its parent was
+        # hidden exists by now, and is found here; one that begins later fails.
         where = named(self.scope, state={"$in": [LIVE, FORKING]})
         update = entries.buried(self._mark, now, True)
         while (await self._db.logs.update_many(where, update, hint="session")).matched_count:
@@ -104,13 +105,13 @@ async def has_threads(db: MongoDatabase, scope: Scope) -> bool:
 
 
 async def check_session(db: MongoDatabase, scope: Scope) -> None:
-    """Reject what needs a session that is not there."""
+    """Reject a call for a session that does not exist."""
     if not await has_threads(db, scope):
         raise SessionNotFound(tenant=scope.tenant, session=scope.session)
 
 
 async def finish(db: MongoDatabase, scope: Scope) -> Counter[str]:
-    """Remove what a session owned, if a delete took its last thread and came no further."""
+    """Remove what a session owned, if a delete of its last thread was interrupted."""
     where = named(scope, state=DEAD, owned=True)
     dead = await db.logs.find(where, {"whole": 1, "hidden": 1}, hint="hidden").to_list()
     removed: Counter[str] = Counter()
@@ -124,8 +125,8 @@ async def finish(db: MongoDatabase, scope: Scope) -> Counter[str]:
 
 
 async def drop_owned(db: MongoDatabase, scope: Scope, upto: int) -> Counter[str]:
-    """Remove the blobs and claims that a session had at a time; younger ones belong to one
-    that was grown again. Those from the future do not: the clock was set back since."""
+    """Remove the blobs and claims that a session had at a time. Newer ones belong to a session that
+    was created again; those with a time in the future do not: the clock was set back since."""
     ahead = await db.clock.asked() + SKEW
     where = {**named(scope), "$or": [{"at": {"$lte": upto}}, {"at": {"$gt": ahead}}]}
     blobs = await db.blobs.delete_many(where)
@@ -138,13 +139,13 @@ async def drop_owned(db: MongoDatabase, scope: Scope, upto: int) -> Counter[str]
 
 
 async def sweep(db: MongoDatabase, scope: Scope | None = None) -> None:
-    """Remove what is hidden, in one session or in all, but for what forks share."""
+    """Remove hidden logs, in one session or in all, except the events that forks share."""
     await _discard_cut(db)
     where: Document = {"state": DEAD} if scope is None else named(scope, state=DEAD)
     again = True
     while again:
         again = False
-        # The newest first: a fork is younger than its base.
+        # Newest first: a fork is newer than its base.
         async for doc in db.logs.find(
             where, {"tenant": 1, "session": 1, "kept": 1}, sort=[("_id", -1)], hint="hidden"
         ):
@@ -159,7 +160,7 @@ async def _discard_cut(db: MongoDatabase) -> None:
 
 
 async def _sweep_log(db: MongoDatabase, doc: Document) -> bool:
-    """Remove what no fork shares of a dead log; returns whether all of it is removed."""
+    """Remove the events of a dead log that no fork shares; returns whether all of it is removed."""
     scope, log = Scope(doc["tenant"], doc["session"]), doc["_id"]
     await finish(db, scope)
     forks = await db.logs.find(named(scope, base=log), {"shared": 1}, hint="base").to_list()
@@ -199,7 +200,7 @@ async def _trim(db: MongoDatabase, scope: Scope, log: str, kept: int) -> None:
 
 
 async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
-    """Remove the payloads of a dead log that no batch points to: those that its tail held."""
+    """Remove the payloads of a dead log that no batch refers to: those of its tail."""
     used = await used_writes(db, scope, log)
     for write in await db.chunks.distinct("write", named(scope, log=log)):
         if write not in used:
@@ -207,7 +208,7 @@ async def _drop_unused(db: MongoDatabase, scope: Scope, log: str) -> None:
 
 
 async def shared_still(db: MongoDatabase, scope: Scope, logs: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; no other session is mentioned."""
+    """What forks keep of the deleted logs; no other session is mentioned."""
     forks: dict[str, list[Document]] = {}
     where = named(scope, base={"$in": list(logs)}, state=LIVE)
     async for doc in db.logs.find(where, {"base": 1, "shared": 1, "thread": 1}, hint="base"):

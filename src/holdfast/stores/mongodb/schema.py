@@ -1,8 +1,8 @@
-"""The collections, their indexes and versions, and how a database is prepared.
+"""The collections, their indexes and versions, and the preparation of a database.
 
-Every document but a claim carries `tenant` and `session`, and every query about one
-session names both, so that all collections can be sharded by them. Each index that a
-query goes by is named outright, so that its plan does not depend on what is stored.
+Every document except a claim has `tenant` and `session`, and every query about one session names
+both, so that all collections can be sharded by them. Each query names its index explicitly, so that
+its plan does not depend on the data.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .failure import passing, translated
 Collection = AsyncCollection[Document]
 
 VERSION = 1
-OLDEST_WIRE = 17  # what a server of MongoDB 6.0 speaks
-WRITE_MS = 10_000  # after so long without a majority, a write counts as unanswered
+OLDEST_WIRE = 17  # the wire version of MongoDB 6.0
+WRITE_MS = 10_000  # after this time without a majority, a write counts as unanswered
 
 _MAIN = {"state": LIVE, "thread": "main"}
 
@@ -44,7 +44,7 @@ def _some(name: str, *fields: str, where: Document, **options: Any) -> IndexMode
 INDEXES: dict[str, list[IndexModel]] = {
     "logs": [
         _some("key", "tenant", "session", "thread", where={"state": LIVE}, unique=True),
-        # Whole, and never moved by an update: the one to shard by, and to find all threads.
+        # Complete, and never changed by an update: the index to shard by, and to find all threads.
         _index("session", "tenant", "session"),
         _some("threads", "tenant", "session", "active", "_id", where={"state": LIVE}),
         _some("active", "tenant", "active", "_id", where=_MAIN),
@@ -83,7 +83,8 @@ INDEXES: dict[str, list[IndexModel]] = {
 
 @dataclass(frozen=True)
 class MongoDatabase:
-    """The collections, each with the concerns that our promises need, and the clock."""
+    """The collections, each with the read and write concerns that the guarantees need, and the
+    clock."""
 
     logs: Collection
     batches: Collection
@@ -94,12 +95,13 @@ class MongoDatabase:
     claims: Collection
     clock: Clock
     replicated: bool
-    """Whether the server has an oplog, and with it majorities and change streams."""
+    """Whether the server has an oplog, and thus majorities and change streams."""
 
     @classmethod
     def of(cls, place: AsyncDatabase[Document], clock: Clock, *, replicated: bool) -> MongoDatabase:
-        """Reads and writes go to the primary; what is read cannot be rolled back any more,
-        and what is written is in the journals of a majority before it is acknowledged."""
+        """The settings of all collections: reads and writes go to the primary; what is read cannot
+        be rolled back, and what is written is in the journals of a majority before it is
+        acknowledged."""
         write = WriteConcern(w=1, j=True)
         if replicated:
             write = WriteConcern(w="majority", j=True, wtimeout=WRITE_MS)
@@ -116,22 +118,22 @@ class MongoDatabase:
 
 
 def check_server(hello: Document) -> bool:
-    """Whether the server is replicated (or a router of such); rejects one that is too old, or not
-    yet what it is to be."""
+    """Whether the server is replicated (or a router to such servers). Rejects a server that is too
+    old, or whose replica set is not initiated."""
     if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
         raise InvalidValue(
             field="url", problem="names a server older than MongoDB 6.0", remedy="upgrade it"
         )
     if hello.get("isreplicaset"):
         raise StoreUnavailable(
-            problem="the server is to be of a replica set that is not initiated yet; "
-            "initiate the set, then open the store again"
+            problem="the server's replica set is not initiated: "
+            "run rs.initiate(), then open the store again"
         )
     return "setName" in hello or hello.get("msg") == "isdbgrid"
 
 
 async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None) -> MongoDatabase:
-    """The database, prepared."""
+    """The prepared database."""
 
     async def hello() -> Document:
         answer: Document = await place.client.admin.command("hello")
@@ -145,10 +147,10 @@ async def opened(place: AsyncDatabase[Document], clock: Callable[[], int] | None
 
 
 async def prepare(db: MongoDatabase) -> None:
-    """Make the collections and indexes, once; safe when many processes open at a time.
+    """Create the collections and indexes, once; safe if many processes open at a time.
 
-    The mark that the database is ours is set before the first index, at version 0, so
-    that one who meets it half made goes on making it.
+    The mark that the database belongs to Holdfast is set before the first index, at version 0, so
+    that another process can complete an interrupted preparation.
     """
     meta = db.logs.database["meta"].with_options(
         read_concern=db.logs.read_concern, write_concern=db.logs.write_concern
@@ -171,7 +173,7 @@ async def prepare(db: MongoDatabase) -> None:
     if version > VERSION:
         raise StoreTooNew(
             problem=f"database {db.place.name!r} has schema {version}, "
-            f"this program knows {VERSION}",
+            f"but this program knows only {VERSION}",
             found=version,
             known=VERSION,
         )
@@ -184,8 +186,8 @@ async def prepare(db: MongoDatabase) -> None:
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """The version of the collections that `url` names, 0 if there are no collections, and the one
-    that this program knows. Changes nothing."""
+    """The version of the collections at `url`, 0 if there are none, and the version that this
+    program knows. Changes nothing."""
     address = MongoAddress.of(url)
     client = await address.connect()
     meta = client[address.database]["meta"]

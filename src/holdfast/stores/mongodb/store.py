@@ -1,8 +1,8 @@
 """A store in a MongoDB database: a replica set, a sharded cluster, or a standalone server.
 
-Each method runs functions of `log`, `history`, `records`, `queries`, `remove` and `upkeep`, again
-while the server is unavailable for a moment. Whatever the number of sessions, a store has one
-client.
+Each method runs functions of `log`, `history`, `records`, `queries`, `remove` and `upkeep`, and
+retries while the server is briefly unavailable. A store has one client, whatever the number of
+sessions.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class MongoStore(CheckedStore):
         project: Project = catalog.project,
         clock: Callable[[], int] | None = None,
     ) -> MongoStore:
-        """Open the database that `url` names, making its collections and indexes if need be;
-        safe for many processes at once. A `client` of the caller's is used instead of an own
-        one, and never closed. Without `clock` the server's clock counts."""
+        """Open the database at `url`, and create its collections and indexes if necessary; safe for
+        many processes at once. If the caller passes a `client`, it is used and never closed.
+        Without `clock`, the server's clock is used."""
         address = MongoAddress.of(url)
         own = await address.connect() if client is None else None
         used = own if client is None else client
@@ -97,9 +97,10 @@ class MongoStore(CheckedStore):
         return cls(db, address, own, project)
 
     async def _ride(self, attempt: Callable[[], Awaitable[T]], *, long: bool = False) -> T:
-        """What an attempt returns, repeated while the server is unavailable; it must know its own
-        work when a reply was lost. One without a reply is given up in time for another, which then
-        goes by another connection; a `long` one, of many steps or bytes, later."""
+        """The result of `attempt`, repeated while the server is unavailable; an attempt must
+        recognise its own writes after a lost reply. An attempt without a reply is given up early
+        enough for another one, over another connection; a `long` one, with many steps or bytes,
+        later."""
         self._own.check()
         limit = LONG if long else max(1.0, self._address.patience / 2)
 
@@ -179,14 +180,14 @@ class MongoStore(CheckedStore):
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        await self._sweep(key.scope)  # discards what a restorer that died left behind
+        await self._sweep(key.scope)  # discards what a crashed restore left behind
         entry = await self._ride(lambda: history.begin_restore(self._db, self._heads, key, parent))
         try:
             async for some in batches(events):
                 entry = await self._restore_some(entry, some)
             await self._ride(partial(history.end_restore, self._db, self._heads, entry), long=True)
         except StoreUnavailable:
-            raise  # what is there of it is discarded by a later call
+            raise  # a later call discards the rest of it
         except BaseException:
             await asyncio.shield(self._discard(entry))
             raise
@@ -197,8 +198,8 @@ class MongoStore(CheckedStore):
         return await self._ride(restoring.run, long=True)
 
     async def _discard(self, entry: MongoLogEntry) -> None:
-        """Give a restore up, for the reason that its caller is told; a server that is unavailable
-        does not take the place of it, and a later call finishes this."""
+        """Abandon a restore, for the reason that its caller gets. An unavailable server does not
+        hide that reason; a later call completes the cleanup."""
         with suppress(StoreError):
             await self._ride(lambda: history.discard(self._db, entry))
             await self._sweep(entry.scope)
@@ -229,14 +230,14 @@ class MongoStore(CheckedStore):
         where = self._address.location
         files = Remains(
             where=f"{where}, the server's files",
-            what="pages and journals as they were, until the server writes over them",
-            remedy="run `compact` on each collection and member; backups age by themselves",
+            what="old pages and journals, until the server overwrites them",
+            remedy="run `compact` on each collection and member; backups have their own retention",
         )
         if not self._db.replicated:
             return (files,)
         oplog = Remains(
             where=f"{where}, oplog of each member",
-            what="the changes as they were sent, until newer ones push them out",
+            what="the original changes, until newer ones displace them",
             remedy="wait for the oplog's window, or shrink it with `replSetResizeOplog`",
         )
         return (oplog, files)

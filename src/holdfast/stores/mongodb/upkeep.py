@@ -24,8 +24,8 @@ from .payloads import drop_chunks, events_of, used_writes
 from .records import claimed
 from .schema import Collection, MongoDatabase
 
-TRIES = 5  # to read a log that others change meanwhile
-STALE_MS = 3_600_000  # what was written so long ago and is pointed to by nothing never will be
+TRIES = 5  # tries to read a log that others change meanwhile
+STALE_MS = 3_600_000  # ms after which a write that nothing refers to is an orphan
 
 
 async def logs_of(db: MongoDatabase, target: Scope | Key | None) -> list[tuple[Scope, str]]:
@@ -42,8 +42,8 @@ async def logs_of(db: MongoDatabase, target: Scope | Key | None) -> list[tuple[S
 async def check_log(
     db: MongoDatabase, heads: MongoHeads, project: Project, scope: Scope, log: str
 ) -> list[Damage]:
-    """What is wrong with one log, its row and its claims. A log that is changed while it is read
-    may look damaged: then it is read again."""
+    """The problems of one log, its row and its claims. A log that changes during the read may look
+    damaged: then it is read again."""
     for _ in range(TRIES):
         entry = await heads.by_log(scope, log)
         if entry is None or entry.state != LIVE:
@@ -61,7 +61,8 @@ async def _check_log(
     scope, log = entry.scope, entry.log
     found: list[Damage] = []
     for part in [*entry.chain, Segment(entry.log, entry.shared, entry.row.head)]:
-        # What a deleted log left to its forks is checked with them, the rest by itself.
+        # Events that a deleted log left to its forks are checked with them, all others with their
+        # own log.
         own = part.log == log
         if own or await _is_dead(heads, scope, part.log):
             left = await kept_of(db, entry, entry.shared) if entry.shared else b""
@@ -100,7 +101,7 @@ async def _check_events(
 
 
 async def _next_after(db: MongoDatabase, entry: MongoLogEntry, part: Segment, seq: int) -> int:
-    """The last number before the next event that is there."""
+    """The last number before the next existing event."""
     if part.log == entry.log and seq >= entry.rolled:
         return part.upto
     doc = await db.batches.find_one(
@@ -155,8 +156,8 @@ async def repair(
     scope: Scope,
     log: str,
 ) -> list[Damage]:
-    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
-    looked for once more before."""
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. The damage is looked up
+    again first."""
     found = await check_log(db, heads, project, scope, log)
     lost = [damage.seq for damage in found if damage.problem == "unreadable" and damage.seq]
     mended = bool(lost) or any(damage.problem == "row" for damage in found)
@@ -177,12 +178,12 @@ async def repair(
     return [replace(damage, repaired=damage.problem in ("unreadable", "row")) for damage in found]
 
 
-# What nobody owns
+# Orphans
 
 
 async def drop_orphans(db: MongoDatabase) -> Counter[str]:
-    """Remove what calls that crashed left behind: events, payloads, drafts and snapshots of logs
-    that are gone, and chunks that nothing points to."""
+    """Remove what crashed calls left behind: events, payloads, drafts and snapshots of logs that no
+    longer exist, and chunks that nothing refers to."""
     removed: Counter[str] = Counter()
     for name in ("batches", "chunks", "drafts", "snapshots"):
         removed[name] += await _drop_strays(db, getattr(db, name))
@@ -211,7 +212,7 @@ _LOG = {
 
 
 async def _drop_unused(db: MongoDatabase) -> int:
-    """Remove the chunks of writes that no event and no blob points to."""
+    """Remove the chunks of writes that no event and no blob refers to."""
     removed = 0
     by_write: list[Document] = [
         {"$match": {"at": {"$lt": await db.clock.now() - STALE_MS}}},

@@ -1,7 +1,7 @@
-"""Telling followers that something happened: one change stream per process, and a poll.
+"""Notifying followers of changes: one change stream per process, and a poll.
 
-On a replica set the server tells which heads changed; a slow poll of the followed logs is
-the net under it. On a standalone server the poll does all the work, and is quick.
+On a replica set the server reports which heads changed, and a slow poll of the followed logs is the
+fallback. On a standalone server there is only the poll, and it is fast.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .schema import MongoDatabase
 QUICK = 0.05  # seconds between two polls without a change stream
 SLOW = 1.0  # … and with one
 PAUSE = 0.2  # seconds to wait after an error
-MANY = 200  # logs asked for at a time
+MANY = 200  # logs polled at a time
 
 _HEAD = ("updateDescription", "updatedFields", "head")
 _ONLY_HEADS: list[Document] = [
@@ -34,7 +34,7 @@ _ONLY_HEADS: list[Document] = [
 
 
 class ChangeWatch:
-    """Wakes the followers of one store, and works only while there are some."""
+    """Wakes the followers of one store; runs only while there are some."""
 
     def __init__(self, db: MongoDatabase, wakes: Wakes) -> None:
         self._db = db
@@ -47,7 +47,7 @@ class ChangeWatch:
 
     @asynccontextmanager
     async def following(self, key: Key) -> AsyncIterator[None]:
-        """Somebody follows a log."""
+        """A log has a follower now."""
         self._followed[key] += 1
         self._added.set()
         if not self._tasks:
@@ -71,7 +71,7 @@ class ChangeWatch:
     async def _poll(self) -> None:
         pause = SLOW if self._db.replicated else QUICK
         while True:
-            # The first look at a log may find it where its follower left it: a wake too many.
+            # The first poll of a log may wake its follower once without need.
             self._added.clear()
             try:
                 with cancellable():
@@ -86,7 +86,7 @@ class ChangeWatch:
                     await self._added.wait()
 
     async def _look(self, keys: list[Key]) -> None:
-        """Wake those whose log is not where it was."""
+        """Wake the followers whose log has changed."""
         ways = [named(key.scope, thread=key.thread, state=LIVE) for key in keys]
         wanted = {"tenant": 1, "session": 1, "thread": 1, "head": 1}
         found: dict[Key, tuple[str, int]] = {}
@@ -109,7 +109,7 @@ class ChangeWatch:
             try:
                 with cancellable():
                     async with await self._db.logs.watch(_ONLY_HEADS) as changes:
-                        self._wakes.wake_all()  # for what came before it was open
+                        self._wakes.wake_all()  # for changes before it was open
                         async for change in changes:
                             self._heard(change)
             except PyMongoError:
@@ -133,7 +133,7 @@ class ChangeWatch:
 
 
 def _head(change: Document) -> int | None:
-    """Up to where a log grew, if that is what the change is."""
+    """The number up to which a log grew, if the change is an append."""
     part: Any = change
     for name in _HEAD:
         part = part.get(name, {})

@@ -1,8 +1,8 @@
-"""Changes of head documents, sent together where many sessions write at once.
+"""Changes of head documents, batched when many sessions write at once.
 
-A few commands are under way at a time; what comes meanwhile goes with the next one. The
-changes of one command do not depend on each other, and each is still carried out on its own
-terms: one that misses does not disturb its neighbours.
+A few commands are in flight at a time; changes that arrive meanwhile are sent with the next one.
+The changes of one command are independent, and each has its own condition: one that does not match
+does not affect the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pymongo.errors import AutoReconnect
 from .entry import Document
 from .schema import Collection
 
-WAYS = 2  # commands under way at a time
+WAYS = 2  # commands in flight at a time
 MOST = 64  # changes in one command
 MOST_BYTES = 2 << 20
 
@@ -31,7 +31,7 @@ class _Change(NamedTuple):
 
 
 class Writes:
-    """The way to the head documents of one store."""
+    """The batched writes to the head documents of one store."""
 
     def __init__(self, logs: Collection, *, limit: float) -> None:
         self._logs = logs
@@ -41,7 +41,7 @@ class Writes:
         self._busy = 0
 
     async def change(self, where: Document, update: Document, size: int) -> bool:
-        """Carry out one change; whether there was a document that answered to `where`."""
+        """Apply one change; returns whether a document matched `where`."""
         if self._busy < WAYS:
             self._busy += 1
             try:
@@ -57,7 +57,7 @@ class Writes:
         return await told
 
     def _next(self) -> None:
-        """Send what is waiting, if there is a way free."""
+        """Send the waiting changes, if another command may be in flight."""
         while self._busy < WAYS and (group := self._taken()):
             self._busy += 1
             task = asyncio.create_task(self._send(group))
@@ -69,7 +69,7 @@ class Writes:
         size = 0
         while self._waiting and len(group) < MOST and size < MOST_BYTES:
             change = self._waiting.pop(0)
-            if not change.done.done():  # else its caller has given up
+            if not change.done.done():  # otherwise its caller has given up
                 group.append(change)
                 size += change.size
         return group
@@ -94,9 +94,9 @@ class Writes:
                     change.done.set_result(answer)
 
     async def _together(self, group: list[_Change]) -> list[bool | BaseException]:
-        """Which of the changes were made. The server says how many; if not all, the heads
-        tell by their marks, unless they have changed again: then it is as if the reply were
-        lost, and the caller finds out by what it sent."""
+        """Which of the changes were made. The server returns only their number. If some were not
+        made, the marks in the heads tell which, unless the heads have changed again: then it counts
+        as a lost reply, and the caller checks for its own write."""
         changes = [UpdateOne(change.where, change.update, hint="_id_") for change in group]
         done = await self._logs.bulk_write(changes, ordered=False)
         if done.matched_count == len(group):
@@ -111,7 +111,7 @@ class Writes:
         return [_made(change, heads.get(change.where["_id"])) for change in group]
 
     async def aclose(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the commands in flight."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
@@ -124,4 +124,4 @@ def _made(change: _Change, head: Document | None) -> bool | BaseException:
         return False
     if head["version"] == change.where["version"] + 1:
         return False  # the change after that version was another one
-    return AutoReconnect("whether a change was made cannot be told any more")
+    return AutoReconnect("it is unknown whether the change was made")

@@ -1,8 +1,8 @@
 """Appends that wait for a connection share one: many calls of the function, one flush.
 
-Few connections append at a time. What comes meanwhile waits and is sent together, in one
-transaction: a call that only looks does not disturb the others, and if one fails, each is
-sent again alone, which its ids make safe.
+Few connections append at a time. Appends that arrive meanwhile wait and are sent together, in one
+transaction: a call that only reads does not affect the others, and if one fails, each is sent again
+alone, which is safe because of its ids.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...log.events import Key
 from .database import PostgresDatabase
 
 WRITERS = 4  # connections that append at a time
-TOGETHER = 8  # appends that share a call: a row that is locked elsewhere delays all of them
+TOGETHER = 8  # appends per transaction: a row that is locked elsewhere delays all of them
 
 
 class _Waiting(NamedTuple):
@@ -60,7 +60,7 @@ class Calls:
             task.add_done_callback(self._tasks.discard)
 
     async def _together(self, some: list[_Waiting]) -> None:
-        # In order of their keys, so that two who lock the same logs do it in the same order.
+        # Sorted by key, so that two transactions lock the same logs in the same order.
         some = sorted((one for one in some if not one.answer.done()), key=lambda one: one.key)
         try:
             if len(some) > 1 and not await self._in_one(some):

@@ -38,12 +38,12 @@ def event_of(record: Any, data: bytes) -> Event:
 
 
 def columns(row: Row) -> tuple[Any, ...]:
-    """What lists search by, in the order of the table."""
+    """The fields that lists search by, in the order of the table."""
     return (*map(searchable, _names(row)), *_numbers(row))
 
 
 def searchable(value: str | None) -> str | None:
-    """A value that a query can ask for. Others are in the row, and in no index."""
+    """A value that a query can search for. Other values are in the row, but in no index."""
     if value is None or "\0" in value:
         return None
     size = len(value) if value.isascii() else len(value.encode())
@@ -51,8 +51,8 @@ def searchable(value: str | None) -> str | None:
 
 
 def listed(old: Row | None, new: Row) -> list[list[Any] | None]:
-    """What stands in `terms` and `pending` of a row: seven columns, of each table None where
-    they are as they were with `old`."""
+    """The rows of `terms` and `pending` for a log: seven columns; None for a table that did not
+    change since `old`."""
     terms: list[Any] | None = None
     if old is None:
         terms = digests(new) or None
@@ -73,16 +73,16 @@ def listed(old: Row | None, new: Row) -> list[list[Any] | None]:
 
 
 def digests(row: Row) -> list[bytes]:
-    """What conditions on maps go by."""
+    """The terms for conditions on maps."""
     return sorted(digest(term) for term in catalog.row_terms(row))
 
 
 def digest(term: tuple[str, str, str]) -> bytes:
-    """One (map, key, value) as few bytes, whatever its length."""
+    """One (map, key, value), hashed to a few bytes."""
     return hashlib.sha256(encode(term)).digest()
 
 
 def dropped_drafts(changes: Iterable[RowChange]) -> list[str] | None:
-    """The messages that these changes complete, None if they complete none."""
+    """The messages that these changes complete, or None."""
     dropped = [op.key for change in changes for op in change if op.do == "drop_draft"]
     return dropped or None

@@ -1,8 +1,8 @@
-"""Connections: one pool per store, errors ridden out, and the server's clock.
+"""Connections: one pool per store, retries, and the server's clock.
 
-A `Link` is a connection that knows the name of our schema. A job is a coroutine function of
-a link; `PostgresDatabase.run` gives it one, in a transaction unless it is a single statement, and
-runs it again if the connection broke. So every job must be safe to repeat.
+A `Link` is a connection that knows the name of the schema. A job is a coroutine function of a link.
+`PostgresDatabase.run` gives it one, in a transaction unless it is a single statement, and runs it
+again if the connection broke. So every job must be safe to repeat.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .failure import broken, passing, translated
 T = TypeVar("T")
 AnyPool: TypeAlias = "Pool[Record]"
 
-CONNECT = 10.0  # seconds that a new connection may take
-SLOW = 60.0  # seconds that a statement may take that moves much; others have half the patience
-FOR_EVER = 86_400.0  # seconds for what may take as long as it takes
-# Every statement has its index: so the plan is the same for a small table and a large one.
+CONNECT = 10.0  # seconds to open a connection
+SLOW = 60.0  # seconds for a statement that moves much data; others have half the patience
+FOR_EVER = 86_400.0  # seconds for statements without a real limit
+# Every statement has an index to use, so the plan is the same for a small table and a large one.
 PLANS = dict.fromkeys(
     (
         "jit",
@@ -49,8 +49,8 @@ CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 class Link:
-    """A connection on which `hf.` names our schema. `prepared` holds its statements, if it is one
-    that is used again and again."""
+    """A connection on which `hf.` means the store's schema. `prepared` holds its statements, if the
+    connection is kept."""
 
     def __init__(
         self, conn: Any, schema: str, within: float, prepared: dict[str, Any] | None = None
@@ -67,7 +67,7 @@ class Link:
         return await self.conn.fetchrow(self._sql(sql), *values, timeout=self._within)
 
     async def call(self, sql: str, *values: Any) -> Record:
-        """The row of a statement that always has one, and that is executed all the time."""
+        """The row of a frequent statement that always returns one."""
         if self._prepared is None:
             found = await self.row(sql, *values)
         else:
@@ -132,10 +132,10 @@ class PostgresDatabase:
         self.options = options
         self._owned = owned
         self._closed = False
-        self._careless = False  # whether the server would not wait for a flush
+        self._careless = False  # whether the server would commit without waiting for a flush
         self._quick = max(1.0, options.patience / 2)
         self._kept: list[tuple[Any, dict[str, Any]]] = []
-        # The others are for transactions. Of a pool that is the caller's to close, none is kept.
+        # The others are for transactions. Of a pool that the caller owns, none is kept.
         self._keep = pool.get_max_size() // 3 if owned else 0
         self._clock_at = (0.0, 0)
 
@@ -144,11 +144,11 @@ class PostgresDatabase:
 
     @classmethod
     async def open(cls, url: str, *, pool: AnyPool | None = None) -> PostgresDatabase:
-        """Connect; with a pool of the caller's, use that one, which stays the caller's to close."""
+        """Connect. If the caller passes a pool, it is used, and the caller closes it."""
         options = Options(url)
         if pool is not None:
             return cls(pool, options, owned=False)
-        # Connections are made as they are needed, so nothing can fail here but the URL.
+        # Connections are opened on demand, so only the URL can fail here.
         return cls(await _pool(options), options, owned=True)
 
     async def run(
@@ -158,9 +158,9 @@ class PostgresDatabase:
         whole: bool = True,
         within: float | None = None,
     ) -> T:
-        """What a job returns. With `whole`, it is one transaction; a job that is a single
-        statement needs none, except through a pooler, which hands out connections by the
-        transaction. Each statement has `within` seconds."""
+        """The result of a job. With `whole`, it runs in one transaction. A job that is a single
+        statement needs none, except through a pooler, which assigns connections per transaction.
+        Each statement has `within` seconds."""
         if not (whole or self.options.pooled or self._careless):
             return await self._patiently(lambda: self._at_hand(job, within))
 
@@ -176,7 +176,7 @@ class PostgresDatabase:
         return await self._patiently(attempt)
 
     async def alone(self, sql: str) -> None:
-        """Execute a statement that no transaction can hold, however long it takes."""
+        """Execute a statement that cannot run in a transaction, however long it takes."""
 
         async def attempt() -> None:
             async with self._link(FOR_EVER) as link:
@@ -192,8 +192,8 @@ class PostgresDatabase:
             )
 
     async def _at_hand(self, job: Callable[[Link], Awaitable[T]], within: float | None) -> T:
-        """Run a single statement on a connection that is kept at hand: getting one from the
-        pool and giving it back costs a tenth of an append."""
+        """Run a single statement on a kept connection: acquiring one from the pool and releasing it
+        costs a tenth of an append."""
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
         conn, prepared = self._kept.pop() if self._kept else (await self.pool.acquire(), None)
@@ -219,18 +219,18 @@ class PostgresDatabase:
                 yield Link(conn, self.options.schema, within or self._quick)
             except Exception as error:
                 if broken(error):
-                    conn.terminate()  # the pool makes another
+                    conn.terminate()  # the pool opens another
                 raise
 
     async def see_to_flushing(self) -> None:
-        """See that what is committed is flushed, also where the server is set not to wait."""
+        """Ensure that commits are flushed, even if the server is configured not to wait."""
         setting = await self.run(lambda link: link.value("SHOW synchronous_commit"), whole=False)
         self._careless = setting == "off"
 
     @property
     def can_say(self) -> bool:
-        """Whether notices can be sent: not where holding a connection for them would leave none
-        of the caller's pool."""
+        """Whether notices can be sent: not if holding a connection for them would leave none in the
+        caller's pool."""
         return self._owned or self.options.listen_url is not None or self.pool.get_max_size() > 1
 
     @property
@@ -241,8 +241,8 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def apart(self) -> AsyncGenerator[Any, None]:
-        """A connection outside the pool that is held for long; from the caller's pool if that is
-        used."""
+        """A connection outside the pool that is held for long; from the caller's pool if there is
+        one."""
         options = self.options
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
@@ -266,15 +266,15 @@ class PostgresDatabase:
     # The server's clock
 
     async def set_clock(self) -> None:
-        """Ask the server for the time, so that all machines mean the same by it."""
+        """Ask the server for the time, so that all machines use the same clock."""
         began = time.monotonic()
         now = await self.run(lambda link: link.value(CLOCK), whole=False)
         self.hear_clock(began, now)
 
     def hear_clock(self, began: float, now: int) -> None:
-        """The server said `now` in answer to what was asked at `began`. It is taken for the time
-        of the answer: so what we call now is never ahead of the server, for which the work that
-        we leave is due at once. After a long wait it would be too far behind."""
+        """Record the server's time `now`, the reply to a query sent at `began`. It counts as the
+        time of the reply, so our time is never ahead of the server's, and due work is seen at once.
+        After a long wait it would be too far behind."""
         heard = time.monotonic()
         if heard - began < 1.0 or not self._clock_at[1]:
             self._clock_at = (heard, now)
@@ -290,7 +290,7 @@ class PostgresDatabase:
             with suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
                 await self.pool.release(self._kept.pop()[0])
         if self._owned and not closed:
-            # A connection that never comes back must not keep the program from ending.
+            # A connection that hangs must not keep the program from ending.
             try:
                 await asyncio.wait_for(self.pool.close(), CONNECT)
             except (TimeoutError, OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
@@ -318,10 +318,10 @@ async def _pool(options: Options) -> AnyPool:
 
 
 async def _leave(conn: Any) -> None:
-    """Nothing to undo: no job changes a setting of its connection."""
+    """Nothing to reset: no job changes a setting of its connection."""
 
 
-# Reading a URL; what is wrong with it is said without repeating it, since it holds a password.
+# Parsing a URL. Errors do not repeat it, since it may contain a password.
 
 
 def _split(url: str) -> Any:
@@ -330,7 +330,7 @@ def _split(url: str) -> Any:
     except ValueError as error:
         raise unreadable() from error
     if "@" in parts.path + parts.query + parts.fragment:
-        raise unreadable()  # of a password that is not escaped
+        raise unreadable()  # part of a password that is not escaped
     for host in parts.netloc.rpartition("@")[2].split(","):
         port = HOST.fullmatch(host)
         if port is None or int(port[1] or 1) not in range(1, 1 << 16):
@@ -342,7 +342,7 @@ def unreadable() -> InvalidValue:
     return InvalidValue(
         field="url",
         problem="is not a PostgreSQL URL",
-        remedy="write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters escaped",
+        remedy="write postgresql://USER:PASSWORD@HOST:PORT/DATABASE and escape special characters",
     )
 
 

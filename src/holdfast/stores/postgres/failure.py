@@ -1,4 +1,4 @@
-"""What becomes of the driver's errors: which will pass, and what the others are to us."""
+"""The driver's errors: which are temporary, and which Holdfast error each becomes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from asyncpg import exceptions as pg
 
 from ...errors import HoldfastError, InvalidValue, StoreError, StoreUnavailable
 
-# The server is away, begins or ends, or chose this transaction to give way to another.
+# The server is unavailable, starting or stopping, or aborted this transaction in favour of another.
 PASSING: tuple[type[BaseException], ...] = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
-    pg.InternalClientError,  # the driver found its connection in the midst of ending
+    pg.InternalClientError,  # the driver found its connection closing
     pg.PostgresConnectionError,
     pg.AdminShutdownError,
     pg.CrashShutdownError,
@@ -25,9 +25,9 @@ PASSING: tuple[type[BaseException], ...] = (
     pg.TooManyConnectionsError,
     pg.TransactionRollbackError,
     pg.ReadOnlySQLTransactionError,
-    pg.InvalidCachedStatementError,  # the schema changed since it was prepared
+    pg.InvalidCachedStatementError,  # the schema changed since the statement was prepared
 )
-# The server answers, and cannot write now. Waiting here would only hold the caller up.
+# The server responds, but cannot write now. Waiting would only block the caller.
 FULL: tuple[type[BaseException], ...] = (
     pg.InsufficientResourcesError,
     pg.PostgresSystemError,
@@ -42,16 +42,14 @@ def passing(error: Exception) -> bool:
 
 
 def broken(error: BaseException) -> bool:
-    """Whether the connection on which it happened is of no more use."""
+    """Whether the connection can no longer be used."""
     return isinstance(error, PASSING) and not isinstance(error, pg.TransactionRollbackError)
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Translate the driver's errors into Holdfast's, with the driver's error as the cause.
-
-    What the server says of a failure may quote a value, so only its class and code are told.
-    """
+    """Translate the driver's errors into Holdfast's, with the driver's error as the cause. The
+    server's text may quote a value, so the message has only the error's class and code."""
     try:
         yield
     except HoldfastError:
@@ -59,11 +57,11 @@ def translated() -> Iterator[None]:
     except (pg.ClientConfigurationError, pg.UndefinedObjectError) as error:
         raise InvalidValue(
             field="url",
-            problem="has an option or a value that the driver or the server does not know",
+            problem="has an option or value that the driver or the server does not know",
             remedy="see docs/postgres.md and the documentation of libpq",
         ) from error
     except (*PASSING, *FULL) as error:
-        raise StoreUnavailable(problem=f"the store cannot be used now: {_named(error)}") from error
+        raise StoreUnavailable(problem=f"the database is unavailable: {_named(error)}") from error
     except pg.InsufficientPrivilegeError as error:
         raise StoreError(
             problem=f"the database user lacks a privilege: {error.args[0]}; grant it, or let a "
@@ -71,10 +69,10 @@ def translated() -> Iterator[None]:
         ) from error
     except (pg.InvalidPasswordError, pg.InvalidAuthorizationSpecificationError) as error:
         raise StoreError(
-            problem=f"the server refused the login ({_named(error)}); check user and password"
+            problem=f"the server rejected the login ({_named(error)}): check user and password"
         ) from error
     except pg.InvalidCatalogNameError as error:
-        raise StoreError(problem="there is no such database; create it first") from error
+        raise StoreError(problem="the database does not exist: create it first") from error
     except asyncpg.PostgresError as error:
         raise StoreError(problem=f"the store failed: {_named(error)}") from error
 

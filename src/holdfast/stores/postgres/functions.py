@@ -1,10 +1,10 @@
-"""The function that an append calls: lock the log, look, write. One call, one commit.
+"""The database function that an append calls: lock the log, compare, write. One call, one commit.
 
-The caller has decided the append on what it knew of the log, and says what that was
-(`p_log`, `p_version`). If it still holds and none of the ids is known, everything is
-written (`status` 0). If not, nothing is, and the answer is the log as it is now, with the
-numbers of the ids that it has (`status` 1), or that there is none (`status` 2): then the
-caller decides again. So what is decided is written once, in `stores/rules.py`, for all stores.
+The caller has decided the append on its copy of the log, and passes the version of that copy
+(`p_log`, `p_version`). If it is current and none of the ids is known, everything is written
+(`status` 0). If not, nothing is written, and the result is the current log with the numbers of the
+known ids (`status` 1), or says that the log does not exist (`status` 2): then the caller decides
+again. So the decisions are in one place for all stores, `stores/rules.py`.
 """
 
 _APPEND = """
@@ -111,7 +111,7 @@ END
 $function$;
 """
 
-# Programs from before there were links call this one, and write none.
+# Programs older than links call this one, and write none.
 APPEND_1 = _APPEND.format(name="append_1", parameter="", column="", value="", argument="")
 APPEND_2 = _APPEND.format(
     name="append_2",

@@ -1,4 +1,4 @@
-"""Logs as wholes: fork, restore, erase, and rebuilding a row. Each is one transaction."""
+"""Operations on whole logs: fork, restore, erase, and rebuilding a row. Each is one transaction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .schema import LIVE, RESTORING
 async def fork(
     link: Link, project: Project, now: int, key: Key, thread: str, at: int, first: NewEvent
 ) -> None:
-    """Begin a thread that shares the numbers up to `at`."""
+    """Create a thread that shares the events up to `at`."""
     entry = await existing(link, key)
     target = Key(key.tenant, key.session, thread)
     if (there := await lookup(link, target)) is not None:
@@ -49,7 +49,9 @@ async def fork(
     rules.check_at(entry.row, at)
     if (await known_ids(link, entry, [first.id])).get(first.id, at + 1) <= at:
         raise InvalidValue(
-            field="first", problem="has the id of a shared event", remedy="use a new id"
+            field="first",
+            problem="has the id of an event in the shared history",
+            remedy="use a new id",
         )
     event = first.numbered(at + 1, now)
     base = await holder(link, entry, at)
@@ -105,7 +107,7 @@ async def _restoring(link: Link, id: int) -> PostgresLogEntry:
 async def restore_some(
     link: Link, project: Project, until: int, id: int, events: Sequence[Event]
 ) -> None:
-    """Write the next events of a restore, numbers, ids and times as given."""
+    """Write the next events of a restore with the given numbers, ids and times."""
     entry = await _restoring(link, id)
     row = entry.row
     if row.head >= events[-1].seq and (await _ids(link, id, events)) == [e.id for e in events]:
@@ -158,7 +160,7 @@ async def end_restore(link: Link, key: Key, id: int) -> None:
             key.thread,
         )
     except UniqueViolationError as error:
-        # Somebody gave a log this key at the same moment.
+        # Another process gave a log this key at the same moment.
         raise SessionExists(tenant=key.tenant, session=key.session, thread=key.thread) from error
     await save_row(link, id, None, entry.row)
 
@@ -191,8 +193,7 @@ async def blank(
     *,
     damaged: bool = False,
 ) -> None:
-    """Put `{"erased": reason}` in place of the data of a log's own events, and project its
-    row anew."""
+    """Replace the data of a log's own events with `{"erased": reason}`, and rebuild its row."""
     data = erased(reason)
     records = await link.rows(
         "SELECT seq, id, kind, v, hash, link FROM hf.events"
@@ -219,7 +220,7 @@ async def blank(
 
 
 async def drop_snapshots(link: Link, log: int) -> int:
-    """Drop the snapshots of a log and of all that were forked from it; how many there were."""
+    """Drop the snapshots of a log and of all its forks; returns how many there were."""
     return await link.run(
         "WITH RECURSIVE family (id) AS (SELECT $1::bigint UNION"
         " SELECT l.id FROM hf.logs AS l JOIN family ON l.base = family.id)"
@@ -229,11 +230,11 @@ async def drop_snapshots(link: Link, log: int) -> int:
 
 
 async def projected(link: Link, project: Project, entry: PostgresLogEntry) -> Row:
-    """The row as the log's own events make it."""
+    """The row, rebuilt from the log's own events."""
     row = rules.empty_row(entry.row, entry.shared)
     while row.head < entry.row.head:
         events = await own_events(link, entry, row.head)
         if not events:
-            break  # numbers are missing, which `verify` reports by themselves
+            break  # numbers are missing, which `verify` reports separately
         row = catalog.apply(row, events, [project(event) for event in events])
     return msgspec.structs.replace(row, link=links.ending(await kept_of(link, entry.id, row.head)))

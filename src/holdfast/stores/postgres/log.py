@@ -1,8 +1,8 @@
-"""The log: append and read, and the row that goes with it.
+"""The log: append, read, and the row that belongs to it.
 
-`rules.extend` decides what an append writes on the log as this process knows it; the database
-checks that it still is so (see `functions.py`). After a few misses, because others write to the
-same log, it is decided under the log's lock instead, where everyone gets a turn.
+`rules.extend` decides an append on this process's copy of the log; the database checks that the
+copy is current (see `functions.py`). After a few misses, because others write to the same log, the
+append is decided under the log's lock instead, where every writer gets a turn.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .columns import columns, dropped_drafts, encode, listed
 from .database import SLOW, Link, PostgresDatabase
 from .schema import LIVE
 
-HEADS = 1_024  # logs that a process remembers
-LARGE = 1 << 20  # bytes of an append that may take its time
-MISSES = 2  # times that others may be quicker before an append waits for the lock
+HEADS = 1_024  # logs in the cache
+LARGE = 1 << 20  # bytes above which an append gets more time
+MISSES = 2  # lost races before an append waits for the lock
 
 _row = msgspec.json.Decoder(Row).decode
 
@@ -41,7 +41,7 @@ _KEYED = "tenant = $1 AND session = $2 AND thread = $3"
 
 
 class PostgresLogEntry(NamedTuple):
-    """A log as the table has it. `version` counts the changes of its row and its lease."""
+    """A log as stored in the table. `version` counts the changes of its row and its lease."""
 
     id: int
     version: int
@@ -60,7 +60,7 @@ class KnownHeads:
         self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     def turn(self, key: Key) -> asyncio.Lock:
-        """Held by the one append of this process that is under way in a log."""
+        """Held by the one append of this process that is in progress in a log."""
         turn = self._turns.get(key)
         if turn is None:
             turn = self._turns[key] = asyncio.Lock()
@@ -83,7 +83,7 @@ class KnownHeads:
 
 
 async def lookup(link: Link, key: Key, *, lock: str = "") -> PostgresLogEntry | None:
-    """The log that has this key, if one does."""
+    """The log with this key, if it exists."""
     record = await link.row(
         f"SELECT {_ENTRY} FROM hf.logs WHERE {_KEYED} {lock}", key.tenant, key.session, key.thread
     )
@@ -93,7 +93,7 @@ async def lookup(link: Link, key: Key, *, lock: str = "") -> PostgresLogEntry | 
 async def existing(
     link: Link, key: Key, log: str | None = None, *, lock: str = "FOR UPDATE"
 ) -> PostgresLogEntry:
-    """The log that has this key, and is the incarnation that the caller knows."""
+    """The log with this key, if it is the incarnation that the caller expects."""
     entry = await lookup(link, key, lock=lock)
     rules.found(key, entry.row if entry else None, log)
     assert entry is not None
@@ -107,7 +107,7 @@ async def entry_by_id(link: Link, id: int, *, lock: str = "FOR UPDATE") -> Postg
 
 
 def entry_of(record: Record | Mapping[str, Any]) -> PostgresLogEntry:
-    # What an append tells of a log it knows by its fences alone, without the renewal.
+    # The function returns only the fence of the lease, not when it was renewed.
     lease = LeaseState(
         record["token"],
         record["owner"],
@@ -142,7 +142,7 @@ async def segments(link: Link, entry: PostgresLogEntry) -> list[tuple[int, int, 
 
 
 async def holder(link: Link, entry: PostgresLogEntry, seq: int) -> int:
-    """The log that holds a number of this one: itself, or one that it was forked from."""
+    """The log that holds this number: the log itself, or one that it was forked from."""
     for id, after, upto in await segments(link, entry):
         if after < seq <= upto:
             return id
@@ -158,7 +158,7 @@ async def kept_of(link: Link, log: int, seq: int) -> bytes | None:
 
 
 async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> dict[str, int]:
-    """The numbers of those ids that the log has, the shared ones included."""
+    """The numbers of those of these ids that are in the log, including shared events."""
     parts = await segments(link, entry)
     records = await link.rows(
         "SELECT e.id, e.seq FROM unnest($1::bigint[], $2::bigint[]) AS part (log, upto)"
@@ -172,7 +172,7 @@ async def known_ids(link: Link, entry: PostgresLogEntry, ids: Sequence[str]) -> 
 
 
 async def link_of(link: Link, key: Key, seq: int, *, log: str | None = None) -> str | None:
-    """The link of an event, shared or its own."""
+    """The link of an event, shared or own."""
     entry = await existing(link, key, log, lock="")
     rules.check_at(entry.row, seq, "seq")
     return ending(await kept_of(link, await holder(link, entry, seq), seq))
@@ -185,7 +185,7 @@ Call = Callable[[list[Any]], Awaitable[Record]]
 
 
 class PostgresAppend:
-    """One append, from what is remembered of the log to the numbers of its events."""
+    """One append, from the cached log to the numbers of its events."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class PostgresAppend:
         self._within = SLOW if size > LARGE else None
         self._entry: PostgresLogEntry | None = None
         self._known: dict[str, int] = {}
-        self._looked = False  # whether the two above are what the database said
+        self._looked = False  # whether the two above come from the database
         self.written: Extension | None = None
 
     async def __call__(self) -> Appended:
@@ -246,7 +246,7 @@ class PostgresAppend:
         raise AssertionError("the log changed while it was locked")
 
     async def _try(self, call: Call) -> Appended | None:
-        """Append if the log is as we know it; if not, know it better."""
+        """Append if the cached log is current; if not, update the cache."""
         now = self._clock()
         plan = self._decided(now)
         if plan is not None and not plan.fresh:
@@ -268,8 +268,8 @@ class PostgresAppend:
         return None
 
     def _decided(self, now: int) -> Extension | None:
-        """What the append comes to; None if one must look first: nothing is known of the
-        log, or what is remembered of it would not do, which may be out of date."""
+        """The decision on the append; None if the log must be read first: it is not cached, or the
+        cached one leads to a rejection and may be out of date."""
         entry = self._entry
         if entry is None and not self._create:
             return None
@@ -294,7 +294,7 @@ class PostgresAppend:
             return None
 
     def _values(self, plan: Extension | None, now: int) -> list[Any]:
-        """The arguments of the function; without a plan, it only looks."""
+        """The arguments of the function; without a plan, it only reads."""
         key = [self._key.tenant, self._key.session, self._key.thread]
         if plan is None:
             ids = [event.id for event in self._events]
@@ -332,12 +332,12 @@ class PostgresAppend:
 
 
 def _any(column: list[str | None]) -> list[str | None] | None:
-    """A column of nothing is sent as nothing: `unnest` fills it up."""
+    """A column without values is sent as an empty array: `unnest` fills it up with NULL."""
     return column if any(column) else None
 
 
 _ARGUMENTS = 35
-WRITTEN, LOOKED, NONE = 0, 1, 2  # what the function answers
+WRITTEN, LOOKED, NONE = 0, 1, 2  # the columns of the function's result
 APPEND = f"SELECT * FROM hf.append_2({', '.join(f'${n}' for n in range(1, _ARGUMENTS + 1))})"
 
 
@@ -367,7 +367,7 @@ async def begin(
 
 
 async def write(link: Link, id: int, plan: Extension) -> None:
-    """Add events to a log that the caller has locked."""
+    """Append events to a log that the caller has locked."""
     events = plan.fresh
     await link.run(
         "INSERT INTO hf.events (log, seq, id, kind, v, run, actor, cause, at, hash, data, link)"
@@ -390,7 +390,7 @@ async def write(link: Link, id: int, plan: Extension) -> None:
 
 
 async def save_row(link: Link, id: int, old: Row | None, new: Row) -> None:
-    """Write a row in place of `old`; None if nothing is listed of the log yet."""
+    """Replace the row `old`; None for a log that is not listed yet."""
     await link.run(
         'UPDATE hf.logs SET version = version + 1, "user" = $2, workspace = $3, agent = $4,'
         " phase = $5, run = $6, created = $7, active = $8, stale_at = $9, wake = $10, doc = $11"

@@ -1,4 +1,4 @@
-"""Methods of the store that are one job on a connection each."""
+"""Store methods that consist of one job on a connection."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 
 
 def runs(job: Job[P, T], *, whole: bool = False, within: float | None = None) -> Method[P, T]:
-    """The method of a store that runs `job`: a single statement, or with `whole` a transaction.
-    Each statement has `within` seconds."""
+    """A store method that runs `job`: a single statement, or with `whole` a transaction. Each
+    statement has `within` seconds."""
 
     @wraps(job)
     async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:

@@ -1,10 +1,10 @@
-"""Telling followers in all processes that a log grew.
+"""Notifying followers in all processes that a log grew.
 
-One connection per process says it, after the commit and for many appends at once: a notice
-inside the append would make all appends of the database queue for one lock. A follower's
-process hears it on the same connection. A notice may be lost, with its sender or its
-connection; so the logs that someone follows are also looked at from time to time, all of
-them by one query. Through a pooler nobody can listen, and looking is all there is.
+One connection per process sends the notices, after the commit and for many appends at once: a
+notice inside the append would make all appends of the database wait for one lock. A follower's
+process receives them on the same connection. A notice may be lost, with its sender or its
+connection, so followed logs are also polled from time to time, all with one query. Through a pooler
+a process cannot listen, and polling is the only way.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .columns import encode
 from .database import Link, PostgresDatabase
 from .failure import passing
 
-LOOK = 1.0  # seconds between two looks while notices arrive
-POLL = 0.05  # seconds between two looks where they cannot
-GATHER, OFTEN = 0.01, 0.05  # seconds in which appends share a notice, and when there are many
-LATELY = 0.2  # seconds since the last notice within which there are
-MOST = 400  # digests that fit into a notice, which has 8,000 bytes at most
+LOOK = 1.0  # seconds between two polls while notices arrive
+POLL = 0.05  # seconds between two polls where they cannot
+GATHER, OFTEN = 0.01, 0.05  # seconds in which appends share a notice, and the same under load
+LATELY = 0.2  # seconds since the last notice that count as load
+MOST = 400  # digests that fit into a notice of at most 8,000 bytes
 
 
 class PostgresNotices:
@@ -41,15 +41,15 @@ class PostgresNotices:
         self._channel = f"holdfast_{database.options.schema}"
         self._grown: set[str] = set()
         self._said = asyncio.Event()
-        self._silent = asyncio.Event()  # set while there is nothing left to say
+        self._silent = asyncio.Event()  # set while no notice is waiting
         self._seen: dict[Key, tuple[int, int] | None] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._process = 0  # of the server, that says it for us
+        self._process = 0  # the server's process id of our connection
         self._hears = False
         self._closed = False
 
     def grew(self, key: Key, done: Extension | None = None) -> None:
-        """An append to a log was committed by this process, or something else happened to it."""
+        """This process committed an append to a log, or another change."""
         self._wakes.tell(key, done)
         if self._closed or not self._says or (name := digest(key)) in self._grown:
             return
@@ -82,9 +82,9 @@ class PostgresNotices:
                     await self._connected()
             except Exception as error:
                 if not passing(error):
-                    # Followers still look; a later append tries again to say it.
+                    # Followers still poll; a later append tries again to send.
                     await asyncio.sleep(LOOK)
-            self._wakes.wake_all()  # whatever was said meanwhile was not heard
+            self._wakes.wake_all()  # notices sent meanwhile were missed
             await asyncio.sleep(LOOK / 4)
 
     async def _connected(self) -> None:
@@ -112,10 +112,10 @@ class PostgresNotices:
                 await self._said.wait()
                 await asyncio.sleep(OFTEN if time.monotonic() - said < LATELY else GATHER)
         finally:
-            # It may be the caller's connection, and goes back as it came.
+            # It may be the caller's connection, so it is returned unchanged.
             conn.remove_termination_listener(ended)
             if listening and not conn.is_closed():
-                with contextlib.suppress(Exception):  # it has broken, and nobody listens on it
+                with contextlib.suppress(Exception):  # it is broken, and nobody listens on it
                     await conn.remove_listener(self._channel, self._heard)
 
     async def _say(self, conn: Any) -> None:
@@ -123,7 +123,7 @@ class PostgresNotices:
         while self._grown:
             some = [self._grown.pop() for _ in range(min(MOST, len(self._grown)))]
             try:
-                # Not worth a flush of the log: what it tells of is safe already.
+                # Not worth a flush of the write-ahead log: the append itself is durable already.
                 await conn.execute(
                     "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)",
                     self._channel,
@@ -136,16 +136,16 @@ class PostgresNotices:
 
     def _heard(self, conn: object, process: int, channel: str, payload: object) -> None:
         if process == self._process:
-            return  # our own words, and our followers know
+            return  # our own notice; our followers know
         grown = set(str(payload).split())
         for key in self._wakes.followed():
             if digest(key) in grown:
                 self._wakes.wake(key)
 
-    # Looking
+    # Polling
 
     async def _look(self) -> None:
-        """Wake those whose log changed since the last look."""
+        """Wake the followers whose log changed since the last poll."""
         while True:
             await asyncio.sleep(LOOK if self._listens else POLL)
             keys = self._wakes.followed()

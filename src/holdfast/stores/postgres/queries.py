@@ -1,4 +1,4 @@
-"""Queries: find, the inbox, what is runnable. Each is one statement that an index answers."""
+"""Queries: `find`, the inbox, and runnable logs. Each is one statement that uses an index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _row = msgspec.json.Decoder(Row).decode
 async def find(
     link: Link, query: Query, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Row]:
-    """One page of rows, and the number of all if the query asks for it."""
+    """One page of rows, and the total count if the query asks for it."""
     sql, values = find_statement(query, *_from(query), cursor, limit + 1)
     found = await link.rows(sql, *values)
     total = None
@@ -40,8 +40,8 @@ async def find(
 
 
 def _from(query: Query) -> tuple[str, Where]:
-    """Where to look and for what. A condition on a map, if there is one, leads: its entries
-    are in order of `active`."""
+    """The tables and conditions of a query. A condition on a map, if there is one, comes first: its
+    entries are sorted by `active`."""
     where = Where(numbered=True)
     source = "hf.logs AS l"
     terms = catalog.terms(query)
@@ -70,7 +70,7 @@ async def pending(
     return pending_page(query, await link.rows(sql, *values), limit)
 
 
-# Each agent's logs are in order by the index; so few of each are read, whatever their number.
+# The index sorts the logs of each agent, so only a few of each are read, whatever their number.
 _RUNNABLE = f"""
 SELECT r.wake, r.id, r.session, r.thread FROM unnest($2::text[]) AS a (agent) CROSS JOIN LATERAL (
     SELECT l.wake, l.id, l.session, l.thread FROM hf.logs AS l
@@ -81,7 +81,7 @@ SELECT r.wake, r.id, r.session, r.thread FROM unnest($2::text[]) AS a (agent) CR
 ) AS r ORDER BY r.wake, r.id LIMIT $6
 """
 RUNNABLE = _RUNNABLE.format(due="l.wake <= $3")
-# What was due before the clock was set back: `catalog.is_due`.
+# Logs that were due before the clock was set back: `catalog.is_due`.
 LATE = _RUNNABLE.format(due="l.wake > $3 AND l.active > $7 AND l.wake < (l.active + 1) * 1000")
 WAS_AHEAD = (
     "SELECT 1 FROM hf.logs WHERE tenant = $1 AND thread = 'main' AND active > $2"
@@ -92,7 +92,7 @@ WAS_AHEAD = (
 async def runnable(
     link: Link, now: int, tenant: str, agents: Sequence[str], limit: int
 ) -> list[Key]:
-    """Logs of these agents that want a driver and have no live lease."""
+    """Logs of these agents that need a driver and have no live lease."""
     values = [tenant, sorted(set(agents)), *rules.live_leases(now), limit]
     found = await link.rows(RUNNABLE, *values)
     ahead = catalog.ahead(now)

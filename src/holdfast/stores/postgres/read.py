@@ -28,7 +28,7 @@ async def read_page(
     log: str | None,
     inline: bool,
 ) -> Page:
-    """One page of events with after < seq < before, and what stopped it, if something did."""
+    """One page of events with after < seq < before, and what stopped the read, if anything."""
     entry = await existing(link, key, log, lock="")
     upto = entry.row.head if before is None else min(before - 1, entry.row.head)
     parts = await segments(link, entry)
@@ -47,7 +47,7 @@ async def read_page(
             events.append(event)
         reached = first + 1 if reverse else last
         if damage or not records or records[-1]["seq"] != reached or len(events) >= limit:
-            break  # the next part follows only when this one is read to its end
+            break  # the next segment follows only when this one is read to its end
     return entry.row.log, *dense(key, after, upto, events, damage, reverse=reverse)
 
 
@@ -62,9 +62,9 @@ async def records_of(
     *,
     links: bool = False,
 ) -> list[Record]:
-    """Some records of a log's own events; large data end them early. Without `inline`, `data`
-    of a large payload is None, and `size` and `sha256` are the payload's. With `links`, what
-    is kept of them is there too."""
+    """Some records of a log's own events; large data ends the page early. Without `inline`, `data`
+    of a large payload is None, and `size` and `sha256` are those of the payload. With `links`, the
+    stored links are included."""
     way = "DESC" if reverse else "ASC"
     small = f"octet_length(data) <= {APART + FRAME}"
     data, size = "data", "octet_length(data)"
@@ -88,7 +88,7 @@ async def records_of(
 
 
 def readable(record: Record) -> Event | None:
-    """The event of a record, or None if its data are not what was written."""
+    """The event of a record, or None if its data was altered."""
     if record["data"] is None:
         stub = {"apart": {"size": record["size"], "sha256": record["sha256"]}}
         return event_of(record, msgspec.json.encode(stub))
@@ -97,6 +97,6 @@ def readable(record: Record) -> Event | None:
 
 
 async def own_events(link: Link, entry: PostgresLogEntry, after: int) -> list[Event]:
-    """Some of a log's own events after a number; a damaged one is there without its data."""
+    """Some of a log's own events after a number; a damaged one comes without its data."""
     records = await records_of(link, entry.id, after, entry.row.head, PAGE_EVENTS, False, True)
     return [readable(record) or event_of(record, b"null") for record in records]

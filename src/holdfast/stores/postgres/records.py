@@ -18,7 +18,8 @@ from .log import existing, known_ids
 
 
 class Acquire:
-    """One attempt to drive; run again after a lost reply, it knows the lease it had taken."""
+    """One attempt to acquire a lease; repeated after a lost reply, it recognises the lease that it
+    took."""
 
     def __init__(self, key: Key, owner: str, ttl: float, steal: str | None) -> None:
         self._key = key
@@ -31,8 +32,8 @@ class Acquire:
         entry = await existing(link, self._key)
         if self._taken is not None and self._taken[1] == entry.lease:
             return self._taken[0]
-        # Asked behind the lock: a lease that was renewed while we waited for it is not one that
-        # a clock gave which has been set back since.
+        # Read after the lock: a lease that was renewed while we waited must not look like one from
+        # a clock that was set back.
         lease, state = self._taken = rules.acquire(
             entry.row, entry.lease, self._owner, ttl=self._ttl, steal=self._steal, now=await clock()
         )
@@ -71,7 +72,7 @@ async def _save_lease(link: Link, id: int, state: LeaseState) -> None:
 async def put_draft(
     link: Link, key: Key, message: str, offset: int, text: str, *, fence: Lease
 ) -> None:
-    """One statement where the lease holds, which is nearly always."""
+    """One statement if the lease is valid, which is nearly always."""
     put = await link.run(
         "INSERT INTO hf.drafts (log, message, token, start, text)"
         " SELECT id, $6, token, $7, $8 FROM hf.logs WHERE tenant = $1 AND session = $2"
@@ -190,7 +191,7 @@ async def blobs(link: Link, scope: Scope) -> list[BlobRef]:
 async def claim(
     link: Link, tenant: str, name: str, owner: Scope, *, instead_of: Scope | None = None
 ) -> Scope:
-    """Insert, or change what `instead_of` holds; one statement, so one winner."""
+    """Insert, or change what `instead_of` holds; one statement, so there is one winner."""
     session = await link.value(
         "INSERT INTO hf.claims AS c (tenant, name, session) VALUES ($1, $2, $3)"
         " ON CONFLICT (tenant, name) DO UPDATE SET session ="
@@ -204,7 +205,7 @@ async def claim(
 
 
 async def claimed(link: Link, tenant: str, name: str) -> Scope | None:
-    """Who holds a name."""
+    """The holder of a name."""
     session = await link.value(
         "SELECT session FROM hf.claims WHERE tenant = $1 AND name = $2", tenant, name
     )

@@ -1,8 +1,8 @@
 """Deleting: hide at once, then remove in bounded steps.
 
-A deleted log loses its key and its row in one transaction; its events go in later ones. What its
-forks share stays, without a name, until the last of them goes. A delete that was interrupted leaves
-such unnamed logs, and the next one finishes them.
+A deleted log loses its key and its row in one transaction; its events are removed in later ones.
+Events that its forks share stay, without a key, until the last fork is deleted. An interrupted
+delete leaves such logs behind, and the next delete removes them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ STEP_EVENTS = 2_000
 async def hide(
     link: Link, target: Scope | Key, fence: Lease | None
 ) -> tuple[Counter[str], list[Row]]:
-    """Make a session or a thread unreachable; what was removed, and the rows it had."""
+    """Make a session or a thread unreachable; returns the receipt's counts and the removed rows."""
     scope = target.scope if isinstance(target, Key) else target
-    # One delete of a session at a time, so that the one of its last thread knows it.
+    # One delete per session at a time, so that the one that deletes its last thread knows it.
     await link.run("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", encode(scope).decode())
     removed: Counter[str] = Counter()
     rows: list[Row] = []
@@ -37,7 +37,7 @@ async def hide(
             removed += await hide_log(link, entry)
         rows += [entry.row for entry in entries]
         if isinstance(target, Key):
-            break  # a session: once more, for what was forked while we waited for its locks
+            break  # a session: once more, for forks created while we waited for its locks
     if (rows or target == scope) and not await has_threads(link, scope):
         removed += await _hide_scope(link, scope)
     return removed, rows
@@ -69,7 +69,7 @@ async def has_threads(link: Link, scope: Scope) -> bool:
 
 
 async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
-    """Make one log unreachable, and leave of its row only what its forks need."""
+    """Make one log unreachable, and reduce its row to what its forks need."""
     bare = Row(tenant="", session="", thread="", log=entry.row.log, head=entry.row.head)
     await link.run(
         "UPDATE hf.logs SET state = $2, version = version + 1, tenant = NULL, session = NULL,"
@@ -87,7 +87,7 @@ async def hide_log(link: Link, entry: PostgresLogEntry) -> Counter[str]:
 
 
 async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
-    """What a session owns goes with its last thread."""
+    """Remove what a session owns, together with its last thread."""
     names = (scope.tenant, scope.session)
     return Counter(
         {
@@ -100,7 +100,7 @@ async def _hide_scope(link: Link, scope: Scope) -> Counter[str]:
 
 
 async def hidden(link: Link, now: int) -> list[int]:
-    """The hidden logs that have something to remove, abandoned restores included, newest first: a
+    """The hidden logs that have something to remove, including abandoned restores, newest first: a
     fork comes before the log that it was forked from."""
     await link.run(
         "UPDATE hf.logs SET state = $1 WHERE state = $2 AND until < $3", DEAD, RESTORING, now
@@ -116,10 +116,9 @@ async def hidden(link: Link, now: int) -> list[int]:
 
 
 async def sweep(link: Link, id: int) -> bool:
-    """Remove some of a hidden log but for what its forks share; whether there may be more.
-
-    One statement sees forks and events at one moment, so that no fork loses what it shares.
-    """
+    """Remove some of a hidden log, except the events that its forks share; returns whether there
+    may be more. One statement sees forks and events at one moment, so that no fork loses what it
+    shares."""
     some = await link.run(
         "DELETE FROM hf.events WHERE log = $1 AND seq IN (SELECT seq FROM hf.events WHERE log = $1"
         " AND seq > coalesce((SELECT max(shared) FROM hf.logs WHERE base = $1), 0)"
@@ -140,7 +139,7 @@ async def sweep(link: Link, id: int) -> bool:
 
 
 async def shared_still(link: Link, deleted: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; no other session is mentioned."""
+    """What forks keep of the deleted logs; no other session is mentioned."""
     found = await link.rows(
         "SELECT dead.log, max(fork.shared), string_agg(DISTINCT fork.thread, ',')"
         " FROM hf.logs AS dead JOIN hf.logs AS fork ON fork.base = dead.id"

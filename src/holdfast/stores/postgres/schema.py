@@ -1,8 +1,8 @@
-"""The tables, the function that an append calls, their versions, and how they come to be.
+"""The tables, the function that an append calls, their versions, and how they are created.
 
-`hf` stands for the schema's name in every statement of this package. The function's name
-carries its version: a newer schema keeps those that older programs still call, so that old
-and new processes run side by side during a deployment.
+`hf` stands for the schema's name in every statement of this package. The function's name includes
+its version: a newer schema keeps the functions that older programs call, so that old and new
+processes run side by side during a deployment.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ CREATE TABLE IF NOT EXISTS hf.meta (version integer NOT NULL, oldest integer NOT
 LINKS = "ALTER TABLE hf.events ADD COLUMN link bytea;"
 RENEWALS = "ALTER TABLE hf.logs ADD COLUMN renewed bigint NOT NULL DEFAULT 0;"
 
-# One script per version, from the one before; a new schema runs them all.
+# One script per version, each from the previous one; a new schema runs them all.
 MIGRATIONS = (TABLES + APPEND_1, LINKS + APPEND_2, RENEWALS)
 VERSION = len(MIGRATIONS)
-OLDEST = 1  # the oldest program that can still use what these migrations make
+OLDEST = 1  # the oldest program that can use the schema after these migrations
 
 # The states of a log.
 LIVE, RESTORING, DEAD = 0, 1, 2
@@ -114,7 +114,8 @@ TABLE_NAMES = ("logs", "events", "terms", "pending", "claims", "drafts", "snapsh
 
 
 async def found(link: Link) -> tuple[int, int]:
-    """The version of the tables, and of the oldest program that may use them; zeros if none."""
+    """The version of the tables, and of the oldest program that may use them; zeros if there are
+    none."""
     try:
         record = await link.row("SELECT version, oldest FROM hf.meta")
     except (pg.UndefinedTableError, pg.InvalidSchemaNameError):
@@ -123,7 +124,7 @@ async def found(link: Link) -> tuple[int, int]:
 
 
 async def check(link: Link) -> bool:
-    """Whether the tables are there and new enough; rejects those of a newer program."""
+    """Whether the tables exist and are up to date; rejects those of a newer program."""
     encoding = await link.value("SELECT current_setting('server_encoding')")
     if encoding != "UTF8":
         raise InvalidValue(
@@ -143,8 +144,8 @@ async def check(link: Link) -> bool:
 
 
 async def migrate(link: Link) -> None:
-    """Bring the tables up to date, in one transaction of the caller's. Of many processes that
-    start at once one does it, and the others wait and find it done."""
+    """Bring the tables up to date, in a transaction of the caller. If many processes start at once,
+    one does it, and the others wait and find it done."""
     await link.run(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"holdfast {link.schema}"
     )
@@ -160,7 +161,7 @@ async def migrate(link: Link) -> None:
 
 
 async def found_in_transaction(link: Link) -> tuple[int, int]:
-    """As `found`, without an error that would end the transaction."""
+    """Like `found`, without an error that would end the transaction."""
     there = await link.value(
         "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'meta'",
         link.schema,
@@ -169,15 +170,15 @@ async def found_in_transaction(link: Link) -> tuple[int, int]:
 
 
 def outdated(schema: str) -> StoreError:
-    """What to raise when tables are missing or old, and this program must not make them."""
+    """The error for tables that are missing or out of date when this program must not create
+    them."""
     return StoreError(
         problem=f"schema {schema} is not at version {VERSION}; run `holdfast migrate` first"
     )
 
 
 async def schema_state(url: str) -> tuple[int, int]:
-    """The version of the tables that `url` names, and the one that this program knows.
-    Changes nothing."""
+    """The version of the tables at `url`, and the one that this program knows. Changes nothing."""
     database = await PostgresDatabase.open(url)
     try:
         version, _ = await database.run(found, whole=False)

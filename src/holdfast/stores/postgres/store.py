@@ -1,4 +1,4 @@
-"""`PostgresStore`: the port on one schema of a PostgreSQL database.
+"""`PostgresStore`: a store in one schema of a PostgreSQL database.
 
 Each method runs a function of `log`, `read`, `history`, `records`, `queries`, `remove` or `upkeep`
 on a connection: in a transaction if it is more than one statement.
@@ -36,7 +36,7 @@ from .notices import PostgresNotices
 
 T = TypeVar("T")
 
-RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
+RESTORE_MS = 60_000  # after this time without progress, a restore counts as interrupted
 
 
 class PostgresStore(CheckedStore):
@@ -64,10 +64,10 @@ class PostgresStore(CheckedStore):
         project: Project = catalog.project,
         clock: Callable[[], int] | None = None,
     ) -> PostgresStore:
-        """Connect, creating or migrating the schema; safe for many processes at once.
+        """Connect, and create or migrate the schema; safe for many processes at once.
 
-        With `pool`, its connections are used, the URL gives options only, and `aclose` leaves
-        the pool open. Without `clock`, the time is the server's.
+        With `pool`, its connections are used, the URL gives only options, and `aclose` leaves the
+        pool open. Without `clock`, the server's time is used.
         """
         database = await PostgresDatabase.open(url, pool=pool)
         try:
@@ -154,7 +154,7 @@ class PostgresStore(CheckedStore):
             lambda link: reading.read_page(link, key, **bounds), whole=False, within=SLOW
         )
         if page[2] is not None:
-            # Perhaps the log went between two statements: look again, at one moment.
+            # The log may have been deleted between two statements: read again, at one moment.
             page = await self._run(lambda link: _at_one_moment(link, key, bounds), within=SLOW)
         return page
 
@@ -175,7 +175,7 @@ class PostgresStore(CheckedStore):
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        await self._sweep()  # discards what a restorer that died left behind
+        await self._sweep()  # discards what a crashed restore left behind
         id = await self._timed(
             lambda link, now: history.begin_restore(link, now, now + RESTORE_MS, key, parent)
         )
@@ -184,7 +184,7 @@ class PostgresStore(CheckedStore):
                 await self._restore_some(id, some)
             await self._run(lambda link: history.end_restore(link, key, id))
         except BaseException:
-            with suppress(StoreUnavailable):  # then it is swept when it has been silent for long
+            with suppress(StoreUnavailable):  # otherwise a later sweep removes it
                 await asyncio.shield(self._discard(id))
             raise
         self._notices.grew(key)
@@ -225,7 +225,7 @@ class PostgresStore(CheckedStore):
         return Receipt(removed=counted, remains=(*shared, *self._left_behind()))
 
     async def _sweep(self) -> None:
-        # More than once: a log that goes may have been the last to share another's events.
+        # More than once: a removed log may have been the last to share another's events.
         while ids := await self._timed(remove.hidden):
             for id in ids:
                 while await self._run(partial(remove.sweep, id=id), within=SLOW):
@@ -241,8 +241,8 @@ class PostgresStore(CheckedStore):
             ),
             Remains(
                 where=f"{where}, write-ahead log",
-                what="the changes as they were written",
-                remedy="recycled by checkpoints; archives and backups go by their retention",
+                what="the original changes",
+                remedy="recycled by checkpoints; archives and backups have their own retention",
             ),
         )
 

@@ -1,4 +1,4 @@
-"""Verifying: hashes, links, numbers, rows and claims recomputed, log by log."""
+"""Verification: recompute hashes, links, numbers, rows and claims, log by log."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ async def logs_of(link: Link, target: Scope | Key | None, after: int) -> list[in
 
 
 async def check_log(link: Link, project: Project, id: int) -> list[Damage]:
-    """What is wrong with one log, its row and its claims."""
+    """The problems of one log, its row and its claims."""
     state = await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR SHARE", id)
     if state != LIVE:
         return []  # deleted meanwhile
     entry = await entry_by_id(link, id, lock="")
     found: list[Damage] = []
     for part, after, upto in await segments(link, entry):
-        # What a deleted log left to its forks is checked with them, the rest by itself.
+        # Events that a deleted log left to its forks are checked with them, all others with their
+        # own log.
         own = part == id
         if own or await _is_dead(link, part):
             left = await _left_at(link, entry) if own else None
@@ -65,7 +66,7 @@ async def _is_dead(link: Link, id: int) -> bool:
 
 
 async def _left_at(link: Link, entry: PostgresLogEntry) -> bytes | None:
-    """What is kept with the event at which a fork left its parent."""
+    """What is stored with the event at which a fork left its parent."""
     return b"" if entry.base is None else await kept_of(link, entry.base, entry.shared)
 
 
@@ -101,7 +102,7 @@ async def _check_row(link: Link, project: Project, entry: PostgresLogEntry) -> l
         return [Damage(problem="row", detail="differs from its log", key=entry.row.key)]
     terms = await link.rows("SELECT term FROM hf.terms WHERE log = $1 ORDER BY term", entry.id)
     items = await link.rows("SELECT id FROM hf.pending WHERE log = $1", entry.id)
-    # Of a log that was moved, those of an earlier version are still there.
+    # For a moved log, entries of an earlier version are still there.
     waits = row.sealed is not None or {id for (id,) in items} == set(row.pending)
     if [term for (term,) in terms] != digests(row) or not waits:
         return [
@@ -122,8 +123,8 @@ async def _check_claims(link: Link, entry: PostgresLogEntry) -> list[Damage]:
 
 
 async def repair(link: Link, project: Project, id: int) -> list[Damage]:
-    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
-    found here, in the transaction that repairs it."""
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. The damage is found
+    here, in the transaction that repairs it."""
     if await link.value("SELECT state FROM hf.logs WHERE id = $1 FOR UPDATE", id) != LIVE:
         return []  # deleted meanwhile
     found = await check_log(link, project, id)

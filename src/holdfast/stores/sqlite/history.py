@@ -1,4 +1,4 @@
-"""Logs as wholes, on a connection: fork, restore, erase, and rebuilding a row."""
+"""Operations on whole logs, on a connection: fork, restore, erase, and rebuilding a row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .transaction import Transaction
 
 
 def fork(tx: Transaction, key: Key, thread: str, *, at: int, first: NewEvent) -> None:
-    """Begin a thread that shares the numbers up to `at`."""
+    """Create a thread that shares the events up to `at`."""
     conn, payloads, now = tx.conn, tx.payloads, tx.clock()
     entry = payloads.current(conn, existing(conn, key))
     target = Key(key.tenant, key.session, thread)
@@ -49,7 +49,9 @@ def fork(tx: Transaction, key: Key, thread: str, *, at: int, first: NewEvent) ->
     rules.check_at(entry.row, at)
     if known_ids(conn, entry, [first.id]).get(first.id, at + 1) <= at:
         raise InvalidValue(
-            field="first", problem="has the id of a shared event", remedy="use a new id"
+            field="first",
+            problem="has the id of an event in the shared history",
+            remedy="use a new id",
         )
     base = holder(conn, entry, at)
     row = rules.new_row(target, now, at=at, base=links.link_in(kept_of(conn, base, at)))
@@ -84,7 +86,7 @@ def restore_some(
     log: str,
     events: Sequence[Event],
 ) -> None:
-    """Write the next events of a restore, numbers, ids and times as given."""
+    """Write the next events of a restore with the given numbers, ids and times."""
     entry = _restoring(conn, log)
     row = entry.row
     dense(events, row.head)
@@ -154,7 +156,7 @@ def erase(
 
 
 def drop_snapshots(conn: sqlite3.Connection, log: int) -> int:
-    """Drop the snapshots of a log and of all that were forked from it; how many there were."""
+    """Drop the snapshots of a log and of all its forks; returns how many there were."""
     return sum(
         conn.execute("DELETE FROM snapshots WHERE log = ?", (relative,)).rowcount
         for relative in family(conn, log)
@@ -171,8 +173,7 @@ def blank(
     *,
     damaged: bool = False,
 ) -> None:
-    """Put `{"erased": reason}` in place of the data of a log's own events, and project its
-    row anew."""
+    """Replace the data of a log's own events with `{"erased": reason}`, and rebuild its row."""
     data = erased(reason)
     kept = {}
     for seq in seqs:
@@ -189,7 +190,7 @@ def blank(
 
 
 def family(conn: sqlite3.Connection, id: int) -> list[int]:
-    """A log and all that were forked from it, directly or not."""
+    """A log and all its direct and indirect forks."""
     return [
         found
         for (found,) in conn.execute(
@@ -204,7 +205,7 @@ def family(conn: sqlite3.Connection, id: int) -> list[int]:
 def _readable(
     conn: sqlite3.Connection, payloads: PayloadStorage, entry: SqliteLogEntry, records: list[Record]
 ) -> list[Event]:
-    """The events of some records; a damaged one is there without its data."""
+    """The events of some records; a damaged one comes without its data."""
     key = entry.row.key
     try:
         return list(payloads.get(conn, entry.id, key, records))
@@ -217,13 +218,13 @@ def _readable(
 def projected(
     conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, entry: SqliteLogEntry
 ) -> Row:
-    """The row as the log's own events make it."""
+    """The row, rebuilt from the log's own events."""
     row = rules.empty_row(entry.row, entry.shared)
     upto = entry.row.head
     while row.head < upto:
         records = records_of(conn, entry.id, row.head, upto, PAGE_EVENTS, False, 0)
         events = _readable(conn, payloads, entry, records)
         if not events:
-            break  # numbers are missing, which `verify` reports by themselves
+            break  # numbers are missing, which `verify` reports separately
         row = catalog.apply(row, events, [project(event) for event in events])
     return msgspec.structs.replace(row, link=links.ending(kept_of(conn, entry.id, row.head)))

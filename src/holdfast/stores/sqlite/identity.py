@@ -1,8 +1,8 @@
 """Which files a database has open, and whether they are still the ones at their paths.
 
-A process that has a database open reads and writes on after its files were removed or replaced,
-and nobody else ever sees what it writes then. A file keeps its device and inode for as long as
-somebody has it open, so three calls of `stat` tell.
+When database files are removed or replaced, a process that has them open continues to read and
+write the old files, and no other process sees those writes. A file keeps its device and inode while
+a process has it open, so three calls of `stat` detect this.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ def inode(path: str) -> Inode | None:
 
 
 class DatabaseFile:
-    """The files of one database: the database, its write-ahead log and its shared memory. Used by
-    the thread that writes, which opens it, and by those that read, which only ask."""
+    """The files of one database: the database, its write-ahead log and its shared memory. The
+    writer's thread opens it; reading threads only check it."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
-        real = os.path.realpath(path)  # beside which SQLite puts the other two
+        real = os.path.realpath(path)  # SQLite creates the other two next to it
         self._paths = (self.path, *(real + end for end in ENDS[1:]))
         self.opened: Identity = ()
 
     def make(self, mode: int) -> bool:
-        """Make the database an empty file with these permissions, if it does not exist; whether it
-        was made. The other two get the permissions of this one."""
+        """Create the database as an empty file with these permissions, if it does not exist;
+        returns whether it was created. The other two files get the same permissions."""
         return make_file(os.path.realpath(self.path), mode)
 
     def now(self) -> Identity:
-        """The files that are at the paths."""
+        """The files that are currently at the paths."""
         return tuple(map(inode, self._paths))
 
     def is_replaced(self) -> bool:
-        """Whether another file is, or none, where one was that is open."""
+        """Whether a file that is open is no longer at its path."""
         return self.now() != self.opened
 
     def is_partly_replaced(self) -> bool:
-        """Whether some of the open files are still at their paths, which do not belong to those
-        that are not."""
+        """Whether only some of the open files are still at their paths; those do not belong to the
+        new ones."""
         return any(now is not None and now in self.opened for now in self.now())
 
     def has_log(self) -> bool:
-        """Whether there is a write-ahead log that holds something."""
+        """Whether there is a write-ahead log that is not empty."""
         try:
             return os.path.getsize(self._paths[1]) > 0
         except FileNotFoundError:
@@ -68,8 +68,8 @@ class DatabaseFile:
         return None not in self.now()
 
     def remember(self, conn: sqlite3.Connection, before: Inode | None) -> bool:
-        """From now on these files are the open ones, if `conn`, before whose opening the database
-        was `before`, has opened them; whether it has."""
+        """Record the files as the open ones, if `conn` has opened them; returns whether it has.
+        `before` is the database file before `conn` was opened."""
         found = self.now()
         (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
         if found[0] != before or (mode == "wal" and None in found):
@@ -83,16 +83,16 @@ class DatabaseFile:
             raise replaced(self.path)
 
     def remove(self) -> None:
-        """Remove all files."""
+        """Delete all files."""
         for path in self._paths:
             if os.path.lexists(path):
                 os.unlink(path)
 
 
 def replaced(path: str) -> StoreReplaced:
-    """What to raise when a file or folder was removed or replaced under an open store."""
+    """The error for a file or folder that was removed or replaced while a store had it open."""
     return StoreReplaced(
         problem=f"{path!r} was removed or replaced while this store had it open, and what is "
-        "written now would be lost: close the store, put the right files in place, open it again",
+        "written now would be lost: close the store, restore the files, then open it again",
         path=path,
     )

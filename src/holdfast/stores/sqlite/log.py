@@ -1,7 +1,7 @@
-"""The log on a connection: append and read, and the row that goes with it.
+"""The log on a connection: append, read, and the row that belongs to it.
 
-Plain functions, each called inside a transaction of the writer or of a reader. What
-an append comes to is decided by `rules.extend`; here it is looked up and written.
+Plain functions, each called inside a transaction of the writer or of a reader. `rules.extend`
+decides an append; the lookups and writes are here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ INSERT = (
 
 
 def lookup(conn: sqlite3.Connection, key: Key) -> SqliteLogEntry | None:
-    """The log that has this key, if one does."""
+    """The log with this key, if it exists."""
     found = conn.execute(
         f"SELECT {_ENTRY} FROM logs WHERE tenant = ? AND session = ? AND thread = ?",
         (key.tenant, key.session, key.thread),
@@ -59,7 +59,7 @@ def lookup(conn: sqlite3.Connection, key: Key) -> SqliteLogEntry | None:
 
 
 def existing(conn: sqlite3.Connection, key: Key, log: str | None = None) -> SqliteLogEntry:
-    """The log that has this key, and is the incarnation that the caller knows."""
+    """The log with this key, if it is the incarnation that the caller expects."""
     entry = lookup(conn, key)
     rules.found(key, entry.row if entry else None, log)
     assert entry is not None
@@ -112,7 +112,7 @@ def _base(conn: sqlite3.Connection, id: int) -> tuple[int | None, int]:
 
 
 def holder(conn: sqlite3.Connection, entry: SqliteLogEntry, seq: int) -> int:
-    """The log that holds a number of this one: itself, or one that it was forked from."""
+    """The log that holds this number: the log itself, or one that it was forked from."""
     for id, after, upto in segments(conn, entry):
         if after < seq <= upto:
             return id
@@ -128,7 +128,7 @@ def kept_of(conn: sqlite3.Connection, log: int, seq: int) -> bytes | None:
 def known_ids(
     conn: sqlite3.Connection, entry: SqliteLogEntry, ids: Sequence[str]
 ) -> dict[str, int]:
-    """The numbers of those ids that the log has, the shared ones included."""
+    """The numbers of those of these ids that are in the log, including shared events."""
     known: dict[str, int] = {}
     if entry.row.head == 0:
         return known
@@ -151,7 +151,7 @@ def _known_sql(count: int) -> str:
 
 
 def link_of(tx: Transaction, key: Key, seq: int, *, log: str | None = None) -> str | None:
-    """The link of an event, shared or its own."""
+    """The link of an event, shared or own."""
     entry = existing(tx.conn, key, log)
     rules.check_at(entry.row, seq, "seq")
     return ending(kept_of(tx.conn, holder(tx.conn, entry, seq), seq))
@@ -175,7 +175,7 @@ def append(
     log: str | None,
     create: bool,
 ) -> Extension:
-    """Carry out one append; writes nothing if it is refused."""
+    """Carry out one append; writes nothing if it is rejected."""
     entry = recent.get(key) or lookup(conn, key)
     begins = entry is None and create and log is None
     if entry is not None:
@@ -216,14 +216,14 @@ def _hope(
     entry: SqliteLogEntry,
     decide: Callable[[dict[str, int]], Extension],
 ) -> Extension | None:
-    """Append under the assumption that all ids are new, which is nearly always true; the unique
-    index verifies it. Returns None, with nothing written, if it is not."""
+    """Append on the assumption that all ids are new, which is nearly always true; the unique index
+    verifies it. Returns None, with nothing written, if an id is known."""
     if entry.base is not None:
         return None
     try:
         plan = decide({})
     except HoldfastError:
-        return None  # known ids come before what was refused: look first
+        return None  # known ids take precedence over the rejection: look them up first
     try:
         write(conn, payloads, entry, plan)
     except sqlite3.IntegrityError:
@@ -264,7 +264,7 @@ def write(
     *,
     listed: bool = True,
 ) -> None:
-    """Write fresh events and the row after them."""
+    """Write new events and the row after them."""
     if not plan.fresh:
         return
     columns = payloads.put(conn, entry, plan)
@@ -299,8 +299,8 @@ def drop_drafts(conn: sqlite3.Connection, log: int, changes: Iterable[RowChange]
 
 
 def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> None:
-    """Write a row in place of `old`, touching an index only where what it searches by
-    changed; None if nothing is listed of the log yet."""
+    """Replace the row `old`, and update an index only if its fields changed. `old` is None for a
+    log that is not listed yet."""
     if old is not None and _columns(old) == _columns(new):
         conn.execute("UPDATE logs SET doc = ? WHERE id = ?", (_encode(new), id))
     else:
@@ -319,8 +319,8 @@ def save_row(conn: sqlite3.Connection, id: int, old: Row | None, new: Row) -> No
 
 
 def _save_terms(conn: sqlite3.Connection, id: int, old: Row, new: Row) -> None:
-    """Write what conditions on maps go by; it carries `active`, so that what they find comes
-    in order."""
+    """Write the terms for conditions on maps. They include `active`, so that results come
+    sorted."""
     before = {(old.tenant, *term, old.active, id) for term in catalog.row_terms(old)}
     after = {(new.tenant, *term, new.active, id) for term in catalog.row_terms(new)}
     conn.executemany(
@@ -389,7 +389,7 @@ def read_page(
             break
         reached = first + 1 if reverse else last
         if not records or records[-1][0] != reached or len(events) >= limit:
-            break  # the next part follows only when this one is read to its end
+            break  # the next segment follows only when this one is read to its end
     return entry.row.log, *dense(key, after, upto, events, damage, reverse=reverse)
 
 
@@ -402,7 +402,8 @@ def records_of(
     reverse: bool,
     size: int,
 ) -> list[Record]:
-    """Some records of a log's own events; large data, or `size` bytes so far, end them early."""
+    """Some records of a log's own events; large data, or `size` bytes in total, end the page
+    early."""
     order = "DESC" if reverse else "ASC"
     cursor = conn.execute(
         f"SELECT {_EVENT} FROM events WHERE log = ? AND seq > ? AND seq <= ?"
@@ -413,7 +414,7 @@ def records_of(
     for record in cursor:
         records.append(record)
         data = record[8]
-        # What is kept apart is large, so it ends the page.
+        # Data stored apart is large, so it ends the page.
         size += PAGE_BYTES if data[:1] == b"p" else len(data)
         if size >= PAGE_BYTES:
             break

@@ -1,8 +1,8 @@
-"""Where the bodies of things are kept: in the database, or in files that it indexes.
+"""Payload storage: in the database, or in files that it indexes.
 
-`PayloadStorage` is the seam between the SQLite store, whose tables are the truth, and the
-file store, whose tables are an index over lines of JSON. Every method runs inside
-the caller's transaction.
+`PayloadStorage` is the interface between the SQLite store, whose tables are authoritative, and the
+file store, whose tables are an index of JSON lines. Every method runs inside the caller's
+transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Record = tuple[Any, ...]  # seq, id, kind, v, run, actor, cause, at, data, hash
 
 
 class SqliteLogEntry(NamedTuple):
-    """A log as the `logs` table has it."""
+    """A log as stored in the `logs` table."""
 
     id: int
     base: int | None
@@ -31,7 +31,7 @@ class SqliteLogEntry(NamedTuple):
     lease: LeaseState
     row: Row
     drafts: bool = True
-    """Whether it may have some."""
+    """Whether the log may have drafts."""
 
 
 class KeptHash(NamedTuple):
@@ -41,46 +41,46 @@ class KeptHash(NamedTuple):
     link: bytes | None
 
 
-Recent = dict[Key, SqliteLogEntry]  # the logs that were written last, for whoever writes next
+Recent = dict[Key, SqliteLogEntry]  # the logs that were written last, cached for the next write
 
 
 class PayloadStorage(Protocol):
     """Stores the data of events and blobs, and changes that are not part of a log."""
 
     lossy: bool
-    """Whether an event can be lost so that something stands for it."""
+    """Whether a placeholder can replace a lost event."""
 
     def forget(self) -> None:
-        """Somebody else may have written: what was remembered of the tables may not hold."""
+        """Drop what is cached of the tables: another process may have written."""
         ...
 
     def begun(self, conn: sqlite3.Connection) -> bool:
-        """A transaction of the writer began; whether that changed anything in the tables."""
+        """A transaction of the writer began; returns whether that changed the tables."""
         ...
 
     def committing(self, conn: sqlite3.Connection) -> None:
-        """The transaction is about to be committed: make durable what was put."""
+        """The transaction is about to be committed: make the writes durable."""
         ...
 
     def committed(self) -> None:
-        """The transaction is durable: what it replaced may go."""
+        """The transaction is durable: replaced data may be removed."""
         ...
 
     def rolled_back(self) -> None:
-        """The transaction failed: take back what was put."""
+        """The transaction failed: undo the writes."""
         ...
 
     def current(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> SqliteLogEntry:
-        """The log as it really is, before something is added to it."""
+        """The current state of the log, before something is appended to it."""
         ...
 
     def put(self, conn: sqlite3.Connection, entry: SqliteLogEntry, plan: Extension) -> list[bytes]:
-        """What the `data` column is to hold of fresh events. `keep` follows, unless one of
+        """The content of the `data` column for new events. A call of `keep` follows, unless one of
         their ids turns out to be known."""
         ...
 
     def keep(self, conn: sqlite3.Connection) -> None:
-        """Keep the data of the events that were put last."""
+        """Store the data of the events that were passed to `put` last."""
         ...
 
     def get(
@@ -90,13 +90,13 @@ class PayloadStorage(Protocol):
         ...
 
     def erasing(self, conn: sqlite3.Connection, parts: dict[int, list[int]], reason: str) -> None:
-        """These numbers of these logs are about to be erased, all of them or none."""
+        """These numbers of these logs are about to be erased, all or none."""
         ...
 
     def replace(
         self, conn: sqlite3.Connection, log: int, data: Raw, kept: dict[int, KeptHash]
     ) -> None:
-        """Put `data` in place of the data of some events, and with each what is kept of it."""
+        """Replace the data of some events, together with the hash and link stored for each."""
         ...
 
     def finish(self, conn: sqlite3.Connection, entry: SqliteLogEntry) -> None:
@@ -108,15 +108,15 @@ class PayloadStorage(Protocol):
         ...
 
     def trim(self, conn: sqlite3.Connection, log: int, kept: int | None) -> None:
-        """The events of a deleted log after `kept` are gone; with None, all of it is."""
+        """The events of a deleted log after `kept` are removed; with None, the whole log is."""
         ...
 
     def put_blob(self, scope: Scope, sha256: str, data: bytes) -> bytes:
-        """Keep a blob; what the `data` column is to hold of it."""
+        """Store a blob; returns the content of its `data` column."""
         ...
 
     def get_blob(self, scope: Scope, sha256: str, column: bytes) -> bytes:
-        """The bytes of a blob; empty if they are gone."""
+        """The bytes of a blob; empty if they are missing."""
         ...
 
     def hide_scope(self, conn: sqlite3.Connection, scope: Scope) -> None:
@@ -126,15 +126,14 @@ class PayloadStorage(Protocol):
     def claimed(
         self, conn: sqlite3.Connection, tenant: str, name: str, session: str | None
     ) -> None:
-        """A name was claimed by a session, or given up."""
+        """A session claimed a name, or released it."""
         ...
 
 
 class TablePayloads:
-    """Bytes behind a format byte: `j` is a CRC-32 and JSON, `p` says that it is in `payloads`,
-    `b` a blob; `s` is never stored: it marks what a reader gets in place of a payload kept
-    apart. The CRC is checked by every read; the event's SHA-256, which costs more, by `verify`.
-    """
+    """Bytes after a format byte: `j` is a CRC-32 and JSON, `p` says that the data is in `payloads`,
+    `b` is a blob. `s` is never stored: it marks the stub that a reader gets for a payload stored
+    apart. Every read checks the CRC; `verify` checks the event's SHA-256, which costs more."""
 
     lossy = False
 
@@ -227,7 +226,7 @@ class TablePayloads:
 
 
 def event_of(record: Record, data: bytes) -> Event:
-    """An event from its record and its data."""
+    """An event, from its record and its data."""
     seq, id, kind, v, run, actor, cause, at, _, _ = record
     return Event(
         kind=kind, data=Raw(data), id=id, v=v, run=run, actor=actor, cause=cause, seq=seq, at=at

@@ -1,7 +1,7 @@
-"""Queries on a connection: find, the inbox, what is runnable.
+"""Queries on a connection: `find`, the inbox, and runnable logs.
 
-Each kind of query has its index named outright, so that its plan is the same at a
-thousand sessions and at a hundred thousand.
+Each kind of query names its index explicitly, so that its plan is the same at a thousand sessions
+and at a hundred thousand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .transaction import Transaction
 
 
 def find(tx: Transaction, query: Query, *, cursor: str | None = None, limit: int = 50) -> Page[Row]:
-    """One page of rows, and the number of all if the query asks for it."""
+    """One page of rows, and the total count if the query asks for it."""
     found = tx.conn.execute(*find_sql(query, cursor, limit + 1)).fetchall()
     total = None
     if query.total:
@@ -45,8 +45,8 @@ def find_sql(query: Query, cursor: str | None, limit: int) -> tuple[str, list[An
 
 
 def _from(query: Query) -> tuple[str, Where]:
-    """Where to look and for what. A condition on a map, if there is one, leads: its entries
-    are in order of `active`. CROSS JOIN, because SQLite would begin with `logs`."""
+    """The tables and conditions of a query. A condition on a map, if there is one, comes first: its
+    entries are sorted by `active`. CROSS JOIN, because SQLite would begin with `logs`."""
     where = Where()
     source = f"logs AS l INDEXED BY {_index(query)}"
     terms = catalog.terms(query)
@@ -66,7 +66,7 @@ def _from(query: Query) -> tuple[str, Where]:
 
 
 def _index(query: Query) -> str:
-    """The index that a query goes by."""
+    """The index for a query."""
     if query.session is not None:
         index = "logs_threads" if query.order == "active" else "logs_key"
     elif query.stale_until is not None:
@@ -102,7 +102,7 @@ def pending_sql(query: PendingQuery, cursor: str | None, limit: int) -> tuple[st
 
 
 def runnable(tx: Transaction, tenant: str, *, agents: Sequence[str], limit: int = 100) -> list[Key]:
-    """Logs of these agents that want a driver and have no live lease."""
+    """Logs of these agents that need a driver and have no live lease."""
     conn, now = tx.conn, tx.clock()
     if not agents:
         return []
@@ -116,7 +116,7 @@ def runnable(tx: Transaction, tenant: str, *, agents: Sequence[str], limit: int 
 def runnable_sql(
     now: int, tenant: str, agents: Sequence[str], limit: int, *, ahead: bool = False
 ) -> tuple[str, list[Any]]:
-    """The statement for what is runnable, as (SQL, values); or for what was due before the clock
+    """The statement for runnable logs, as (SQL, values); or for logs that were due before the clock
     was set back (`catalog.is_due`)."""
     marks = ",".join("?" * len(agents))
     due, values = "wake <= ?", [now]
@@ -133,7 +133,7 @@ def runnable_sql(
 
 
 def _was_ahead(conn: sqlite3.Connection, now: int, tenant: str) -> bool:
-    """Whether a session was active later than now, so that the clock was set back since."""
+    """Whether a session was active later than now, which means that the clock was set back."""
     found = conn.execute(
         "SELECT 1 FROM logs INDEXED BY logs_active"
         " WHERE tenant = ? AND thread = 'main' AND active > ? LIMIT 1",

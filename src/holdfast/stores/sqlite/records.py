@@ -17,7 +17,7 @@ from .payloads import SqliteLogEntry
 from .remove import has_threads
 from .transaction import Transaction
 
-# Leases. These, and `put_draft`, keep `recent` true: the logs as they were written last.
+# Leases. These, and `put_draft`, keep `recent` up to date: the logs that were written last.
 
 
 def acquire(
@@ -174,7 +174,7 @@ def claim(
 
 
 def claimed(conn: sqlite3.Connection, tenant: str, name: str) -> Scope | None:
-    """Who holds a name."""
+    """The holder of a name."""
     found = conn.execute(
         "SELECT session FROM claims WHERE tenant = ? AND name = ?", (tenant, name)
     ).fetchone()

@@ -1,8 +1,8 @@
 """Deleting on a connection: hide at once, then remove in bounded steps.
 
-A deleted log loses its key and its row in one transaction; its events go in later ones. What its
-forks share stays, without a name, until the last of them goes. A delete that was interrupted leaves
-such unnamed logs, and the next one finishes them.
+A deleted log loses its key and its row in one transaction; its events are removed in later ones.
+Events that its forks share stay, without a key, until the last fork is deleted. An interrupted
+delete leaves such logs behind, and the next delete removes them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STEP_BLOBS = 8
 def hide(
     conn: sqlite3.Connection, payloads: PayloadStorage, target: Scope | Key, fence: Lease | None
 ) -> tuple[Counter[str], list[Row]]:
-    """Make a session or a thread unreachable; what was removed, and the rows it had."""
+    """Make a session or a thread unreachable; returns the receipt's counts and the removed rows."""
     removed: Counter[str] = Counter()
     if isinstance(target, Key):
         if fence is not None:
@@ -71,7 +71,7 @@ def hide_log(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Counter[str]:
 
 
 def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
-    """Leave of a log's row only what its forks need."""
+    """Reduce a log's row to what its forks need."""
     bare = Row(tenant="", session="", thread="", log=row.log, head=row.head)
     conn.execute(
         "UPDATE logs SET state = ?, tenant = NULL, session = NULL, thread = NULL, owner = NULL,"
@@ -82,7 +82,7 @@ def save_bare(conn: sqlite3.Connection, id: int, row: Row) -> None:
 
 
 def _hide_scope(conn: sqlite3.Connection, payloads: PayloadStorage, scope: Scope) -> Counter[str]:
-    """What a session owns goes with its last thread."""
+    """Remove what a session owns, together with its last thread."""
     names = (scope.tenant, scope.session)
     claims = conn.execute(
         "SELECT name FROM claims WHERE tenant = ? AND session = ?", names
@@ -103,7 +103,7 @@ def _hide_scope(conn: sqlite3.Connection, payloads: PayloadStorage, scope: Scope
 
 
 def sweep(conn: sqlite3.Connection, payloads: PayloadStorage, now: int) -> bool:
-    """Remove some of what is hidden; whether there may be more."""
+    """Remove some of the hidden logs; returns whether there may be more."""
     conn.execute("UPDATE logs SET state = ? WHERE state = ? AND until < ?", (DEAD, RESTORING, now))
     for (owner,) in conn.execute("SELECT id FROM owners WHERE tenant IS NULL").fetchall():
         if _sweep_blobs(conn, owner):
@@ -135,8 +135,8 @@ def _sweep_log(conn: sqlite3.Connection, payloads: PayloadStorage, id: int) -> b
     if kept is None:
         payloads.trim(conn, id, None)
         conn.execute("DELETE FROM logs WHERE id = ?", (id,))
-        return True  # its own base may have become free
-    # `since` means nothing in a deleted log but how much of it is left.
+        return True  # its base may be unused now
+    # `since` of a deleted log only records how much of it is left.
     trimmed = conn.execute(
         "UPDATE logs SET since = ? WHERE id = ? AND since <> ?", (kept, id, kept)
     )
@@ -146,7 +146,7 @@ def _sweep_log(conn: sqlite3.Connection, payloads: PayloadStorage, id: int) -> b
 
 
 def shared_still(conn: sqlite3.Connection, deleted: Sequence[str]) -> list[Remains]:
-    """What forks keep of the logs that a delete removed; no other session is mentioned."""
+    """What forks keep of the deleted logs; no other session is mentioned."""
     remains = []
     for log in deleted:
         upto, threads = conn.execute(

@@ -1,8 +1,8 @@
-"""The tables, their versions, and how a connection is opened.
+"""The tables, their versions, and opening a connection.
 
-Rowid tables with integer log keys, and ids that rise with time, so that the large
-tables and their indexes grow at their end. `logs` holds one row per log: its lease,
-the fields that lists search by, and the whole `Row` as JSON in `doc`.
+Rowid tables with integer log keys, and ids that rise with time, so that the large tables and their
+indexes grow at their end. `logs` has one row per log: its lease, the fields that lists search by,
+and the whole `Row` as JSON in `doc`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ CREATE TABLE blobs (
 CREATE UNIQUE INDEX blobs_sha256 ON blobs (owner, sha256);
 """
 
-# One script per version, from the one before; a new file runs them all.
+# One script per version, each from the previous one; a new file runs them all.
 MIGRATIONS = (TABLES,)
 VERSION = len(MIGRATIONS)
 
@@ -121,7 +121,7 @@ LIVE, RESTORING, DEAD = 0, 1, 2
 
 
 def connect(path: str, *, synchronous: str, create: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode, set up alike wherever it is used."""
+    """A connection in autocommit mode, with the settings that all connections share."""
     conn = sqlite3.connect(
         f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode={'rwc' if create else 'rw'}",
         uri=True,
@@ -141,8 +141,8 @@ def connect(path: str, *, synchronous: str, create: bool = False) -> sqlite3.Con
 
 
 def prepare(conn: sqlite3.Connection, path: str) -> None:
-    """Create or migrate the tables. The caller holds the writers' lock, so of many
-    processes that open a file at once one does it and the others find it done."""
+    """Create or migrate the tables. The caller holds the writers' lock: if many processes open a
+    file at once, one does it and the others find it done."""
     (version,) = conn.execute("PRAGMA user_version").fetchone()
     (application,) = conn.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
@@ -155,7 +155,7 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
         conn.execute("PRAGMA journal_mode = WAL")
     if version > VERSION:
         raise StoreTooNew(
-            problem=f"{path!r} has schema {version}, this program knows {VERSION}",
+            problem=f"{path!r} has schema {version}, but this program knows only {VERSION}",
             found=version,
             known=VERSION,
         )
@@ -176,8 +176,8 @@ def prepare(conn: sqlite3.Connection, path: str) -> None:
 
 
 def complete(conn: sqlite3.Connection) -> None:
-    """Add what came later and is no matter of versions, since programs that do not know it go on
-    without it. The caller holds the writers' lock."""
+    """Add columns that need no new version, because programs that do not know them work without
+    them. The caller holds the writers' lock."""
     columns = {name for _, name, *_ in conn.execute("PRAGMA table_info(events)")}
     if "link" not in columns:
         conn.execute("ALTER TABLE events ADD COLUMN link BLOB")
@@ -188,7 +188,7 @@ def complete(conn: sqlite3.Connection) -> None:
 
 @contextmanager
 def opening(path: str) -> Iterator[None]:
-    """Say what to do about a file that is no database."""
+    """Raise `InvalidValue` with a remedy if a file is not a database."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -204,25 +204,25 @@ def opening(path: str) -> Iterator[None]:
 @contextmanager
 def translated(path: str | None = None) -> Iterator[None]:
     """Translate the driver's errors into Holdfast's, with the driver's error as the cause; `path`
-    is the database's, where it is known."""
+    is that of the database, if known."""
     try:
         yield
     except HoldfastError:
         raise
     except (sqlite3.OperationalError, OSError) as error:
-        raise StoreUnavailable(problem=f"the store cannot be used now: {error}") from error
+        raise StoreUnavailable(problem=f"the database is unavailable: {error}") from error
     except sqlite3.Error as error:
         if is_damage(error):
             what = "the database file" if path is None else f"database file {path!r}"
             raise StoreDamaged(
-                problem=f"{what} is damaged ({error}): put a backup in its place"
+                problem=f"{what} is damaged ({error}): replace it with a backup"
             ) from error
         raise StoreError(problem=f"the store failed: {error}") from error
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether an error means that the file itself is malformed."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what is above says more precisely where
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the errors above say more precisely where
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -231,6 +231,6 @@ def folder_of(path: str) -> Path:
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InvalidValue(
-            field="url", problem=f"folder {str(folder)!r} does not exist", remedy="make it first"
+            field="url", problem=f"folder {str(folder)!r} does not exist", remedy="create it first"
         )
     return folder

@@ -1,4 +1,4 @@
-"""`SqliteStore`: the port on one SQLite file, for any number of processes.
+"""`SqliteStore`: a store in one SQLite file, for any number of processes.
 
 Each method runs a function of `log`, `history`, `records`, `queries`, `remove` or `upkeep` inside a
 transaction: of the writer if it changes something, of a reader if not.
@@ -38,8 +38,8 @@ from .payloads import PayloadStorage, TablePayloads
 from .transaction import Transaction, reads, writes
 from .writer import Readers, Reopen, SqliteWriter
 
-MODE = 0o600  # who may open a file that is created: its owner
-RESTORE_MS = 60_000  # after so long without a word, a restore counts as cut
+MODE = 0o600  # permissions of a file that is created: only its owner
+RESTORE_MS = 60_000  # after this time without progress, a restore counts as interrupted
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
 
@@ -91,8 +91,8 @@ class SqliteStore(CheckedStore):
         project: Project = catalog.project,
         clock: Callable[[], int] = wall_clock,
     ) -> SqliteStore:
-        """Open the file, creating or migrating it; safe for many processes at once. A file that is
-        created gets the permissions `mode`, and so do the files that belong to it."""
+        """Open the file, and create or migrate it if necessary; safe for many processes at once. A
+        new file, and the files that belong to it, get the permissions `mode`."""
         level: Durability = read_option("sqlite", "durability", durability)
         private = read_option("sqlite", "mode", f"{mode:04o}")
         name = check_path(os.fspath(path))
@@ -189,7 +189,7 @@ class SqliteStore(CheckedStore):
     async def restore(
         self, key: Key, events: AsyncIterable[Event], *, parent: Parent | None = None
     ) -> None:
-        await self._sweep()  # discards what a restorer that died left behind
+        await self._sweep()  # discards what a crashed restore left behind
         entry = await self._writer.run(
             lambda conn: history.begin_restore(
                 conn, self._clock(), self._clock() + RESTORE_MS, key, parent
@@ -251,7 +251,7 @@ class SqliteStore(CheckedStore):
         return (
             Remains(
                 where=self._path,
-                what="pages as they were, until SQLite writes the changed ones over them",
+                what="old pages, until SQLite overwrites them with the changed ones",
                 remedy="holdfast purge",
             ),
             Remains(
@@ -338,7 +338,7 @@ class SqliteStore(CheckedStore):
         found: list[Damage] = []
         try:
             if found := await self._readers.run(check):
-                # A file may be written anew while it is read: only who writes sees it whole.
+                # A file may be rewritten while it is read: only the writer sees it consistently.
                 found = await self._writer.run(mend if repair else check)
         except StoreDamaged as error:
             found.append(upkeep.malformed(error, key))
@@ -351,7 +351,7 @@ class SqliteStore(CheckedStore):
     def _vacuum(self, conn: sqlite3.Connection) -> Receipt:
         before = os.path.getsize(self._file.path)
         conn.execute("VACUUM")
-        # A short wait: nobody can write meanwhile, and a reader may stay for hours.
+        # A short wait, because it blocks all writers, and a reader may stay for hours.
         conn.execute("PRAGMA busy_timeout = 1000")
         try:
             busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -380,7 +380,7 @@ class SqliteStore(CheckedStore):
             self._lock.close()
 
     def _leave(self) -> None:
-        """Close what the writer has open."""
+        """Close what the writer has opened."""
         self._writer.close()
 
 
@@ -409,7 +409,7 @@ def _open(file: DatabaseFile, synchronous: str, mode: int) -> tuple[sqlite3.Conn
 
 
 def _mode_of(path: str, mode: int) -> int:
-    """The permissions that a file has, or would be given."""
+    """The permissions of an existing file, or those for a new one."""
     try:
         return os.stat(path).st_mode & 0o666
     except FileNotFoundError:
@@ -417,7 +417,7 @@ def _mode_of(path: str, mode: int) -> int:
 
 
 def sync_folder(path: str) -> None:
-    """Make the names in a file's folder durable."""
+    """Sync the folder of a file, so that new names in it are durable."""
     folder = os.open(schema.folder_of(path), os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -1,4 +1,4 @@
-"""What a job of the store works with, and methods of the store that are one job each."""
+"""The context of a store's job, and store methods that consist of one job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Transaction(NamedTuple):
-    """The connection, where payloads are kept, the logs written last, and how rows are made."""
+    """The connection, the payload storage, the logs written last, and the projection of rows."""
 
     conn: sqlite3.Connection
     payloads: PayloadStorage
@@ -29,7 +29,7 @@ Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 
 
 def reads(job: Job[P, T]) -> Method[P, T]:
-    """The method of a store that runs `job` in a transaction of a reader."""
+    """A store method that runs `job` in a transaction of a reader."""
 
     @wraps(job)
     async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:
@@ -42,7 +42,7 @@ def reads(job: Job[P, T]) -> Method[P, T]:
 
 
 def writes(job: Job[P, T], *, tidy: bool = False) -> Method[P, T]:
-    """The method of a store that runs `job` in a transaction of the writer."""
+    """A store method that runs `job` in a transaction of the writer."""
 
     @wraps(job)
     async def call(store: Any, /, *args: P.args, **options: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Verifying on a connection: hashes, links, numbers, rows and claims recomputed, log by log."""
+"""Verification on a connection: recompute hashes, links, numbers, rows and claims, log by log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def logs_of(conn: sqlite3.Connection, target: Scope | Key | None) -> list[tuple[
 
 
 def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
-    """What SQLite itself finds wrong with its file."""
+    """What SQLite's own check finds wrong with its file."""
     try:
         with translated():
             for (text,) in conn.execute("PRAGMA quick_check"):
@@ -50,8 +50,8 @@ def check_file(conn: sqlite3.Connection) -> Iterator[Damage]:
 
 
 def malformed(error: StoreDamaged, key: Key | None = None) -> Damage:
-    """The finding that the file, or what it holds of a log, cannot be read."""
-    detail = f"{error.__cause__ or error}; put a backup in its place"
+    """The finding that the file, or its part of a log, cannot be read."""
+    detail = f"{error.__cause__ or error}; replace it with a backup"
     return Damage(problem="unreadable", detail=detail, key=key)
 
 
@@ -64,7 +64,7 @@ def _live(conn: sqlite3.Connection, log: str) -> SqliteLogEntry | None:
 def check_log(
     conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, log: str
 ) -> list[Damage]:
-    """What is wrong with one log, its row and its claims."""
+    """The problems of one log, its row and its claims."""
     entry = _live(conn, log)
     return [] if entry is None else _check(conn, payloads, project, entry)
 
@@ -74,7 +74,8 @@ def _check(
 ) -> list[Damage]:
     found: list[Damage] = []
     for part, after, upto in segments(conn, entry):
-        # What a deleted log left to its forks is checked with them, the rest by itself.
+        # Events that a deleted log left to its forks are checked with them, all others with their
+        # own log.
         own = part == entry.id
         if own or _is_dead(conn, part):
             (log,) = conn.execute("SELECT log FROM logs WHERE id = ?", (part,)).fetchone()
@@ -94,7 +95,7 @@ def _is_dead(conn: sqlite3.Connection, id: int) -> bool:
 
 
 def _left_at(conn: sqlite3.Connection, entry: SqliteLogEntry) -> bytes | None:
-    """What is kept with the event at which a fork left its parent."""
+    """What is stored with the event at which a fork left its parent."""
     return b"" if entry.base is None else kept_of(conn, entry.base, entry.shared)
 
 
@@ -154,7 +155,7 @@ def _check_row(
         )
     }
     open_items = {id for (id,) in conn.execute("SELECT id FROM pending WHERE log = ?", (entry.id,))}
-    # Of a log that was moved, those of an earlier version are still there.
+    # For a moved log, entries of an earlier version are still there.
     waits = row.sealed is not None or open_items == set(row.pending)
     if listed != catalog.row_terms(row) or not waits:
         yield Damage(
@@ -172,8 +173,8 @@ def _check_claims(conn: sqlite3.Connection, entry: SqliteLogEntry) -> Iterator[D
 def repair(
     conn: sqlite3.Connection, payloads: PayloadStorage, project: Project, log: str
 ) -> list[Damage]:
-    """Repair what can be repaired: damaged events are erased, rows rebuilt. What is damaged is
-    found here, in the transaction that repairs it."""
+    """Repair what can be repaired: damaged events are erased, rows rebuilt. The damage is found
+    here, in the transaction that repairs it."""
     entry = _live(conn, log)
     found = [] if entry is None else _check(conn, payloads, project, entry)
     if entry is None or not found:

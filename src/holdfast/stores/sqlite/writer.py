@@ -1,13 +1,12 @@
-"""The one thread that writes and watches, and the pool of connections that read.
+"""The thread that writes and watches, and the pool of connections that read.
 
-Every job waiting is carried out in one transaction, so that many sessions share one fsync. A
-refused job (a `HoldfastError`) writes nothing and does not disturb its neighbours; a failed
-transaction fails all of its jobs as `StoreUnavailable`. A job that was handed over runs even when
-its caller is cancelled: ids make the retry safe. While a follower exists, what other processes
-commit is noticed by the same connection, to which its own commits are no news.
+All waiting jobs run in one transaction, so that many sessions share one fsync. A rejected job (a
+`HoldfastError`) writes nothing and does not affect the others; a failed transaction fails all of
+its jobs with `StoreUnavailable`. A queued job runs even if its caller is cancelled: ids make the
+retry safe. While there is a follower, the same connection detects commits of other processes.
 
-Each batch begins with a look whether the files are still those that were opened. A database that
-can be rebuilt is opened again then, and rebuilt when it is damaged; any other is not used any more.
+Each batch first checks that the open files are still at their paths. If not, a database that can be
+rebuilt is opened again, and rebuilt if it is damaged; any other database is not used any more.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ Reopen = Callable[[bool], sqlite3.Connection]
 MOST_JOBS = 256
 MOST_BYTES = 8 << 20
 MOST_RECENT = 1_024
-RENEWALS = 5  # times that a read begins again because the files were replaced
-LOOK = 0.02  # seconds between two looks at what others commit, while somebody follows
+RENEWALS = 5  # times that a read starts again because the files were replaced
+LOOK = 0.02  # seconds between two checks for commits of other processes, while there are followers
 
 
 class _Waiting:
-    """A job and the future of its caller. `alone` runs outside a transaction (VACUUM needs that);
-    a `tidy` job updates `SqliteWriter.recent` itself; `done` is called with the result, also if
-    the caller was cancelled."""
+    """A job and the future of its caller. A job that is `alone` runs outside a transaction (VACUUM
+    needs that); a `tidy` job updates `SqliteWriter.recent` itself; `done` is called with the
+    result, even if the caller was cancelled."""
 
     __slots__ = ("alone", "done", "error", "future", "job", "result", "size", "tidy")
 
@@ -68,12 +67,12 @@ class _Waiting:
 
 
 class SqliteWriter:
-    """Runs jobs on one connection in one thread, many to a transaction. While `watching` is
-    true, `changed` is called on the loop when another process has committed.
+    """Runs jobs on one connection in one thread, many per transaction. While `watching` is true,
+    `changed` is called on the loop when another process has committed.
 
-    `reopen` opens the database again, under the lock; with True it is rebuilt. Without it, a
-    database whose files were replaced is `StoreReplaced` for every job, before it is carried out,
-    or after that if they were replaced meanwhile."""
+    `reopen` opens the database again, under the lock; with True, it rebuilds it. Without `reopen`,
+    every job on a database whose files were replaced raises `StoreReplaced`: before it runs, or
+    after it if the files were replaced meanwhile."""
 
     def __init__(
         self,
@@ -115,7 +114,7 @@ class SqliteWriter:
         return await future
 
     async def run_alone(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of a job that must not be in a transaction."""
+        """The result of a job that must run outside a transaction."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._put(_Waiting(job, future, alone=True))
         return await future
@@ -125,13 +124,13 @@ class SqliteWriter:
         await self.run_alone(lambda conn: None)
 
     async def rebuild(self, damage: StoreDamaged) -> None:
-        """Rebuild the database if it is damaged and can be; else raise what was met."""
+        """Rebuild the database if it is damaged and can be rebuilt; otherwise raise the error."""
         if self._reopen is None:
             raise damage
         await self.run_alone(_check)
 
     def watch(self) -> None:
-        """Somebody follows from now on."""
+        """Start watching: there is a follower."""
         self._handed.put([])
 
     def _put(self, waiting: _Waiting) -> None:
@@ -139,8 +138,8 @@ class SqliteWriter:
         if self._closed:
             raise StoreUnavailable(problem="the store is closed")
         if not self._gathered:
-            # One round of the loop later, so that all who append in this round are
-            # handed over together and share a transaction.
+            # One iteration of the loop later, so that all appends of this iteration are queued
+            # together and share a transaction.
             self._loop.call_soon(self._hand_over)
         self._gathered.append(waiting)
 
@@ -171,7 +170,7 @@ class SqliteWriter:
             self._loop.call_soon_threadsafe(_deliver, batch)
 
     def _next(self) -> list[_Waiting] | None:
-        """What is handed over next; meanwhile, look what others do."""
+        """The next jobs; while waiting, check for commits of other processes."""
         while self._watching():
             try:
                 return self._handed.get(timeout=LOOK)
@@ -180,7 +179,7 @@ class SqliteWriter:
         return self._handed.get()
 
     def _look(self) -> None:
-        # What goes wrong here a follower's own read meets and reports.
+        # A follower's own read meets the same error and reports it.
         with contextlib.suppress(sqlite3.Error, OSError, HoldfastError):
             if self._file.is_replaced():
                 self._tell_changed()
@@ -213,7 +212,7 @@ class SqliteWriter:
                     self._open_again(rebuild=damaged)
                     self._perform(batch)
                 if self._reopen is None:
-                    self._file.check()  # else what was written is where nobody finds it
+                    self._file.check()  # otherwise the writes are in a file that nobody can find
         except BaseException as error:
             for waiting in batch:
                 waiting.error = waiting.error or _copy(error)
@@ -225,7 +224,7 @@ class SqliteWriter:
             self._transact(batch)
 
     def _check_file(self) -> None:
-        """Under the lock: go on with the files that are at their paths now."""
+        """Under the lock: continue with the files that are now at the paths."""
         if self._file.is_replaced():
             if self._reopen is None:
                 raise replaced(self._file.path)
@@ -264,8 +263,8 @@ class SqliteWriter:
         self._payloads.committed()
 
     def _check_recent(self) -> None:
-        """`recent` holds the logs that were written last, as the tables have them: until another
-        connection commits, a job does not keep it so, or a transaction fails."""
+        """Keep `recent`, the logs that were written last, valid. It is dropped when another
+        connection commits, a job does not maintain it, or a transaction fails."""
         (version,) = self._conn.execute("PRAGMA data_version").fetchone()
         if version != self._seen:
             self._seen = version
@@ -275,7 +274,7 @@ class SqliteWriter:
             self._forget()
 
     def _tell_changed(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller is left to notify
             self._loop.call_soon_threadsafe(self._changed)
 
     def _forget(self) -> None:
@@ -283,7 +282,7 @@ class SqliteWriter:
         self._payloads.forget()
 
     async def finish(self) -> None:
-        """Finish what was handed over; nothing more is taken."""
+        """Finish the queued jobs; accept no more."""
         if not self._closed:
             self._closed = True
             self._hand_over()
@@ -296,7 +295,7 @@ class SqliteWriter:
 
 
 def _check(conn: sqlite3.Connection) -> None:
-    """Raise `StoreDamaged` if SQLite finds something wrong with its file."""
+    """Raise `StoreDamaged` if SQLite finds damage in its file."""
     with translated():
         for (text,) in conn.execute("PRAGMA quick_check(1)"):
             if text != "ok":
@@ -304,7 +303,7 @@ def _check(conn: sqlite3.Connection) -> None:
 
 
 def _copy(error: BaseException) -> BaseException:
-    """An error for each who waited: they are raised in different tasks."""
+    """One error for each waiting caller, since they raise it in different tasks."""
     if not isinstance(error, HoldfastError):
         return error
     copy = type(error)(**error.fields)
@@ -329,9 +328,9 @@ class _Replaced(Exception):
 
 
 class Readers:
-    """A few connections that only read, each used by one thread at a time. A read that finds other
-    files than the writer has open asks it to open them again, and begins again; so does one of a
-    damaged database, which the writer rebuilds if it can."""
+    """A few connections that only read, each used by one thread at a time. If a read finds other
+    files than the writer has open, or a damaged database, it asks the writer to reopen or rebuild
+    the database, and starts again."""
 
     def __init__(
         self,
@@ -357,8 +356,8 @@ class Readers:
         )
 
     async def run_soon(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of a short job. All that are requested in one round of the loop are one job of
-        a thread: handing it over costs more than to read a row."""
+        """The result of a short job. All short jobs of one iteration of the loop run as one job of
+        a thread, since the handover costs more than reading a row."""
 
         def soon() -> asyncio.Future[T]:
             if not self._gathered:
@@ -384,7 +383,7 @@ class Readers:
                 damage = error
                 await self._writer.rebuild(damage)
         raise StoreUnavailable(
-            problem=f"{self._file.path!r} is being replaced again and again: try again later"
+            problem=f"{self._file.path!r} is replaced repeatedly: try again later"
         )
 
     def _check_open(self) -> None:
@@ -423,12 +422,12 @@ class Readers:
                     conn.execute("BEGIN")
                     return job(conn)
             finally:
-                # Ended before anything is awaited: an open one would stop the checkpoint.
+                # Ended before anything is awaited: an open transaction would block the checkpoint.
                 self._give_back(opened, conn)
 
     @contextlib.contextmanager
     def _noticing(self, opened: Identity) -> Iterator[None]:
-        """What fails while the files are replaced fails because of that."""
+        """Treat an error during a replacement of the files as caused by it."""
         try:
             yield
         except sqlite3.Error as error:
@@ -437,7 +436,7 @@ class Readers:
             raise
 
     def _give_back(self, opened: Identity, conn: sqlite3.Connection) -> None:
-        """End what a connection has read; one that cannot do that is not used again."""
+        """End the transaction of a connection; if that fails, the connection is not used again."""
         try:
             if conn.in_transaction:
                 conn.execute("COMMIT")

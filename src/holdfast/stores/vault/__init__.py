@@ -1,4 +1,4 @@
-"""Encryption at rest: a store in front of any other, and its keys."""
+"""Encryption at rest: a store that wraps any other store, and its keys."""
 
 from .keys import Vault
 

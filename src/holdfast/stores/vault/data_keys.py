@@ -17,16 +17,16 @@ from ..port import Store
 from .key_rings import Claim, DataKey, Ring, claim_of, data_key, locked, new_data_key
 from .keys import RESERVED, Master, Vault
 
-TENANTS = 4_096  # tenants whose keys a process remembers
-NOWHERE = 1_000  # ids of no key that it remembers of each
+TENANTS = 4_096  # tenants whose keys are cached
+NOWHERE = 1_000  # unknown key ids that are cached for each
 TENANT = "tenant:"
-AGAIN = 60.0  # seconds for which a key that is nowhere is not looked for
+AGAIN = 60.0  # seconds for which a missing key is not looked up again
 TRIED = 8  # tenants whose keys are tried when a store is opened
 
 
 class DataKeyInfo(Struct, frozen=True):
-    """A data key, without itself: which master key it is encrypted with now, and which was first
-    when it was made. `readable`: the vault can decrypt it."""
+    """A data key, without the key itself: which master key it is encrypted with now, and which was
+    first when it was created. `readable`: the vault can decrypt it."""
 
     tenant: str
     id: str
@@ -36,8 +36,8 @@ class DataKeyInfo(Struct, frozen=True):
 
 
 class Resealed(Struct, frozen=True):
-    """How many data keys of a tenant were not encrypted with the vault's first key yet, and the
-    master keys of those that still are not, since the vault does not have them."""
+    """How many data keys of a tenant were re-encrypted with the vault's first key, and the master
+    keys of those that were not, because the vault does not have them."""
 
     tenant: str
     changed: int
@@ -56,7 +56,7 @@ class Rings:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def known(self, tenant: str) -> Ring | None:
-        """The keys of a tenant, if they were read before."""
+        """The keys of a tenant, if they are cached."""
         return self._rings.get(tenant)
 
     async def reading(self, tenant: str) -> Ring:
@@ -68,8 +68,8 @@ class Rings:
         return ring
 
     async def again(self, tenant: str, wanted: str) -> Ring:
-        """The keys of a tenant, among which `wanted` was not: as the store has them now. What is
-        not there is not looked for again for a while."""
+        """The current keys of a tenant, read again because `wanted` was not among them. A missing
+        key is not looked up again for a while."""
         ring = await self.reading(tenant)
         if self._nowhere.get((tenant, wanted), 0.0) < time.monotonic():
             async with self._turn(tenant):
@@ -81,8 +81,8 @@ class Rings:
         return ring.surely()
 
     async def writing(self, tenant: str) -> Ring:
-        """The keys of a tenant, with one to encrypt with. A new key is created if there is none
-        that was created under the vault's first master key and is encrypted with it."""
+        """The keys of a tenant, with one to encrypt with. A new key is created if no key was
+        created under the vault's first master key and is encrypted with it."""
         ring = await self.reading(tenant)
         if ring.current is None or tenant not in self._marked:
             async with self._turn(tenant):
@@ -100,7 +100,7 @@ class Rings:
         self._marked.add(tenant)
 
     async def check_keys(self) -> None:
-        """Reject a vault that can read nothing of any tenant that is tried (`KeyMissing`)."""
+        """Reject a vault that cannot read any of the tenants that are tried (`KeyMissing`)."""
         tried = [await self.reading(tenant) for tenant in (await self.tenants())[:TRIED]]
         if tried and not any(ring.keys or ring.empty for ring in tried):
             raise self._unable(tried[0])
@@ -118,7 +118,7 @@ class Rings:
         known = [name for name in names if self._master(ring.tenant, name)]
         if not known:
             return locked(ring.tenant, names[0])
-        problem = f"key {known[0]!r} of the vault is not the one that the store was encrypted with"
+        problem = f"the store was encrypted with another key than {known[0]!r} of the vault"
         return KeyMissing(problem=problem, tenant=ring.tenant, key=known[0])
 
     def _turn(self, tenant: str) -> asyncio.Lock:
@@ -132,7 +132,7 @@ class Rings:
         return [name.removeprefix(TENANT) for name in names if name.startswith(TENANT)]
 
     async def listed(self, tenant: str) -> list[DataKeyInfo]:
-        """What the store keeps of a tenant's data keys."""
+        """The data keys of a tenant, as the store has them."""
         return [
             DataKeyInfo(
                 tenant, claim.id, claim.master, claim.made, self._key(tenant, claim) is not None
@@ -141,8 +141,8 @@ class Rings:
         ]
 
     async def reseal(self, tenant: str) -> Resealed:
-        """Encrypt the data keys of a tenant with the vault's first key, and have a new one for
-        what is written from now on. Cut at any moment, no key is lost."""
+        """Encrypt the data keys of a tenant with the vault's first key, and create a new data key
+        for later writes. No key is lost if this is interrupted."""
         first, owner = self._vault.masters(tenant)[0], Scope(tenant, RESERVED)
         found = [(claim, self._key(tenant, claim)) for claim in await self._claims(tenant)]
         done = {key.id for claim, key in found if key and claim.master == first.name}
@@ -182,7 +182,7 @@ class Rings:
             elif key.id not in keys or key.master == self._vault.masters(tenant)[0].name:
                 keys[key.id] = key
         first = self._vault.masters(tenant)[0].name
-        # Both: who has an old master key must not choose what new data are encrypted with.
+        # Both: the holder of an old master key must not choose the key for new data.
         able = [key for key in keys.values() if (key.made, key.master) == (first, first)]
         ring = Ring(
             tenant,
@@ -201,11 +201,13 @@ class Rings:
         if ring.empty:
             ring = await self._checked_empty(tenant)
             if ring.current is not None:
-                return ring  # somebody was faster
+                return ring  # another process was faster
         elif not ring.keys:
-            # A vault that can read nothing of a tenant writes nothing to it either.
+            # A vault that cannot read any data of a tenant must not write to it either.
             raise self._unable(ring)
-        await self._mark(tenant)  # before there is one: nobody is to write past it
+        await self._mark(
+            tenant
+        )  # before the key exists: no process may write past the registration
         key = new_data_key(self._vault.masters(tenant)[0], tenant)
         await self._store.claim(tenant, key.claim, Scope(tenant, RESERVED))
         return await self._load(tenant)
@@ -213,7 +215,7 @@ class Rings:
     async def _checked_empty(self, tenant: str) -> Ring:
         """Reject a tenant that has sessions and no keys."""
         found = await self._store.find(Query(tenant=tenant), limit=1)
-        ring = await self._load(tenant)  # whoever begins an encrypted session made a key before
+        ring = await self._load(tenant)  # every encrypted session began after a key was created
         if found.items and ring.empty:
             raise await self._without_keys(found.items[0].key)
         return ring

@@ -1,8 +1,8 @@
 """Drafts of an encrypted store: each piece is a line, and the lines follow each other.
 
-The store below joins pieces by where they begin, in characters. Encrypted, a piece has another
-length; so here each is put behind what is there, and says itself where its text begins. A piece
-that is too long for one line has several, which count together or not at all.
+The inner store joins pieces by their offset in characters. An encrypted piece has another length,
+so each is appended to what exists, and records its own offset. A piece that is too long for one
+line has several, which are valid only together.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..rules import join_draft
 from .key_rings import Ring, UnknownKey, Unsealed
 
 MOST = 760 << 10  # bytes of a piece that fit into one line
-PIECE = 96 << 10  # characters of each line of a longer one
-MESSAGES = 4_096  # messages of which a process remembers how much is kept
+PIECE = 96 << 10  # characters per line of a longer piece
+MESSAGES = 4_096  # messages whose stored length is cached
 
 
 class VaultDrafts:
-    """Where the next piece of each message goes."""
+    """The next offset of each message in the inner store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,7 +34,7 @@ class VaultDrafts:
     async def put(
         self, ring: Ring, key: Key, message: str, offset: int, text: str, fence: Lease
     ) -> None:
-        """Keep a piece, behind those that are there."""
+        """Store a piece, after the existing ones."""
         place = _place(key, message, fence.token)
         parts = [text]
         if len(text.encode()) > MOST:
@@ -46,7 +46,7 @@ class VaultDrafts:
                 box = ring.encrypt(key.session, (*place, *said), part.encode())
                 line = f"{'.'.join(map(str, said))}.{box}\n"
                 at = await self._length(*known)
-                # Forgotten until it is known to be there: after a failure it is looked up again.
+                # Dropped until the write succeeded: after a failure it is looked up again.
                 self._lengths.pop(known, None)
                 await self._store.put_draft(key, message, at, line, fence=fence)
                 self._lengths[known] = at + len(line)
@@ -71,11 +71,11 @@ class VaultDrafts:
 
 
 def opened_draft(key: Key, draft: Draft, ring: Ring) -> Draft | None:
-    """A draft with its text decrypted, up to the first piece that does not belong there; None if
-    no piece is whole."""
+    """A draft with its text decrypted, up to the first piece that does not belong there; None if no
+    piece is complete."""
     place = _place(key, draft.message, draft.token)
     pieces: dict[int, str] = {}
-    some: dict[int, str] = {}  # of a piece whose lines are not all there yet
+    some: dict[int, str] = {}  # lines of a piece that is not complete yet
     for line in draft.text.splitlines():
         try:
             *said, box = line.split(".")

@@ -1,4 +1,4 @@
-"""Events, rows and snapshots as an encrypted store keeps them, and back; each for its place."""
+"""The encrypted form of events, rows and snapshots, and back; each bound to its place."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ..port import Snapshot
 from . import key_rings
 from .key_rings import PLAIN, Ring, UnknownKey, Unsealed
 
-VERSIONS = NEWER - BOXED - 1  # the greatest of an event that can be encrypted
-REASON_BYTES = 340  # of an erasure, which encrypted must not be longer than a name
-TEXT = "box:"  # before an encrypted text
+VERSIONS = NEWER - BOXED - 1  # the highest version of an event that can be encrypted
+REASON_BYTES = 340  # of an erasure's reason, which must not be longer than a name once encrypted
+TEXT = "box:"  # prefix of an encrypted text
 ERASED = ("erased",)
 TITLES = ("title", "first_message", "hold")
 
@@ -42,7 +42,7 @@ _erased = msgspec.json.Decoder(_Erased).decode
 
 
 class Boxed(NewEvent, frozen=True, kw_only=True, gc=True):
-    """An event with its data encrypted, to be tied to its number and time when it has them."""
+    """An event with its data encrypted. It is bound to its number and time when it gets them."""
 
     tie: Callable[[int, int], str]
 
@@ -81,7 +81,7 @@ def boxed_all(ring: Ring, key: Key, events: Sequence[NewEvent]) -> list[Boxed]:
 
 
 def opened(key: Key, event: Event, ring: Ring) -> Event:
-    """An event as it was given to `boxed`, or erased (`Unsealed`)."""
+    """The event that was given to `boxed`, or an erased one (raises `Unsealed`)."""
     if event.v >= NEWER:
         raise Unsealed(key_rings.NEWER)
     box = box_of(event)
@@ -102,7 +102,7 @@ def _bound(event: NewEvent, v: int) -> tuple[Any, ...]:
 
 
 def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
-    """An event that was erased, or the placeholder of a lost one, with the reason given."""
+    """An erased event, or the placeholder for a lost one, with the given reason."""
     try:
         reason = _erased(event.data).erased
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -114,7 +114,7 @@ def _opened_bare(key: Key, event: Event, ring: Ring) -> Event:
 
 
 def boxed_reason(ring: Ring, key: Key, reason: str) -> str:
-    """The reason of an erasure, encrypted, so that no one without the keys can forge it. It is the
+    """The reason of an erasure, encrypted, so that it cannot be forged without the keys. It is the
     same in all forks."""
     data = bytes(erased(reason))
     if len(data) > REASON_BYTES:
@@ -147,7 +147,7 @@ def _text(ring: Ring, key: Key, of: tuple[str, ...], text: Any) -> str | None:
 
 
 def opened_row(key: Key, row: Row, ring: Ring) -> Row:
-    """A row with its texts decrypted; one that does not belong there is left out."""
+    """A row with its texts decrypted; texts that do not belong there are left out."""
     texts = {
         name: _text(ring, key, (name,), value)
         for name in TITLES
@@ -160,12 +160,12 @@ def opened_row(key: Key, row: Row, ring: Ring) -> Row:
         for id, item in row.pending.items()
     }
     if row.hold is not None and texts["hold"] is None:
-        texts["hold"] = "unreadable"  # what holds a session must not be lost with its text
+        texts["hold"] = "unreadable"  # a hold must not be lost with its text
     return replace(row, **texts, pending=waits)
 
 
 def opened_item(item: Pending, ring: Ring) -> Pending:
-    """The same for what waits."""
+    """The same for pending items."""
     if item.title is None:
         return item
     key = Key(item.tenant, item.session, item.thread)
@@ -187,7 +187,7 @@ def _bound_snapshot(key: Key, snapshot: Snapshot) -> tuple[Any, ...]:
 
 
 def boxed_snapshot(ring: Ring, key: Key, snapshot: Snapshot) -> Snapshot | None:
-    """A snapshot with its state encrypted; None if it is too large to be kept."""
+    """A snapshot with its state encrypted; None if it is too large to be stored."""
     data = zlib.compress(bytes(snapshot.state), 1)
     box = ring.encrypt(key.session, _bound_snapshot(key, snapshot), data)
     state = Raw(_encode(_Kept(box)))
@@ -195,7 +195,7 @@ def boxed_snapshot(ring: Ring, key: Key, snapshot: Snapshot) -> Snapshot | None:
 
 
 def opened_snapshot(key: Key, snapshot: Snapshot, ring: Ring) -> Snapshot | None:
-    """A snapshot as it was; None if it does not belong there."""
+    """A snapshot, decrypted; None if it does not belong there."""
     try:
         box = _kept(snapshot.state).box
         data = ring.decrypt(key.session, _bound_snapshot(key, snapshot), box)

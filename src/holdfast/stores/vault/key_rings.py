@@ -1,12 +1,13 @@
-"""The data keys of a tenant, and what is encrypted with them.
+"""The data keys of a tenant, and encryption with them.
 
-A data key is kept in the store as a claim of a session that does not exist: the master key's
-name, its own, that of the master key it was made under, and the key itself, encrypted. Claims are
-durable, shared by all processes, and can be exchanged one by one, so a tenant's keys are encrypted
-anew while everybody works. Which tenants have any is kept in the same way.
+A data key is stored as a claim of a session that does not exist. The claim has the name of its
+master key, its own id, the name of the master key it was created under, and the encrypted key.
+Claims are durable, shared by all processes, and can be exchanged one by one, so a tenant's keys can
+be re-encrypted while the store is in use. The list of tenants that have keys is stored in the same
+way.
 
-From a data key, every session has a key of its own, so that no two share a nonce. What is
-encrypted is bound to the place it was written for.
+Every session has its own key, derived from a data key, so that no two share a nonce. Encrypted data
+is bound to the place it was written for.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ from .keys import KEY_BYTES, Master
 CLAIM = "vault"
 NONCE = 12
 ID = 16  # characters of a data key's id
-TIE = 16  # bytes of what binds to a number
-TAG = 24  # characters of a box that hold all of its tag
+TIE = 16  # bytes of a binding to a number
+TAG = 24  # characters of a box that include its whole tag
 OVERHEAD = ID + NONCE + 16  # bytes that `encrypt_bytes` adds
-SESSIONS = 4_096  # sessions of a tenant whose keys a process remembers
+SESSIONS = 4_096  # sessions of a tenant whose keys are cached
 
-PLAIN = "is not encrypted, and all in this store is: somebody put it there by another way"
+PLAIN = "is not encrypted, as everything in this store must be: it was written without the vault"
 ALTERED = "is not what was encrypted for this place: it was altered or moved"
-GONE = "is encrypted by a data key that the store does not have: it was altered, or the key is lost"
+GONE = (
+    "is encrypted with a data key that the store does not have: it was altered, or the key is lost"
+)
 NEWER = "was encrypted by a newer version: upgrade this program"
 
 _ID = re.compile(f"[0-9a-f]{{{ID}}}")
@@ -46,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Unsealed(Exception):
-    """What was to be decrypted is not what was encrypted for this place, and why."""
+    """The data to decrypt is not what was encrypted for this place; says why."""
 
     def __init__(self, why: str = ALTERED) -> None:
         super().__init__(why)
@@ -54,7 +57,7 @@ class Unsealed(Exception):
 
 
 class UnknownKey(Unsealed):
-    """It names a data key that was not there when the keys were read."""
+    """The data names a key that did not exist when the keys were read."""
 
     def __init__(self, id: str) -> None:
         super().__init__(GONE)
@@ -62,8 +65,8 @@ class UnknownKey(Unsealed):
 
 
 class DataKey(NamedTuple):
-    """A key that data are encrypted with. `made` is the master key that was first when it was
-    made, `master` the one that it is encrypted with, `claim` what the store keeps of it."""
+    """A key that encrypts data. `made` is the master key that was first when it was created,
+    `master` the one that it is encrypted with, `claim` its stored form."""
 
     id: str
     secret: bytes
@@ -76,7 +79,7 @@ class DataKey(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What the store keeps of a data key: which it is, and itself, encrypted."""
+    """The stored form of a data key: its id, and the encrypted key."""
 
     name: str
     master: str
@@ -86,7 +89,7 @@ class Claim(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Claim | None:
-        """None for a name that is no data key."""
+        """Parse a claim; None if it is not a data key."""
         try:
             what, master, id, made, text = name.split(":")
             sealed = base64.urlsafe_b64decode(text)
@@ -96,7 +99,7 @@ class Claim(NamedTuple):
 
 
 class SessionKeys(NamedTuple):
-    """What a data key is for one session: it encrypts, and it ties to numbers and times."""
+    """A data key for one session: it encrypts, and binds to numbers and times."""
 
     cipher: AESGCM
     tie: bytes
@@ -106,11 +109,9 @@ Ciphers = OrderedDict[tuple[str, str], SessionKeys]
 
 
 class Ring:
-    """The data keys of one tenant, as far as the vault can decrypt them. It never changes.
-
-    `current` encrypts. `locked` are the ids of those that cannot be decrypted, with the names of
-    their master keys. With `sure`, a key that is not here is nowhere.
-    """
+    """The data keys of one tenant that the vault can decrypt. Immutable. `current` encrypts.
+    `locked` has the ids of keys that cannot be decrypted, with the names of their master keys. With
+    `sure`, a key that is not here does not exist."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class Ring:
         self._ciphers: Ciphers = OrderedDict() if ciphers is None else ciphers
 
     def surely(self) -> Ring:
-        """The same, after the keys were read once more."""
+        """The same, after the keys were read again."""
         return Ring(
             self.tenant,
             self.keys,
@@ -142,11 +143,11 @@ class Ring:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of the tenant was ever encrypted."""
+        """Whether no data of the tenant was ever encrypted."""
         return not (self.keys or self.locked)
 
     def encrypt(self, session: str, place: tuple[Any, ...], data: bytes, more: bytes = b"") -> str:
-        """Data, as text that is of use only at this place; `more` is bound with it."""
+        """Encrypt data, as text that is valid only at this place; `more` is bound to it."""
         id, sealed = self._sealed(session, place, data, more)
         return f"{id}:{base64.b64encode(sealed).decode()}"
 
@@ -165,7 +166,7 @@ class Ring:
         return key.id, nonce + cipher.encrypt(nonce, data, self._bound(session, place, more))
 
     def decrypt(self, session: str, place: tuple[Any, ...], text: str, more: bytes = b"") -> bytes:
-        """What `encrypt` was given (`Unsealed`)."""
+        """The data that was given to `encrypt` (raises `Unsealed`)."""
         id, sealed = text[:ID], text[ID + 1 :]
         if text[ID : ID + 1] != ":":
             raise Unsealed
@@ -176,7 +177,7 @@ class Ring:
         return self._opened(id, session, place, data, more)
 
     def decrypt_bytes(self, session: str, place: tuple[Any, ...], data: bytes) -> bytes:
-        """What `encrypt_bytes` was given (`Unsealed`)."""
+        """The data that was given to `encrypt_bytes` (raises `Unsealed`)."""
         id = data[:ID].decode("ascii", "replace")
         return self._opened(id, session, place, data[ID:], b"")
 
@@ -194,12 +195,12 @@ class Ring:
             raise Unsealed from error
 
     def tie(self, session: str, box: str, number: int, at: int) -> str:
-        """What binds something that `encrypt` made, and by that what is in it, to a number and
-        a time."""
+        """A value that binds the output of `encrypt`, and thus its content, to a number and a
+        time."""
         key = self.keys.get(box[:ID])
         if key is None:
             raise self._unknown(box[:ID])
-        # The end of a box is its tag, in which each of its bytes has a part.
+        # A box ends with its tag, which depends on each of its bytes.
         said = _encode((number, at, box[ID : ID + 24], box[-TAG:]))
         tie = hmac.digest(self._of(key, session).tie, said, "sha256")
         return base64.b64encode(tie[:TIE]).decode()
@@ -227,19 +228,19 @@ class Ring:
 
 
 def locked(tenant: str, master: str) -> KeyMissing:
-    """What to raise for what is encrypted by a master key that the vault does not have."""
-    problem = f"it is encrypted by key {master!r}: add that to the vault, behind the others"
+    """The error for data encrypted with a master key that the vault does not have."""
+    problem = f"it is encrypted with key {master!r}: add that key to the vault, after the others"
     return KeyMissing(problem=problem, tenant=tenant, key=master)
 
 
 def new_data_key(master: Master, tenant: str) -> DataKey:
-    """A new data key of a tenant, and what is to be kept of it."""
+    """A new data key of a tenant, and its stored form."""
     key = DataKey(os.urandom(ID // 2).hex(), os.urandom(KEY_BYTES), master.name, master.name, "")
     return key._replace(claim=claim_of(master, tenant, key))
 
 
 def claim_of(master: Master, tenant: str, key: DataKey) -> str:
-    """What is to be kept of a data key, encrypted with this master key."""
+    """The stored form of a data key, encrypted with this master key."""
     nonce = os.urandom(NONCE)
     bound = _bound_key(master.name, tenant, key.id, key.made)
     cipher = AESGCM(_derived(master.secret, tenant, ""))
@@ -266,6 +267,6 @@ def _bound_key(*names: str) -> bytes:
 
 
 def _derived(secret: bytes, *names: str) -> bytes:
-    """A key of a tenant's session's own."""
+    """Derive the key of one session of a tenant."""
     info = _encode(("holdfast", 1, *names))
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)

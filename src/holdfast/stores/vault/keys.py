@@ -1,8 +1,8 @@
-"""A vault: the keys that a store's data keys are encrypted with, and where they come from.
+"""A vault: the keys that encrypt a store's data keys, and where they come from.
 
-`master` keys are the host's, one or more per tenant; the first encrypts, all decrypt. They never
-touch data: each tenant has **data keys** of its own, random, which the store keeps encrypted by a
-master key. Another master key is thus a matter of a few bytes per tenant.
+Master keys belong to the host, one or more per tenant; the first encrypts, all decrypt. They never
+touch data: each tenant has its own random **data keys**, which the store keeps encrypted with a
+master key. So changing a master key rewrites only a few bytes per tenant.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...errors import InvalidValue
 
-RESERVED = "holdfast.vault"  # the session, and the tenant, that hold keys and nothing else
+RESERVED = "holdfast.vault"  # the session, and the tenant, that hold only keys
 ENV = "env:"
 KEY_BYTES = 32
 FILE_BYTES = 1 << 20
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Master(NamedTuple):
-    """One master key, and the name that what it encrypts is marked with."""
+    """One master key, and the name that marks what it encrypts."""
 
     name: str
     secret: bytes
@@ -36,11 +36,12 @@ class Master(NamedTuple):
 
 
 class Vault:
-    """The master keys of a store that is encrypted: `connect(url, vault=Vault([...]))`.
+    """The master keys of an encrypted store: `connect(url, vault=Vault([...]))`.
 
-    A key is `NAME:BASE64`, 32 random bytes under a name of your choice; `new_key` makes one. The
-    first of `keys` encrypts, all of them decrypt. `tenants` gives some tenants keys of their own,
-    and only those; it is asked whenever a tenant's keys are read, so it may grow.
+    A key is `NAME:BASE64`, 32 random bytes under a name of your choice; `new_key` creates one. The
+    first of `keys` encrypts, all of them decrypt. `tenants` gives some tenants their own keys,
+    which are then the only ones for them; it is read whenever a tenant's keys are read, so it may
+    grow.
     """
 
     def __init__(
@@ -48,9 +49,9 @@ class Vault:
     ) -> None:
         self._keys = _masters("keys", keys)
         if not isinstance(tenants, Mapping | None):
-            raise _refused("tenants", "is no mapping of names to lists of keys")
+            raise _refused("tenants", "is not a mapping of names to lists of keys")
         tenants = {} if tenants is None else tenants
-        # As a function, so that no list of what the vault is made of shows a key.
+        # A function, so that listing the vault's attributes shows no key.
         self._own: Callable[[str, object], object] = tenants.get
         for tenant in tenants:
             self.masters(tenant)
@@ -60,8 +61,8 @@ class Vault:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vault:
-        """The vault in a TOML file: `keys = [...]`, and a table `[tenants]` of lists of keys; or
-        in the environment: `env:NAME` holds keys, with commas between them."""
+        """The vault in a TOML file: `keys = [...]`, and a table `[tenants]` with lists of keys; or
+        in the environment: `env:NAME` holds keys, separated by commas."""
         if str(path).startswith(ENV):
             return cls._in_environment(str(path).removeprefix(ENV))
         import tomllib  # noqa: PLC0415 - few need it, and all would wait for it
@@ -73,46 +74,48 @@ class Vault:
                 raise _no_file(path, "is larger than 1 MiB")
             said = tomllib.loads(text.decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-            # Without what it holds: that may be keys.
-            raise _no_file(path, "is no TOML") from None
+            # Without the content, which may be keys.
+            raise _no_file(path, "is not TOML") from None
         except (OSError, ValueError) as error:
             raise _no_file(path, f"cannot be read ({error})") from error
         keys, tenants = said.pop("keys", ()), said.pop("tenants", {})
         if said or not isinstance(tenants, dict):
-            raise _no_file(path, "holds more than `keys` and a table `tenants`")
+            raise _no_file(path, "must have only `keys` and a table `tenants`")
         return cls(keys, tenants=tenants)
 
     @classmethod
     def _in_environment(cls, name: str) -> Vault:
         if not (text := os.environ.get(name)):
             raise InvalidValue(
-                field="vault", problem=f"the environment has no {name!r}", remedy="set it"
+                field="vault",
+                problem=f"the environment variable {name!r} is not set",
+                remedy="set it",
             )
         return cls([key.strip() for key in text.split(",")])
 
     @staticmethod
     def new_key(name: str) -> str:
-        """A new key of this name, 32 random bytes. Keep it where the store's backups are not."""
+        """A new key with this name, 32 random bytes. Keep it apart from the store's backups."""
         _check_name("name", name)
         return f"{name}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}"
 
     def masters(self, tenant: str) -> tuple[Master, ...]:
-        """The master keys of a tenant, the one that encrypts first."""
+        """The master keys of a tenant; the first encrypts."""
         own = self._own(tenant, self)
         return self._keys if own is self else _masters(f"tenants.{tenant}", own)
 
 
 def _masters(field: str, keys: object) -> tuple[Master, ...]:
     if isinstance(keys, (str, bytes)) or not isinstance(keys, Sequence) or not keys:
-        raise _refused(field, "is no list of keys")
+        raise _refused(field, "is not a list of keys")
     masters = tuple(_master(f"{field}[{n}]", key) for n, key in enumerate(keys))
     if len({key.name for key in masters}) < len(masters):
-        raise _refused(field, "has two keys of one name")
+        raise _refused(field, "has two keys with the same name")
     return masters
 
 
 def _master(field: str, key: object) -> Master:
-    # No word of it in what is said: a name may be a part of a key that was written otherwise.
+    # Errors quote nothing of the text: a malformed name may be part of a key.
     name, colon, text = key.partition(":") if isinstance(key, str) else ("", "", "")
     if not colon:
         raise _refused(field, "is not NAME:BASE64")
@@ -137,7 +140,7 @@ def _no_file(path: str | os.PathLike[str], problem: str) -> InvalidValue:
     return InvalidValue(
         field="vault",
         problem=f"{os.fspath(path)!r} {problem}",
-        remedy="name a file as `holdfast vault new` prints it",
+        remedy="create one with `holdfast vault new`",
     )
 
 
@@ -145,5 +148,5 @@ def _refused(field: str, problem: str) -> InvalidValue:
     return InvalidValue(
         field=field,
         problem=problem,
-        remedy="give NAME:BASE64 each, as `holdfast vault new` prints it",
+        remedy="write each key as NAME:BASE64, as `holdfast vault new` prints it",
     )

@@ -1,8 +1,8 @@
-"""`VaultStore`: any store, with what it keeps encrypted.
+"""`VaultStore`: any store, with its content encrypted.
 
-It stands before another store and hands it boxes (`boxes.py`). Events are bound to their numbers:
-an append is sent for the head that is known, and once more if somebody was faster. What lists
-search by stays in clear (`catalog/encrypted_preview.py`).
+It wraps another store and passes encrypted data to it (`encryption.py`). Events are bound to their
+numbers: an append is encrypted for the known head, and again if another writer was faster. The
+fields that lists search by stay in clear text (`catalog/encrypted_preview.py`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .keys import RESERVED, Vault
 T = TypeVar("T")
 P = TypeVarTuple("P")
 
-LARGE = 1 << 20  # bytes that take milliseconds
+LARGE = 1 << 20  # bytes whose encryption takes milliseconds
 
-HEADS = 4_096  # logs whose heads a process remembers
+HEADS = 4_096  # logs whose heads are cached
 SMALLER = replace(
     LIMITS,
     event_bytes=LIMITS.event_bytes // 4 * 3 - (1 << 20),
@@ -56,12 +56,12 @@ class VaultStore(WrappedStore, CheckedStore):
         self._drafts = VaultDrafts(inner)
 
     async def check_keys(self) -> None:
-        """Reject a vault that can read nothing of the store (`KeyMissing`)."""
+        """Reject a vault that cannot read any data of the store (`KeyMissing`)."""
         await self._rings.check_keys()
 
     async def check_tenant(self, tenant: str) -> None:
-        """Reject a tenant that could not be written to (`KeyMissing`, or `InvalidValue` where its
-        sessions are in clear); changes nothing."""
+        """Reject a tenant that could not be written to (`KeyMissing`, or `InvalidValue` if its
+        sessions are not encrypted); changes nothing."""
         await self._rings.check_tenant(tenant)
 
     # The log
@@ -84,7 +84,7 @@ class VaultStore(WrappedStore, CheckedStore):
         )
 
     async def _writing(self, key: Key, *, create: bool = False) -> Ring:
-        """The keys to write to a log with. A tenant that has none gets them with its first."""
+        """The keys to write to a log with. A tenant without keys gets one with its first log."""
         ring = await self._rings.reading(key.tenant)
         if ring.empty and not create:
             rules.found(key, await self.inner.row(key))
@@ -296,22 +296,21 @@ class VaultStore(WrappedStore, CheckedStore):
     # Upkeep
 
     async def reseal(self) -> list[Resealed]:
-        """Encrypt the data keys of every tenant with the vault's first master key, and what is
-        written from now on with new ones. Where none is `left`, the other master keys are needed
-        no more."""
+        """Encrypt the data keys of every tenant with the vault's first master key, and use new data
+        keys for later writes. If none is `left`, the other master keys are no longer needed."""
         return [await self._rings.reseal(tenant) for tenant in await self._rings.tenants()]
 
     async def data_keys(self) -> list[DataKeyInfo]:
-        """The data keys of every tenant, without themselves."""
+        """The data keys of every tenant, without the keys themselves."""
         tenants = await self._rings.tenants()
         return [key for tenant in tenants for key in await self._rings.listed(tenant)]
 
     async def verify(
         self, target: Scope | Key | None = None, *, repair: bool = False
     ) -> AsyncGenerator[Damage, None]:
-        """As the store itself, and then whether what it holds was encrypted for where it is; of a
-        whole store, in all tenants that have keys."""
-        if repair:  # before anything is changed: whoever gives something up says so
+        """The inner store's check, and then whether its content was encrypted for the place it is
+        in; for a whole store, in all tenants that have keys."""
+        if repair:  # before anything is changed: a repair needs the keys to erase events
             for tenant in await self._rings.tenants() if target is None else [target.tenant]:
                 await self.check_tenant(tenant)
         async with aclosing(self.inner.verify(target, repair=repair)) as found:
@@ -352,7 +351,7 @@ class VaultStore(WrappedStore, CheckedStore):
 
     async def _unreadable(self, key: Key, *, repair: bool) -> list[Damage]:
         """The events of a log that were not encrypted for their place. A repair erases those that
-        someone without the keys wrote; an event whose key is missing stays, since the key may be in
+        were written without the keys. An event whose key is missing stays, since the key may be in
         a backup."""
         row = await self.inner.row(key)
         if row is None:
@@ -370,7 +369,7 @@ class VaultStore(WrappedStore, CheckedStore):
                 found.append(Damage(problem="unreadable", detail=str(error), key=key, seq=seq))
             except LogDamaged as error:
                 seq, cause = error.seq, error.__cause__
-                if isinstance(cause, Unsealed):  # else the store itself has told of it
+                if isinstance(cause, Unsealed):  # otherwise the inner store has reported it
                     if cause.why in (PLAIN, ALTERED):
                         forged.append(seq)
                     found.append(Damage(problem="unreadable", detail=cause.why, key=key, seq=seq))
@@ -400,8 +399,8 @@ def _checked(key: Key, events: Sequence[NewEvent]) -> int:
     if size > SMALLER.append_bytes:
         raise InvalidValue(
             field="events",
-            problem=f"hold {size} bytes of data",
-            remedy="append fewer at a time",
+            problem=f"has {size} bytes of data",
+            remedy="append fewer events at a time",
             limit=SMALLER.append_bytes,
         )
     return size
@@ -413,10 +412,10 @@ async def _large(size: int, do: Callable[[*P], T], *given: *P) -> T:
 
 
 def _check_place(place: Scope | Key) -> None:
-    """Reject requests to write where the keys are."""
+    """Reject requests to write to the reserved session or tenant of the keys."""
     if RESERVED in (place.tenant, place.session):
         raise InvalidValue(
             field="session" if place.session == RESERVED else "tenant",
-            problem=f"{RESERVED!r} is reserved for the keys of this store",
+            problem=f"cannot be {RESERVED!r}, which is reserved for the keys of this store",
             remedy="use another name",
         )
